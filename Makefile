@@ -1,0 +1,43 @@
+# `make demo` and `make test` work as the first command after a clone; both begin with `make setup`.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format protos lock clean java
+
+BIN := .venv/bin
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+setup: ## make .venv: dependencies, generated code, compiled codec, the kraft command
+	@bash scripts/setup.sh
+
+java:
+	@sh scripts/require-java.sh
+
+demo: java setup ## real data through three nodes into Spark, with a leader killed on the way
+	@$(BIN)/kraft demo
+
+test: java setup ## all tests; ARGS="-k name" passes arguments on to pytest
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: setup ## ruff, mypy, and the import rules of the architecture
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: setup ## put the source into its one format
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+protos: ## regenerate the code from proto/ only
+	@test -x $(BIN)/python || { echo "protos: there is no .venv yet; run make setup" >&2; exit 1; }
+	@$(BIN)/python setup.py -q messages
+
+lock: ## resolve the dependencies of pyproject.toml anew into requirements.lock
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+	  --extra demo --group dev pyproject.toml -o requirements.lock
+
+clean: ## remove everything that the other targets made
+	rm -rf .venv build dist kraft_broker.egg-info kraft/rpc/pb kraft/quorum/pb kraft/log/record_codec*.so
+	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
