@@ -1,0 +1,55 @@
+"""What a follower asks a partition's leader for, and what it is answered, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from kraft.model.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaFetchPartition:
+    """`fetch_offset` N says: everything below N is on the follower's disk."""
+
+    topic_id: UUID
+    partition: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    current_leader_epoch: int
+    log_start_offset: int
+    high_watermark: int
+    partition_max_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaFetchRequest:
+    """Every partition that `replica_id` copies from the asked leader."""
+
+    replica_id: int
+    broker_epoch: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    partitions: list[ReplicaFetchPartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaFetchResult:
+    """A diverging epoch (KIP-595) is answered instead of records when the follower's log parts from the leader's."""
+
+    topic_id: UUID
+    partition: int
+    error_code: ErrorCode
+    error_message: str = ""
+    leader_epoch: int = -1
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    records: bytes = b""
+    diverging_epoch: int = -1
+    diverging_end_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaFetchResponse:
+    partitions: list[ReplicaFetchResult]

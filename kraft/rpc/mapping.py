@@ -1,0 +1,183 @@
+"""Between our frozen dataclasses and protobuf messages, field by field of the same name.
+
+A mapping is built once, at import, and checks there that both sides have the same fields; so a field that was added
+on one side only is noticed before the first message. Supported field types: numbers, strings, bytes, booleans,
+`ErrorCode`, `UUID` (16 bytes), `T | None` (an optional field), dataclasses, lists of these and `dict[str, str]`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from types import NoneType, UnionType
+from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
+from uuid import UUID
+
+from google.protobuf.message import Message
+
+from kraft.model.errors import ErrorCode, error_code
+
+Value = TypeVar("Value")
+WireMessage = TypeVar("WireMessage", bound=Message)
+
+# Protobuf's C and Python descriptors are different types to a type checker; only their names are used here.
+Descriptor = Any
+
+# A writer puts a dataclass' field into the message, a reader takes it out of there.
+Writer = Callable[[Any, Any], None]
+Reader = Callable[[Any], Any]
+
+
+class Mapping(Generic[Value, WireMessage]):
+    """Between one dataclass and one message type."""
+
+    def __init__(self, value_type: type[Value], message_type: type[WireMessage]) -> None:
+        self.value_type = value_type
+        self._message_type = message_type
+        self._fields = _fields_of(value_type, message_type.DESCRIPTOR)
+
+    def to_message(self, value: Value) -> WireMessage:
+        message = self._message_type()
+        self.write(value, message)
+        return message
+
+    def write(self, value: Value, message: WireMessage) -> None:
+        """Puts the value into an empty message that exists already, such as a field of another one."""
+        for _, write, _ in self._fields:
+            write(value, message)
+        message.SetInParent()
+
+    def to_value(self, message: WireMessage) -> Value:
+        return self.value_type(**{name: read(message) for name, _, read in self._fields})
+
+
+def _fields_of(value_type: type[Any], descriptor: Descriptor) -> list[tuple[str, Writer, Reader]]:
+    hints = get_type_hints(value_type)
+    names = [field.name for field in dataclasses.fields(value_type)]
+    if set(names) != set(descriptor.fields_by_name):
+        differing = sorted(set(names) ^ set(descriptor.fields_by_name))
+        raise TypeError(f"{value_type.__name__} and message {descriptor.name} differ in {', '.join(differing)}")
+    return [(name, *_field(name, hints[name], descriptor)) for name in names]
+
+
+def _field(name: str, hint: Any, descriptor: Descriptor) -> tuple[Writer, Reader]:
+    hint = _without_newtype(hint)
+    nested = descriptor.fields_by_name[name].message_type
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return _nested_field(name, hint, nested)
+    if get_origin(hint) is list:
+        return _list_field(name, _without_newtype(get_args(hint)[0]), nested)
+    if get_origin(hint) is dict:
+        return _map_field(name)
+    if get_origin(hint) is UnionType or NoneType in get_args(hint):
+        (inner,) = (_without_newtype(option) for option in get_args(hint) if option is not NoneType)
+        return _optional_field(name, *_scalar(inner))
+    return _scalar_field(name, *_scalar(hint))
+
+
+def _without_newtype(hint: Any) -> Any:
+    while hasattr(hint, "__supertype__"):
+        hint = hint.__supertype__
+    return hint
+
+
+def _identity(value: Any) -> Any:
+    return value
+
+
+def _uuid_bytes(value: UUID) -> bytes:
+    return value.bytes
+
+
+def _uuid(data: bytes) -> UUID:
+    if len(data) != 16:
+        raise ValueError(f"an id of {len(data)} bytes where 16 belong")
+    return UUID(bytes=data)
+
+
+def _scalar(hint: Any) -> tuple[Reader, Reader]:
+    """How one value is written and read."""
+    if hint is UUID:
+        return _uuid_bytes, _uuid
+    if hint is ErrorCode:
+        return int, error_code
+    if hint in (int, str, bytes, bool, float):
+        return _identity, _identity
+    raise TypeError(f"no mapping for a field of type {hint!r}")
+
+
+def _scalar_field(name: str, encode: Reader, decode: Reader) -> tuple[Writer, Reader]:
+    def write(value: Any, message: Any) -> None:
+        setattr(message, name, encode(getattr(value, name)))
+
+    def read(message: Any) -> Any:
+        return decode(getattr(message, name))
+
+    return write, read
+
+
+def _optional_field(name: str, encode: Reader, decode: Reader) -> tuple[Writer, Reader]:
+    def write(value: Any, message: Any) -> None:
+        content = getattr(value, name)
+        if content is not None:
+            setattr(message, name, encode(content))
+
+    def read(message: Any) -> Any:
+        return decode(getattr(message, name)) if message.HasField(name) else None
+
+    return write, read
+
+
+def _nested_field(name: str, value_type: type[Any], descriptor: Descriptor) -> tuple[Writer, Reader]:
+    fields = _fields_of(value_type, descriptor)
+
+    def write(value: Any, message: Any) -> None:
+        inner, target = getattr(value, name), getattr(message, name)
+        for _, write_field, _ in fields:
+            write_field(inner, target)
+        target.SetInParent()
+
+    def read(message: Any) -> Any:
+        inner = getattr(message, name)
+        return value_type(**{field: read_field(inner) for field, _, read_field in fields})
+
+    return write, read
+
+
+def _list_field(name: str, item_type: Any, descriptor: Descriptor) -> tuple[Writer, Reader]:
+    if not isinstance(item_type, type) or not dataclasses.is_dataclass(item_type):
+        encode, decode = _scalar(item_type)
+
+        def write_items(value: Any, message: Any) -> None:
+            getattr(message, name).extend(map(encode, getattr(value, name)))
+
+        def read_items(message: Any) -> Any:
+            return list(map(decode, getattr(message, name)))
+
+        return write_items, read_items
+
+    fields = _fields_of(item_type, descriptor)
+
+    def write(value: Any, message: Any) -> None:
+        target = getattr(message, name)
+        for item in getattr(value, name):
+            added = target.add()
+            for _, write_field, _ in fields:
+                write_field(item, added)
+
+    def read(message: Any) -> Any:
+        return [
+            item_type(**{field: read_field(item) for field, _, read_field in fields}) for item in getattr(message, name)
+        ]
+
+    return write, read
+
+
+def _map_field(name: str) -> tuple[Writer, Reader]:
+    def write(value: Any, message: Any) -> None:
+        getattr(message, name).update(getattr(value, name))
+
+    def read(message: Any) -> Any:
+        return dict(getattr(message, name))
+
+    return write, read

@@ -1,0 +1,28 @@
+"""Which value is which message of the public API."""
+
+from __future__ import annotations
+
+from kraft.model import requests as values
+from kraft.rpc.mapping import Mapping
+from kraft.rpc.pb import admin_pb2, broker_pb2
+
+PRODUCE_REQUEST = Mapping(values.ProduceRequest, broker_pb2.ProduceRequest)
+PRODUCE_RESPONSE = Mapping(values.ProduceResponse, broker_pb2.ProduceResponse)
+FETCH_REQUEST = Mapping(values.FetchRequest, broker_pb2.FetchRequest)
+FETCH_RESPONSE = Mapping(values.FetchResponse, broker_pb2.FetchResponse)
+PRODUCE_RECORDS_REQUEST = Mapping(values.ProduceRecordsRequest, broker_pb2.ProduceRecordsRequest)
+PRODUCE_RECORDS_RESULT = Mapping(values.ProducePartitionResult, broker_pb2.ProducePartitionResult)
+FETCH_RECORDS_REQUEST = Mapping(values.FetchRecordsRequest, broker_pb2.FetchRecordsRequest)
+FETCH_RECORDS_RESPONSE = Mapping(values.FetchRecordsResponse, broker_pb2.FetchRecordsResponse)
+METADATA_REQUEST = Mapping(values.MetadataRequest, broker_pb2.MetadataRequest)
+METADATA_RESPONSE = Mapping(values.MetadataResponse, broker_pb2.MetadataResponse)
+LIST_OFFSETS_REQUEST = Mapping(values.ListOffsetsRequest, broker_pb2.ListOffsetsRequest)
+LIST_OFFSETS_RESPONSE = Mapping(values.ListOffsetsResponse, broker_pb2.ListOffsetsResponse)
+INIT_PRODUCER_ID_RESPONSE = Mapping(values.InitProducerIdResponse, broker_pb2.InitProducerIdResponse)
+
+CREATE_TOPICS_REQUEST = Mapping(values.CreateTopicsRequest, admin_pb2.CreateTopicsRequest)
+DELETE_TOPICS_REQUEST = Mapping(values.DeleteTopicsRequest, admin_pb2.DeleteTopicsRequest)
+TOPIC_RESULTS = Mapping(values.TopicResults, admin_pb2.TopicResults)
+DESCRIBE_TOPICS_REQUEST = Mapping(values.DescribeTopicsRequest, admin_pb2.DescribeTopicsRequest)
+DESCRIBE_TOPICS_RESPONSE = Mapping(values.DescribeTopicsResponse, admin_pb2.DescribeTopicsResponse)
+QUORUM_DESCRIPTION = Mapping(values.QuorumDescription, admin_pb2.QuorumDescription)

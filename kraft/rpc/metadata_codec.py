@@ -1,0 +1,56 @@
+"""Metadata records to and from the bytes of one entry of the metadata log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from kraft.metadata import records
+from kraft.metadata.records import MetadataRecord
+from kraft.model.errors import Corruption
+from kraft.rpc.mapping import Mapping
+from kraft.rpc.pb import metadata_pb2
+
+_MAPPINGS: dict[str, Mapping[Any, Any]] = {
+    "cluster_initialised": Mapping(records.ClusterInitialised, metadata_pb2.ClusterInitialised),
+    "register_broker": Mapping(records.RegisterBroker, metadata_pb2.RegisterBroker),
+    "broker_fenced": Mapping(records.BrokerFenced, metadata_pb2.BrokerFenced),
+    "broker_unfenced": Mapping(records.BrokerUnfenced, metadata_pb2.BrokerUnfenced),
+    "broker_shutting_down": Mapping(records.BrokerShuttingDown, metadata_pb2.BrokerShuttingDown),
+    "topic_created": Mapping(records.TopicCreated, metadata_pb2.TopicCreated),
+    "partition_created": Mapping(records.PartitionCreated, metadata_pb2.PartitionCreated),
+    "partition_changed": Mapping(records.PartitionChanged, metadata_pb2.PartitionChanged),
+    "topic_deleted": Mapping(records.TopicDeleted, metadata_pb2.TopicDeleted),
+    "topic_config_set": Mapping(records.TopicConfigSet, metadata_pb2.TopicConfigSet),
+    "producer_ids_allocated": Mapping(records.ProducerIdsAllocated, metadata_pb2.ProducerIdsAllocated),
+}
+
+_FIELD_OF_TYPE = {mapping.value_type: field for field, mapping in _MAPPINGS.items()}
+
+
+def encode_records(batch: Sequence[MetadataRecord]) -> bytes:
+    message = metadata_pb2.MetadataRecords()
+    for record in batch:
+        field = _FIELD_OF_TYPE[type(record)]
+        _MAPPINGS[field].write(record, getattr(message.records.add(), field))
+    return message.SerializeToString()
+
+
+def decode_records(data: bytes, index: int) -> list[MetadataRecord]:
+    """The records of the entry at `index`. Raises Corruption for bytes that are none, or of a later version."""
+    message = metadata_pb2.MetadataRecords()
+    try:
+        message.ParseFromString(data)
+        return [_decode(record) for record in message.records]
+    except (DecodeError, KeyError, ValueError) as error:
+        raise Corruption("metadata log", index, f"entry does not hold records that this version knows: {error}") from error
+
+
+def _decode(message: metadata_pb2.MetadataRecord) -> MetadataRecord:
+    field = message.WhichOneof("record")
+    if field is None:
+        raise ValueError("a record of an unknown type")
+    record: MetadataRecord = _MAPPINGS[field].to_value(getattr(message, field))
+    return record

@@ -1,0 +1,229 @@
+"""The calling side: values in, values out, over one gRPC channel for each address.
+
+Every call has a deadline. Whatever keeps an answer from arriving is one error, `Unreachable`, which names the address.
+A call that the peer refused as a whole raises that Refusal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from typing import Any, Final, Generic, TypeVar
+
+import grpc
+import grpc.aio
+
+from kraft.model import requests as values
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.rpc import messages
+from kraft.rpc.mapping import Mapping
+from kraft.rpc.pb import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc
+
+Value = TypeVar("Value")
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Cap on one gRPC message. Above any fetch answer, which is bounded by its request."""
+
+CHANNEL_OPTIONS: Final = [
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    # A node that was started again is reached within a second, not after gRPC's default of up to two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    # A peer that vanished without closing its connection is noticed by these pings.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 3_000),
+    # Channels of one process to one address would otherwise share a connection and its backoff.
+    ("grpc.use_local_subchannel_pool", 1),
+]
+
+
+class Unreachable(Exception):
+    """No answer from `address`: refused, broken off, or later than the deadline. The outcome there is unknown."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"{address} cannot be reached: {reason}")
+        self.address = address
+        self.reason = reason
+
+
+class Connections:
+    """The channels of one client or node, one for each address, opened at first use."""
+
+    def __init__(self) -> None:
+        self._channels: dict[str, grpc.aio.Channel] = {}
+
+    def channel(self, address: str) -> grpc.aio.Channel:
+        if address not in self._channels:
+            self._channels[address] = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        return self._channels[address]
+
+    def broker(self, address: str) -> BrokerPeer:
+        return BrokerPeer(address, self.channel(address))
+
+    def admin(self, address: str) -> AdminPeer:
+        return AdminPeer(address, self.channel(address))
+
+    async def close(self) -> None:
+        channels, self._channels = list(self._channels.values()), {}
+        for channel in channels:
+            await channel.close(grace=None)
+
+
+class BrokerPeer:
+    """A broker, as producers and consumers see it."""
+
+    def __init__(self, address: str, channel: grpc.aio.Channel) -> None:
+        self.address = address
+        self._stub = broker_pb2_grpc.BrokerStub(channel)
+
+    async def metadata(self, request: values.MetadataRequest, timeout_s: float) -> values.MetadataResponse:
+        message = messages.METADATA_REQUEST.to_message(request)
+        return messages.METADATA_RESPONSE.to_value(await answer(self.address, self._stub.Metadata, message, timeout_s))
+
+    async def list_offsets(self, request: values.ListOffsetsRequest, timeout_s: float) -> values.ListOffsetsResponse:
+        message = messages.LIST_OFFSETS_REQUEST.to_message(request)
+        response = await answer(self.address, self._stub.ListOffsets, message, timeout_s)
+        return messages.LIST_OFFSETS_RESPONSE.to_value(response)
+
+    async def init_producer_id(self, timeout_s: float) -> values.InitProducerIdResponse:
+        request = broker_pb2.InitProducerIdRequest()
+        response = await answer(self.address, self._stub.InitProducerId, request, timeout_s)
+        return messages.INIT_PRODUCER_ID_RESPONSE.to_value(response)
+
+    async def produce_records(
+        self, request: values.ProduceRecordsRequest, timeout_s: float
+    ) -> values.ProducePartitionResult:
+        message = messages.PRODUCE_RECORDS_REQUEST.to_message(request)
+        response = await answer(self.address, self._stub.ProduceRecords, message, timeout_s)
+        return messages.PRODUCE_RECORDS_RESULT.to_value(response)
+
+    async def fetch_records(self, request: values.FetchRecordsRequest, timeout_s: float) -> values.FetchRecordsResponse:
+        message = messages.FETCH_RECORDS_REQUEST.to_message(request)
+        response = await answer(self.address, self._stub.FetchRecords, message, timeout_s)
+        return messages.FETCH_RECORDS_RESPONSE.to_value(response)
+
+    def produce_stream(self) -> ProduceStream:
+        return CallStream(self.address, self._stub.Produce(), messages.PRODUCE_REQUEST, messages.PRODUCE_RESPONSE)
+
+    def fetch_stream(self) -> FetchStream:
+        return CallStream(self.address, self._stub.Fetch(), messages.FETCH_REQUEST, messages.FETCH_RESPONSE)
+
+
+class AdminPeer:
+    """A node, as operators see it."""
+
+    def __init__(self, address: str, channel: grpc.aio.Channel) -> None:
+        self.address = address
+        self._stub = admin_pb2_grpc.AdminStub(channel)
+
+    async def create_topics(self, request: values.CreateTopicsRequest, timeout_s: float) -> values.TopicResults:
+        message = messages.CREATE_TOPICS_REQUEST.to_message(request)
+        return messages.TOPIC_RESULTS.to_value(await answer(self.address, self._stub.CreateTopics, message, timeout_s))
+
+    async def delete_topics(self, request: values.DeleteTopicsRequest, timeout_s: float) -> values.TopicResults:
+        message = messages.DELETE_TOPICS_REQUEST.to_message(request)
+        return messages.TOPIC_RESULTS.to_value(await answer(self.address, self._stub.DeleteTopics, message, timeout_s))
+
+    async def describe_topics(
+        self, request: values.DescribeTopicsRequest, timeout_s: float
+    ) -> values.DescribeTopicsResponse:
+        message = messages.DESCRIBE_TOPICS_REQUEST.to_message(request)
+        response = await answer(self.address, self._stub.DescribeTopics, message, timeout_s)
+        return messages.DESCRIBE_TOPICS_RESPONSE.to_value(response)
+
+    async def describe_quorum(self, timeout_s: float) -> values.QuorumDescription:
+        request = admin_pb2.DescribeQuorumRequest()
+        response = await answer(self.address, self._stub.DescribeQuorum, request, timeout_s)
+        return messages.QUORUM_DESCRIPTION.to_value(response)
+
+
+class CallStream(Generic[Request, Response]):
+    """A bidirectional call: requests go out in order, answers come back in the same order.
+
+    Sending and receiving may be done by two tasks at once. Once either raises, the stream is of no more use.
+    """
+
+    def __init__(self, address: str, call: Any, request: Mapping[Request, Any], response: Mapping[Response, Any]) -> None:
+        self.address = address
+        self._call = call
+        self._request = request
+        self._response = response
+
+    async def send(self, request: Request) -> None:
+        """Hands the request to the connection; waits while the peer takes no more. Raises as `receive` does."""
+        try:
+            await self._call.write(self._request.to_message(request))
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError) as error:
+            raise self._broken(error) from error
+
+    async def receive(self) -> Response:
+        """The next answer. Raises Unreachable when the stream ended or broke, or the Refusal that ended it."""
+        try:
+            message = await self._call.read()
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError) as error:
+            raise self._broken(error) from error
+        if message is grpc.aio.EOF:
+            raise Unreachable(self.address, "it ended the stream")
+        return self._response.to_value(message)
+
+    async def close(self) -> None:
+        """Ends the call; answers still on their way are dropped."""
+        self._call.cancel()
+
+    def _broken(self, error: Exception) -> Unreachable | Refusal:
+        if isinstance(error, grpc.aio.AioRpcError):
+            return _failure(self.address, error)
+        return Unreachable(self.address, "the stream is closed")
+
+
+ProduceStream = CallStream[values.ProduceRequest, values.ProduceResponse]
+FetchStream = CallStream[values.FetchRequest, values.FetchResponse]
+
+
+async def answer(address: str, method: Callable[..., Awaitable[Value]], message: Any, timeout_s: float) -> Value:
+    """One call, one answer. Raises Unreachable, or the Refusal with which the peer ended the call."""
+    try:
+        return await method(message, timeout=timeout_s)
+    except grpc.aio.AioRpcError as error:
+        raise _failure(address, error) from error
+
+
+async def answers(address: str, call: AsyncIterable[Value]) -> AsyncIterator[Value]:
+    """The messages of a server's stream, as long as it lasts. Raises Unreachable, or the peer's Refusal."""
+    try:
+        async for message in call:
+            yield message
+    except grpc.aio.AioRpcError as error:
+        raise _failure(address, error) from error
+
+
+def _failure(address: str, error: grpc.aio.AioRpcError) -> Unreachable | Refusal:
+    match error.code():
+        case grpc.StatusCode.FAILED_PRECONDITION:
+            code, _, message = (error.details() or "").partition(": ")
+            return Refusal(ErrorCode.__members__.get(code, ErrorCode.UNKNOWN_SERVER_ERROR), message)
+        case grpc.StatusCode.DEADLINE_EXCEEDED:
+            reason = "no answer within the time allowed"
+        case grpc.StatusCode.UNAVAILABLE:
+            reason = _connection_failure(error.details() or "")
+        case code:
+            reason = f"{code.name}: {error.details()}"
+    return Unreachable(address, reason)
+
+
+def _connection_failure(details: str) -> str:
+    """gRPC's account of a failed connection, in the words of whoever reads it."""
+    for sign, reason in {
+        "Connection refused": "connection refused; is a node running there?",
+        "Connection reset": "the connection was reset",
+        "Domain name not found": "unknown host",
+        "DNS": "unknown host",
+        "Timeout": "connecting took too long",
+    }.items():
+        if sign in details:
+            return reason
+    return details or "the connection failed"

@@ -1,0 +1,203 @@
+"""The answering side of the public API: messages become values, a handler answers, the answer becomes a message.
+
+Whatever a handler raises ends in here: a Refusal that it did not put into its answer, bad field values, and our own
+bugs. Nothing of a failed call reaches another call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn, TypeVar
+
+import grpc
+import grpc.aio
+
+from kraft.model import requests as values
+from kraft.model.errors import Refusal
+from kraft.rpc import messages
+from kraft.rpc.mapping import Mapping
+from kraft.rpc.pb import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc
+from kraft.rpc.peers import MESSAGE_BYTES_MAX
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+SERVER_OPTIONS: Final = [
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    # Two nodes on one port would otherwise share it silently.
+    ("grpc.so_reuseport", 0),
+    # Clients may ping a quiet connection, to notice a peer that vanished.
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+]
+
+STREAM_REQUESTS_IN_FLIGHT_MAX: Final = 64
+"""A stream with more unanswered requests is not read from until some are answered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerHandlers:
+    """What answers each call of the Broker service.
+
+    `produce` must have appended by the time it hands back its awaitable: that is what keeps the order of a stream's
+    requests. Its answer is None for acks=0.
+    """
+
+    produce: Callable[[values.ProduceRequest], Awaitable[values.ProduceResponse | None]]
+    fetch: Callable[[values.FetchRequest], Awaitable[values.FetchResponse]]
+    produce_records: Callable[[values.ProduceRecordsRequest], Awaitable[values.ProducePartitionResult]]
+    fetch_records: Callable[[values.FetchRecordsRequest], Awaitable[values.FetchRecordsResponse]]
+    metadata: Callable[[values.MetadataRequest], Awaitable[values.MetadataResponse]]
+    list_offsets: Callable[[values.ListOffsetsRequest], Awaitable[values.ListOffsetsResponse]]
+    init_producer_id: Callable[[], Awaitable[values.InitProducerIdResponse]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminHandlers:
+    """What answers each call of the Admin service."""
+
+    create_topics: Callable[[values.CreateTopicsRequest], Awaitable[values.TopicResults]]
+    delete_topics: Callable[[values.DeleteTopicsRequest], Awaitable[values.TopicResults]]
+    describe_topics: Callable[[values.DescribeTopicsRequest], Awaitable[values.DescribeTopicsResponse]]
+    describe_quorum: Callable[[], Awaitable[values.QuorumDescription]]
+
+
+class BrokerService(broker_pb2_grpc.BrokerServicer):
+    def __init__(self, handlers: BrokerHandlers) -> None:
+        self._handlers = handlers
+
+    async def Produce(
+        self, request_iterator: AsyncIterator[broker_pb2.ProduceRequest], context: Context
+    ) -> AsyncIterator[broker_pb2.ProduceResponse]:
+        requests = read_values(request_iterator, messages.PRODUCE_REQUEST, context)
+        async for response in in_order(requests, self._handlers.produce, context):
+            yield messages.PRODUCE_RESPONSE.to_message(response)
+
+    async def Fetch(
+        self, request_iterator: AsyncIterator[broker_pb2.FetchRequest], context: Context
+    ) -> AsyncIterator[broker_pb2.FetchResponse]:
+        requests = read_values(request_iterator, messages.FETCH_REQUEST, context)
+        async for response in in_order(requests, self._handlers.fetch, context):
+            yield messages.FETCH_RESPONSE.to_message(response)
+
+    async def ProduceRecords(
+        self, request: broker_pb2.ProduceRecordsRequest, context: Context
+    ) -> broker_pb2.ProducePartitionResult:
+        value = await read_value(messages.PRODUCE_RECORDS_REQUEST, request, context)
+        return messages.PRODUCE_RECORDS_RESULT.to_message(
+            await answered(self._handlers.produce_records(value), context)
+        )
+
+    async def FetchRecords(
+        self, request: broker_pb2.FetchRecordsRequest, context: Context
+    ) -> broker_pb2.FetchRecordsResponse:
+        value = await read_value(messages.FETCH_RECORDS_REQUEST, request, context)
+        return messages.FETCH_RECORDS_RESPONSE.to_message(await answered(self._handlers.fetch_records(value), context))
+
+    async def Metadata(self, request: broker_pb2.MetadataRequest, context: Context) -> broker_pb2.MetadataResponse:
+        value = await read_value(messages.METADATA_REQUEST, request, context)
+        return messages.METADATA_RESPONSE.to_message(await answered(self._handlers.metadata(value), context))
+
+    async def ListOffsets(
+        self, request: broker_pb2.ListOffsetsRequest, context: Context
+    ) -> broker_pb2.ListOffsetsResponse:
+        value = await read_value(messages.LIST_OFFSETS_REQUEST, request, context)
+        return messages.LIST_OFFSETS_RESPONSE.to_message(await answered(self._handlers.list_offsets(value), context))
+
+    async def InitProducerId(
+        self, request: broker_pb2.InitProducerIdRequest, context: Context
+    ) -> broker_pb2.InitProducerIdResponse:
+        response = await answered(self._handlers.init_producer_id(), context)
+        return messages.INIT_PRODUCER_ID_RESPONSE.to_message(response)
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        broker_pb2_grpc.add_BrokerServicer_to_server(self, server)
+
+
+class AdminService(admin_pb2_grpc.AdminServicer):
+    def __init__(self, handlers: AdminHandlers) -> None:
+        self._handlers = handlers
+
+    async def CreateTopics(self, request: admin_pb2.CreateTopicsRequest, context: Context) -> admin_pb2.TopicResults:
+        value = await read_value(messages.CREATE_TOPICS_REQUEST, request, context)
+        return messages.TOPIC_RESULTS.to_message(await answered(self._handlers.create_topics(value), context))
+
+    async def DeleteTopics(self, request: admin_pb2.DeleteTopicsRequest, context: Context) -> admin_pb2.TopicResults:
+        value = await read_value(messages.DELETE_TOPICS_REQUEST, request, context)
+        return messages.TOPIC_RESULTS.to_message(await answered(self._handlers.delete_topics(value), context))
+
+    async def DescribeTopics(
+        self, request: admin_pb2.DescribeTopicsRequest, context: Context
+    ) -> admin_pb2.DescribeTopicsResponse:
+        value = await read_value(messages.DESCRIBE_TOPICS_REQUEST, request, context)
+        response = await answered(self._handlers.describe_topics(value), context)
+        return messages.DESCRIBE_TOPICS_RESPONSE.to_message(response)
+
+    async def DescribeQuorum(
+        self, request: admin_pb2.DescribeQuorumRequest, context: Context
+    ) -> admin_pb2.QuorumDescription:
+        response = await answered(self._handlers.describe_quorum(), context)
+        return messages.QUORUM_DESCRIPTION.to_message(response)
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        admin_pb2_grpc.add_AdminServicer_to_server(self, server)
+
+
+async def read_value(mapping: Mapping[Request, Any], message: Any, context: Context) -> Request:
+    """The request's value; a message whose fields are no such value ends the call."""
+    try:
+        return mapping.to_value(message)
+    except ValueError as error:
+        await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+
+
+async def read_values(
+    requests: AsyncIterator[Any], mapping: Mapping[Request, Any], context: Context
+) -> AsyncIterator[Request]:
+    async for message in requests:
+        yield await read_value(mapping, message, context)
+
+
+async def answered(response: Awaitable[Response], context: Context) -> Response:
+    """The handler's answer; a Refusal that it raised ends the call, with its one line."""
+    try:
+        return await response
+    except Refusal as refusal:
+        await _abort(context, grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
+
+
+async def _abort(context: Context, code: grpc.StatusCode, details: str) -> NoReturn:
+    await context.abort(code, details)
+    raise AssertionError("abort always raises")
+
+
+async def in_order(
+    requests: AsyncIterator[Request], begin: Callable[[Request], Awaitable[Response | None]], context: Context
+) -> AsyncIterator[Response]:
+    """Begins requests as they arrive and answers them in that order, many of them under way at once."""
+    begun: asyncio.Queue[asyncio.Future[Response | None] | None] = asyncio.Queue(STREAM_REQUESTS_IN_FLIGHT_MAX)
+
+    async def begin_all() -> None:
+        try:
+            async for request in requests:
+                await begun.put(asyncio.ensure_future(begin(request)))
+        finally:
+            await begun.put(None)
+
+    reading = asyncio.create_task(begin_all())
+    try:
+        while (response := await begun.get()) is not None:
+            answer = await answered(response, context)
+            if answer is not None:
+                yield answer
+        # What was begun before reading failed has been answered; now the stream ends with that failure.
+        await reading
+    finally:
+        reading.cancel()
+        while not begun.empty():
+            if (response := begun.get_nowait()) is not None:
+                response.cancel()
