@@ -1,0 +1,175 @@
+"""Decisions about brokers: registration, heartbeats, fencing, controlled shutdown, producer ids.
+
+A Refusal means that nothing changes; the caller turns it into the error code of its answer. Whatever a broker asks
+after its registration is refused with BROKER_ID_NOT_REGISTERED or, from an earlier life of it, STALE_BROKER_EPOCH.
+"""
+
+from __future__ import annotations
+
+from kraft.metadata.commands import (
+    AllocateProducerIdsRequest,
+    HeartbeatRequest,
+    HeartbeatResult,
+    ProducerIdBlock,
+    RegisterBrokerRequest,
+    RegistrationResult,
+)
+from kraft.metadata.decision import Decision
+from kraft.metadata.image import BrokerRegistration, MetadataImage
+from kraft.metadata.leader_election import changes_when_gone, changes_when_shutting_down, changes_when_unfenced
+from kraft.metadata.records import (
+    BrokerFenced,
+    BrokerShuttingDown,
+    BrokerUnfenced,
+    ClusterInitialised,
+    MetadataRecord,
+    ProducerIdsAllocated,
+    RegisterBroker,
+)
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import BrokerEpoch, BrokerId, ProducerId
+
+PRODUCER_ID_BLOCK_SIZE = 1_000
+
+
+def initialise_cluster(image: MetadataImage, cluster_id: str) -> Decision[None]:
+    """Gives a new cluster its id. Once it has one, the same id is accepted and any other one refused."""
+    if not image.cluster_id:
+        return Decision(records=[ClusterInitialised(cluster_id=cluster_id)], response=None)
+    _check_cluster_id(image, cluster_id)
+    return Decision(records=[], response=None)
+
+
+def register_broker(
+    image: MetadataImage, request: RegisterBrokerRequest, *, session_is_alive: bool
+) -> Decision[RegistrationResult]:
+    """Makes a broker's process known under a new epoch, fenced until it has caught up with the metadata.
+
+    The same process asking again (its answer was lost) gets its epoch again. Another process under the same id is
+    refused while `session_is_alive` says that the earlier one is heard from, unless that one is shutting down.
+
+    A new process is not trusted to hold what the one before held: it leaves every ISR in which others remain, and
+    must be found in sync under its new epoch (KIP-903). A last ISR member stays, without leading until it is unfenced.
+    A clean shutdown needs no exception: the broker handed on its partitions and left their ISRs while it stopped.
+    """
+    _check_cluster_id(image, request.cluster_id)
+    _check_registration(request)
+    earlier = image.broker(request.broker_id)
+    if earlier is not None and earlier.incarnation_id == request.incarnation_id:
+        return Decision(records=[], response=RegistrationResult(broker_epoch=earlier.broker_epoch))
+    if earlier is not None and session_is_alive and not earlier.in_controlled_shutdown:
+        problem = (
+            f"another process is still heard from as broker {request.broker_id}: give each node its own node.id, "
+            "or, after a crash, try again when that session is over"
+        )
+        raise Refusal(ErrorCode.DUPLICATE_BROKER_REGISTRATION, problem)
+    registration = RegisterBroker(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        broker_epoch=image.next_broker_epoch,
+        endpoints=request.endpoints,
+        rack=request.rack,
+        directory_ids=request.directory_ids,
+    )
+    return Decision(
+        records=[registration, *changes_when_gone(image, request.broker_id)],
+        response=RegistrationResult(broker_epoch=registration.broker_epoch),
+    )
+
+
+def heartbeat(
+    image: MetadataImage, request: HeartbeatRequest, *, caught_up_from_index: int, committed_index: int
+) -> Decision[HeartbeatResult]:
+    """What a heartbeat changes: it unfences a broker that has caught up, or takes a controlled shutdown further.
+
+    The broker has caught up when it acted on the entry `caught_up_from_index`: that of its own registration, or a
+    later one.
+    """
+    registration = _registered(image, request.broker_id, request.broker_epoch)
+    records: list[MetadataRecord] = []
+    is_fenced, may_stop = registration.fenced, False
+    if request.wants_shutdown:
+        stopping = begin_controlled_shutdown(image, request.broker_id, request.broker_epoch)
+        records += stopping.records
+        may_stop = stopping.response
+        is_fenced = is_fenced or may_stop
+    elif request.metadata_index >= caught_up_from_index:
+        unfencing = unfence_broker(image, request.broker_id, request.broker_epoch)
+        records += unfencing.records
+        is_fenced = is_fenced and not unfencing.records
+    response = HeartbeatResult(is_fenced=is_fenced, may_stop=may_stop, committed_index=committed_index)
+    return Decision(records=records, response=response)
+
+
+def unfence_broker(image: MetadataImage, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> Decision[None]:
+    """Lets a broker lead and join ISRs; for the caller to ask when the broker has caught up with the metadata.
+
+    Nothing happens to one that is not fenced, or that is shutting down: its process comes back by registering anew.
+    """
+    registration = _registered(image, broker_id, broker_epoch)
+    if not registration.fenced or registration.in_controlled_shutdown:
+        return Decision(records=[], response=None)
+    unfenced = BrokerUnfenced(broker_id=broker_id, broker_epoch=broker_epoch)
+    return Decision(records=[unfenced, *changes_when_unfenced(image, broker_id)], response=None)
+
+
+def fence_broker(image: MetadataImage, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> Decision[None]:
+    """Takes a broker that is no longer heard from out of service; nothing happens to one that is fenced already."""
+    registration = _registered(image, broker_id, broker_epoch)
+    if registration.fenced:
+        return Decision(records=[], response=None)
+    fenced = BrokerFenced(broker_id=broker_id, broker_epoch=broker_epoch)
+    return Decision(records=[fenced, *changes_when_gone(image, broker_id)], response=None)
+
+
+def begin_controlled_shutdown(image: MetadataImage, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> Decision[bool]:
+    """Hands on what the broker leads. The answer says whether it may stop; it asks again until it may.
+
+    While something is being handed on the answer is no, so that the new leaders hear of it before the old one stops.
+    Together with the yes the broker is fenced: no client is sent to it any more, and what only it holds has no leader
+    until it is back.
+    """
+    registration = _registered(image, broker_id, broker_epoch)
+    if registration.fenced:
+        return Decision(records=[], response=True)
+    handed_on = changes_when_shutting_down(image, broker_id)
+    if not registration.in_controlled_shutdown:
+        announced = BrokerShuttingDown(broker_id=broker_id, broker_epoch=broker_epoch)
+        return Decision(records=[announced, *handed_on], response=False)
+    if handed_on:
+        return Decision(records=handed_on, response=False)
+    return Decision(records=fence_broker(image, broker_id, broker_epoch).records, response=True)
+
+
+def allocate_producer_ids(image: MetadataImage, request: AllocateProducerIdsRequest) -> Decision[ProducerIdBlock]:
+    """The next block of producer ids, for this broker alone."""
+    _registered(image, request.broker_id, request.broker_epoch)
+    first = image.next_producer_id
+    allocated = ProducerIdsAllocated(next_producer_id=ProducerId(first + PRODUCER_ID_BLOCK_SIZE))
+    return Decision(records=[allocated], response=ProducerIdBlock(first=first, count=PRODUCER_ID_BLOCK_SIZE))
+
+
+def _check_cluster_id(image: MetadataImage, cluster_id: str) -> None:
+    if cluster_id != image.cluster_id:
+        problem = f"this is cluster '{image.cluster_id}', the node belongs to cluster '{cluster_id}': check cluster.id"
+        raise Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, problem)
+
+
+def _check_registration(request: RegisterBrokerRequest) -> None:
+    if request.broker_id < 0:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"broker id {request.broker_id} is negative: check node.id")
+    listeners = [endpoint.listener for endpoint in request.endpoints]
+    if not listeners or len(set(listeners)) < len(listeners):
+        problem = f"broker {request.broker_id} advertises listeners {listeners}: each exactly once, and at least one"
+        raise Refusal(ErrorCode.INVALID_REQUEST, problem)
+
+
+def _registered(image: MetadataImage, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerRegistration:
+    """The broker's registration, when it is the one that the request was made under."""
+    registration = image.broker(broker_id)
+    if registration is None:
+        raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")
+    if registration.broker_epoch != broker_epoch:
+        problem = f"broker {broker_id} is registered under epoch {registration.broker_epoch}, not {broker_epoch}"
+        raise Refusal(ErrorCode.STALE_BROKER_EPOCH, problem)
+    return registration

@@ -1,0 +1,348 @@
+"""The cluster's metadata at one point of its log.
+
+An image never changes. `replay` gives the next one and shares with it everything that the records did not touch, so
+that a change costs the topics it concerns (and a shallow copy of the table that lists them), not the whole cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar, assert_never
+from uuid import UUID
+
+from kraft.metadata.records import (
+    BrokerFenced,
+    BrokerRecord,
+    BrokerShuttingDown,
+    BrokerUnfenced,
+    ClusterInitialised,
+    Endpoint,
+    MetadataRecord,
+    PartitionChanged,
+    PartitionCreated,
+    ProducerIdsAllocated,
+    RegisterBroker,
+    TopicConfigSet,
+    TopicCreated,
+    TopicDeleted,
+    TopicRecord,
+)
+from kraft.model.ids import (
+    NO_BROKER,
+    BrokerEpoch,
+    BrokerId,
+    DirectoryId,
+    LeaderEpoch,
+    PartitionEpoch,
+    ProducerId,
+    TopicId,
+)
+
+Key = TypeVar("Key")
+Item = TypeVar("Item")
+
+_FIRST_BROKER_EPOCH = BrokerEpoch(1)
+_FIRST_PRODUCER_ID = ProducerId(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRegistration:
+    """A broker as it last made itself known.
+
+    A fenced broker is not heard from, or has not caught up with the metadata yet: it leads nothing and clients are
+    not sent to it. One in controlled shutdown still serves, but is given nothing new.
+    """
+
+    broker_id: BrokerId
+    incarnation_id: UUID
+    broker_epoch: BrokerEpoch
+    endpoints: tuple[Endpoint, ...]
+    rack: str
+    directory_ids: tuple[DirectoryId, ...]
+    fenced: bool
+    in_controlled_shutdown: bool
+
+    @property
+    def active(self) -> bool:
+        """True when the broker may be elected, join an ISR and take new replicas."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionImage:
+    """`replicas` in order of preference; `isr` is never empty and lies within it; `leader` is in it, or NO_BROKER."""
+
+    partition: int
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+
+    @property
+    def has_leader(self) -> bool:
+        return self.leader != NO_BROKER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicImage:
+    """`configs` holds only what was set on the topic itself."""
+
+    topic: str
+    topic_id: TopicId
+    partitions: Mapping[int, PartitionImage] = field(default_factory=dict)
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def replication_factor(self) -> int:
+        """Number of replicas of the partition that has most; 0 for a topic without partitions."""
+        return max((len(partition.replicas) for partition in self.partitions.values()), default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataImage:
+    """`cluster_id` is empty until the cluster is initialised."""
+
+    cluster_id: str = ""
+    brokers: Mapping[BrokerId, BrokerRegistration] = field(default_factory=dict)
+    topics: Mapping[TopicId, TopicImage] = field(default_factory=dict)
+    topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
+    next_broker_epoch: BrokerEpoch = _FIRST_BROKER_EPOCH
+    next_producer_id: ProducerId = _FIRST_PRODUCER_ID
+
+    def replay(self, records: Iterable[MetadataRecord]) -> MetadataImage:
+        """The image after `records`. A record that does not fit is our own bug, so the process stops."""
+        draft = _Draft(self)
+        for record in records:
+            draft.apply(record)
+        return draft.image()
+
+    def topic(self, name: str) -> TopicImage | None:
+        topic_id = self.topic_ids.get(name)
+        return None if topic_id is None else self.topics[topic_id]
+
+    def topic_by_id(self, topic_id: UUID) -> TopicImage | None:
+        return self.topics.get(TopicId(topic_id))
+
+    def broker(self, broker_id: int) -> BrokerRegistration | None:
+        return self.brokers.get(BrokerId(broker_id))
+
+    def is_alive(self, broker_id: BrokerId) -> bool:
+        registration = self.brokers.get(broker_id)
+        return registration is not None and not registration.fenced
+
+    def is_active(self, broker_id: BrokerId) -> bool:
+        registration = self.brokers.get(broker_id)
+        return registration is not None and registration.active
+
+    def alive_brokers(self) -> list[BrokerRegistration]:
+        """Those that are not fenced, by id: where clients may be sent."""
+        return [self.brokers[broker_id] for broker_id in sorted(self.brokers) if not self.brokers[broker_id].fenced]
+
+    def active_brokers(self) -> list[BrokerRegistration]:
+        """Those alive that are not shutting down, by id: where new replicas and leaderships may go."""
+        return [registration for registration in self.alive_brokers() if registration.active]
+
+    def partitions_of(self, broker_id: BrokerId) -> Iterator[tuple[TopicImage, PartitionImage]]:
+        """Every partition of which the broker holds a replica. Looks at all partitions of the cluster."""
+        for topic in self.topics.values():
+            for partition in topic.partitions.values():
+                if broker_id in partition.replicas:
+                    yield topic, partition
+
+
+EMPTY_IMAGE = MetadataImage()
+
+
+class _TopicDraft:
+    """A topic while records are replayed onto it."""
+
+    __slots__ = ("configs", "name", "partitions", "topic_id")
+
+    def __init__(self, topic: TopicImage) -> None:
+        self.name = topic.topic
+        self.topic_id = topic.topic_id
+        self.partitions = dict(topic.partitions)
+        self.configs = dict(topic.configs)
+
+    def image(self) -> TopicImage:
+        return TopicImage(topic=self.name, topic_id=self.topic_id, partitions=self.partitions, configs=self.configs)
+
+
+class _Draft:
+    """The next image while records are replayed: copies of what they touch, made at the first touch."""
+
+    def __init__(self, before: MetadataImage) -> None:
+        self._before = before
+        self._cluster_id = before.cluster_id
+        self._next_broker_epoch = before.next_broker_epoch
+        self._next_producer_id = before.next_producer_id
+        self._changed_brokers: dict[BrokerId, BrokerRegistration] = {}
+        # None stands for a topic that was deleted.
+        self._changed_topics: dict[TopicId, _TopicDraft | None] = {}
+        self._changed_names: dict[str, TopicId | None] = {}
+
+    def image(self) -> MetadataImage:
+        before = self._before
+        topics: dict[TopicId, TopicImage | None] = {
+            topic_id: None if draft is None else draft.image() for topic_id, draft in self._changed_topics.items()
+        }
+        return MetadataImage(
+            cluster_id=self._cluster_id,
+            brokers=_overlaid(before.brokers, self._changed_brokers),
+            topics=_overlaid(before.topics, topics),
+            topic_ids=_overlaid(before.topic_ids, self._changed_names),
+            next_broker_epoch=self._next_broker_epoch,
+            next_producer_id=self._next_producer_id,
+        )
+
+    def apply(self, record: MetadataRecord) -> None:
+        match record:
+            case ClusterInitialised():
+                assert not self._cluster_id, f"{record} in cluster {self._cluster_id}"
+                self._cluster_id = record.cluster_id
+            case ProducerIdsAllocated():
+                assert record.next_producer_id > self._next_producer_id, f"{record} after {self._next_producer_id}"
+                self._next_producer_id = record.next_producer_id
+            case RegisterBroker() | BrokerFenced() | BrokerUnfenced() | BrokerShuttingDown():
+                self._apply_to_brokers(record)
+            case TopicCreated() | PartitionCreated() | PartitionChanged() | TopicDeleted() | TopicConfigSet():
+                self._apply_to_topics(record)
+            case _:
+                assert_never(record)
+
+    # --- brokers ---
+
+    def _apply_to_brokers(self, record: BrokerRecord) -> None:
+        match record:
+            case RegisterBroker():
+                self._register(record)
+            case BrokerFenced():
+                self._changed_brokers[record.broker_id] = replace(self._registered(record), fenced=True)
+            case BrokerUnfenced():
+                self._changed_brokers[record.broker_id] = replace(self._registered(record), fenced=False)
+            case BrokerShuttingDown():
+                registration = replace(self._registered(record), in_controlled_shutdown=True)
+                self._changed_brokers[record.broker_id] = registration
+            case _:
+                assert_never(record)
+
+    def _register(self, record: RegisterBroker) -> None:
+        assert record.broker_epoch >= self._next_broker_epoch, f"{record} below epoch {self._next_broker_epoch}"
+        self._next_broker_epoch = BrokerEpoch(record.broker_epoch + 1)
+        self._changed_brokers[record.broker_id] = BrokerRegistration(
+            broker_id=record.broker_id,
+            incarnation_id=record.incarnation_id,
+            broker_epoch=record.broker_epoch,
+            endpoints=tuple(record.endpoints),
+            rack=record.rack,
+            directory_ids=tuple(record.directory_ids),
+            fenced=True,
+            in_controlled_shutdown=False,
+        )
+
+    def _registered(self, record: BrokerFenced | BrokerUnfenced | BrokerShuttingDown) -> BrokerRegistration:
+        broker_id = record.broker_id
+        registration = self._changed_brokers.get(broker_id) or self._before.brokers.get(broker_id)
+        assert registration is not None, f"{record} for a broker that never registered"
+        assert registration.broker_epoch == record.broker_epoch, f"{record} for {registration}"
+        return registration
+
+    # --- topics ---
+
+    def _apply_to_topics(self, record: TopicRecord) -> None:
+        match record:
+            case TopicCreated():
+                self._create_topic(record)
+            case TopicDeleted():
+                self._changed_names[self._topic(record).name] = None
+                self._changed_topics[record.topic_id] = None
+            case TopicConfigSet():
+                self._set_config(record)
+            case PartitionCreated():
+                self._create_partition(record)
+            case PartitionChanged():
+                self._change_partition(record)
+            case _:
+                assert_never(record)
+
+    def _topic(self, record: PartitionCreated | PartitionChanged | TopicDeleted | TopicConfigSet) -> _TopicDraft:
+        topic_id = record.topic_id
+        if topic_id not in self._changed_topics:
+            before = self._before.topics.get(topic_id)
+            assert before is not None, f"{record} for an unknown topic"
+            self._changed_topics[topic_id] = _TopicDraft(before)
+        draft = self._changed_topics[topic_id]
+        assert draft is not None, f"{record} for a deleted topic"
+        return draft
+
+    def _create_topic(self, record: TopicCreated) -> None:
+        same_name = self._changed_names.get(record.topic, self._before.topic_ids.get(record.topic))
+        assert same_name is None, f"{record} beside topic {same_name}"
+        assert record.topic_id not in self._before.topics, f"{record} reuses an id"
+        assert record.topic_id not in self._changed_topics, f"{record} reuses an id"
+        self._changed_names[record.topic] = record.topic_id
+        self._changed_topics[record.topic_id] = _TopicDraft(TopicImage(topic=record.topic, topic_id=record.topic_id))
+
+    def _set_config(self, record: TopicConfigSet) -> None:
+        configs = self._topic(record).configs
+        if record.value is None:
+            configs.pop(record.key, None)
+        else:
+            configs[record.key] = record.value
+
+    def _create_partition(self, record: PartitionCreated) -> None:
+        partitions = self._topic(record).partitions
+        assert record.partition == len(partitions), f"{record} out of order, after {len(partitions)} partitions"
+        assert len(set(record.replicas)) == len(record.replicas) > 0, f"{record} with bad replicas"
+        created = PartitionImage(
+            partition=record.partition,
+            replicas=tuple(record.replicas),
+            isr=tuple(record.isr),
+            leader=record.leader,
+            leader_epoch=record.leader_epoch,
+            partition_epoch=record.partition_epoch,
+        )
+        partitions[record.partition] = _consistent(created)
+
+    def _change_partition(self, record: PartitionChanged) -> None:
+        partitions = self._topic(record).partitions
+        before = partitions.get(record.partition)
+        assert before is not None, f"{record} for an unknown partition"
+        assert record.partition_epoch == before.partition_epoch + 1, f"{record} after {before}"
+        leader_changed = record.leader != before.leader
+        assert record.leader_epoch >= before.leader_epoch + leader_changed, f"{record} after {before}"
+        changed = replace(
+            before,
+            isr=tuple(record.isr),
+            leader=record.leader,
+            leader_epoch=record.leader_epoch,
+            partition_epoch=record.partition_epoch,
+        )
+        partitions[record.partition] = _consistent(changed)
+
+
+def _consistent(partition: PartitionImage) -> PartitionImage:
+    """The partition, when its ISR lies within the replicas and its leader, if any, in the ISR."""
+    isr = set(partition.isr)
+    assert len(isr) == len(partition.isr) > 0, f"bad ISR: {partition}"
+    assert isr.issubset(partition.replicas), f"ISR beyond the replicas: {partition}"
+    assert not partition.has_leader or partition.leader in isr, f"leader outside the ISR: {partition}"
+    return partition
+
+
+def _overlaid(before: Mapping[Key, Item], changes: Mapping[Key, Item | None]) -> Mapping[Key, Item]:
+    """`before` with the changes, None meaning: gone. The very same mapping when there are none."""
+    if not changes:
+        return before
+    after = dict(before)
+    for key, item in changes.items():
+        if item is None:
+            after.pop(key, None)
+        else:
+            after[key] = item
+    return after

@@ -1,0 +1,92 @@
+"""Who leads a partition, and what becomes of a broker's partitions when it goes or comes.
+
+Only members of the ISR are elected: everything that was acknowledged is on each of them. The ISR never becomes empty.
+Its last member stays in it without leading, because nobody else is known to hold what was acknowledged.
+
+The leader epoch grows when the leader changes, and only then: an ISR that merely shrinks does not interrupt producers
+(as Kafka does since 3.6). The partition epoch grows with every change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kraft.metadata.image import MetadataImage, PartitionImage
+from kraft.metadata.records import PartitionChanged
+from kraft.model.ids import NO_BROKER, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+
+CanLead = Callable[[BrokerId], bool]
+
+
+def elect(replicas: Sequence[BrokerId], isr: Sequence[BrokerId], can_lead: CanLead) -> BrokerId:
+    """The first of the replicas that is in sync and can lead; NO_BROKER when there is none."""
+    return next((replica for replica in replicas if replica in isr and can_lead(replica)), NO_BROKER)
+
+
+def changes_when_gone(image: MetadataImage, broker_id: BrokerId) -> list[PartitionChanged]:
+    """For a broker that is fenced or registers anew: it leaves every ISR where others remain, and leads nothing."""
+
+    def can_lead(candidate: BrokerId) -> bool:
+        # One that is shutting down still serves, which is better than nobody; it hands on with its next heartbeat.
+        return candidate != broker_id and image.is_alive(candidate)
+
+    changes = []
+    for topic, partition in image.partitions_of(broker_id):
+        if broker_id in partition.isr:
+            isr = _without(partition.isr, broker_id) or partition.isr
+            changes += partition_change(topic.topic_id, partition, isr, can_lead)
+    return changes
+
+
+def changes_when_unfenced(image: MetadataImage, broker_id: BrokerId) -> list[PartitionChanged]:
+    """For a broker that is back: it leads the partitions that waited for a member of their ISR."""
+
+    def can_lead(candidate: BrokerId) -> bool:
+        return candidate == broker_id or image.is_alive(candidate)
+
+    changes = []
+    for topic, partition in image.partitions_of(broker_id):
+        if not partition.has_leader and broker_id in partition.isr:
+            changes += partition_change(topic.topic_id, partition, partition.isr, can_lead)
+    return changes
+
+
+def changes_when_shutting_down(image: MetadataImage, broker_id: BrokerId) -> list[PartitionChanged]:
+    """For a broker in controlled shutdown: it hands on what somebody else in the ISR can lead.
+
+    Where it is the only one in sync it goes on serving until it stops: there is nobody to hand the partition to.
+    """
+
+    def can_lead(candidate: BrokerId) -> bool:
+        return candidate != broker_id and image.is_active(candidate)
+
+    changes = []
+    for topic, partition in image.partitions_of(broker_id):
+        isr = _without(partition.isr, broker_id)
+        if broker_id in partition.isr and elect(partition.replicas, isr, can_lead) != NO_BROKER:
+            changes += partition_change(topic.topic_id, partition, isr, can_lead)
+    return changes
+
+
+def partition_change(
+    topic_id: TopicId, partition: PartitionImage, isr: Sequence[BrokerId], can_lead: CanLead
+) -> list[PartitionChanged]:
+    """The record for a new ISR, with an election where the leader cannot stay; none when nothing changes."""
+    stays = partition.leader in isr and can_lead(partition.leader)
+    leader = partition.leader if stays else elect(partition.replicas, isr, can_lead)
+    if leader == partition.leader and tuple(isr) == partition.isr:
+        return []
+    return [
+        PartitionChanged(
+            topic_id=topic_id,
+            partition=partition.partition,
+            isr=list(isr),
+            leader=leader,
+            leader_epoch=LeaderEpoch(partition.leader_epoch + (leader != partition.leader)),
+            partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
+        )
+    ]
+
+
+def _without(isr: Sequence[BrokerId], broker_id: BrokerId) -> tuple[BrokerId, ...]:
+    return tuple(member for member in isr if member != broker_id)

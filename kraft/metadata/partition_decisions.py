@@ -1,0 +1,115 @@
+"""The decision on a leader's wish for another ISR."""
+
+from __future__ import annotations
+
+from kraft.metadata.commands import AlterPartitionRequest, AlterPartitionResult, IsrMember
+from kraft.metadata.decision import Decision
+from kraft.metadata.image import MetadataImage, PartitionImage
+from kraft.metadata.leader_election import partition_change
+from kraft.model.errors import ErrorCode, Refusal
+
+
+def alter_partition(image: MetadataImage, request: AlterPartitionRequest) -> Decision[AlterPartitionResult]:
+    """Takes over the ISR that the partition's leader proposes, if all it was formed under still holds.
+
+    A refusal is part of the answer, beside the partition's true state, so that the leader can go on from there. An ISR
+    that already is the committed one needs no record. The leader stays: one that is shutting down may still bring
+    others into sync, and hands the partition on with its next heartbeat.
+    """
+    try:
+        _check_broker(image, request)
+        partition = _find_partition(image, request)
+    except Refusal as refusal:
+        return Decision(records=[], response=_refused(refusal))
+    try:
+        _check_fencing(partition, request)
+        _check_members(image, partition, request)
+    except Refusal as refusal:
+        return Decision(records=[], response=_refused(refusal, partition))
+    return _decide(partition, request)
+
+
+def _decide(partition: PartitionImage, request: AlterPartitionRequest) -> Decision[AlterPartitionResult]:
+    proposed = tuple(member.broker_id for member in request.new_isr)
+    # The order of an ISR means nothing, so another order is no change.
+    isr = partition.isr if set(proposed) == set(partition.isr) else proposed
+    changes = partition_change(request.topic_id, partition, isr, lambda candidate: candidate == partition.leader)
+    epoch = changes[0].partition_epoch if changes else partition.partition_epoch
+    result = AlterPartitionResult(
+        leader_id=partition.leader, leader_epoch=partition.leader_epoch, partition_epoch=epoch, isr=list(isr)
+    )
+    return Decision(records=changes, response=result)
+
+
+def _refused(refusal: Refusal, partition: PartitionImage | None = None) -> AlterPartitionResult:
+    if partition is None:
+        return AlterPartitionResult(error_code=refusal.error_code, error_message=refusal.message)
+    return AlterPartitionResult(
+        error_code=refusal.error_code,
+        error_message=refusal.message,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        isr=list(partition.isr),
+    )
+
+
+def _check_broker(image: MetadataImage, request: AlterPartitionRequest) -> None:
+    registration = image.broker(request.broker_id)
+    if registration is None or registration.broker_epoch != request.broker_epoch:
+        problem = f"broker {request.broker_id} is not registered under epoch {request.broker_epoch}"
+        raise Refusal(ErrorCode.STALE_BROKER_EPOCH, problem)
+
+
+def _find_partition(image: MetadataImage, request: AlterPartitionRequest) -> PartitionImage:
+    topic = image.topic_by_id(request.topic_id)
+    if topic is None:
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {request.topic_id}")
+    partition = topic.partitions.get(request.partition)
+    if partition is None:
+        problem = f"topic '{topic.topic}' has no partition {request.partition}"
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, problem)
+    return partition
+
+
+def _check_fencing(partition: PartitionImage, request: AlterPartitionRequest) -> None:
+    if request.leader_epoch > partition.leader_epoch or request.partition_epoch > partition.partition_epoch:
+        # The leader acts on metadata that was committed after ours, so another controller is active.
+        raise Refusal(ErrorCode.NOT_CONTROLLER, "the broker knows newer metadata than this controller")
+    if request.leader_epoch < partition.leader_epoch:
+        problem = f"leader epoch {request.leader_epoch} is over, it is {partition.leader_epoch} now"
+        raise Refusal(ErrorCode.FENCED_LEADER_EPOCH, problem)
+    if request.broker_id != partition.leader:
+        problem = f"broker {request.broker_id} does not lead the partition, broker {partition.leader} does"
+        raise Refusal(ErrorCode.INVALID_REQUEST, problem)
+    if request.partition_epoch < partition.partition_epoch:
+        problem = f"partition epoch {request.partition_epoch} is over, it is {partition.partition_epoch} now"
+        raise Refusal(ErrorCode.INVALID_UPDATE_VERSION, problem)
+
+
+def _check_members(image: MetadataImage, partition: PartitionImage, request: AlterPartitionRequest) -> None:
+    members = [member.broker_id for member in request.new_isr]
+    if len(set(members)) < len(members):
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"ISR {members} names a broker twice")
+    strangers = [broker_id for broker_id in members if broker_id not in partition.replicas]
+    if strangers:
+        problem = f"ISR {members} has members outside the replicas {list(partition.replicas)}: {strangers}"
+        raise Refusal(ErrorCode.INVALID_REQUEST, problem)
+    if partition.leader not in members:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"ISR {members} is without the leader, broker {partition.leader}")
+    for member in request.new_isr:
+        _check_eligible(image, partition, member)
+
+
+def _check_eligible(image: MetadataImage, partition: PartitionImage, member: IsrMember) -> None:
+    """A member was in sync in its present life, and may be elected."""
+    registration = image.brokers[member.broker_id]
+    if registration.broker_epoch != member.broker_epoch:
+        problem = (
+            f"broker {member.broker_id} was found in sync under epoch {member.broker_epoch}, "
+            f"but is registered under {registration.broker_epoch}"
+        )
+        raise Refusal(ErrorCode.INELIGIBLE_REPLICA, problem)
+    if not registration.active and member.broker_id != partition.leader:
+        state = "fenced" if registration.fenced else "shutting down"
+        raise Refusal(ErrorCode.INELIGIBLE_REPLICA, f"broker {member.broker_id} is {state}")

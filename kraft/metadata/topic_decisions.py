@@ -1,0 +1,236 @@
+"""Decisions about topics: creation, with automatic or manual placement, and deletion."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from kraft.metadata.configs import check_topic_config
+from kraft.metadata.decision import Decision
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.leader_election import elect
+from kraft.metadata.placement import place_partitions
+from kraft.metadata.records import MetadataRecord, PartitionCreated, TopicConfigSet, TopicCreated, TopicDeleted
+from kraft.metadata.topic_names import check_no_collision, check_topic_name
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from kraft.model.requests import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult, TopicResults
+
+PARTITIONS_PER_REQUEST_MAX = 10_000
+"""Kafka's bound too: a single request must not keep the controller busy for seconds."""
+
+CLUSTER_DEFAULT = -1
+"""Stands in a request for the cluster's default partition count or replication factor."""
+
+Assignment = Sequence[Sequence[BrokerId]]
+"""Replicas by partition, from partition 0 on, preferred leader first."""
+
+NO_ASSIGNMENTS: Mapping[str, Assignment] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerDefaults:
+    """What a new topic gets unless it asks otherwise.
+
+    Kafka's keys: num.partitions, default.replication.factor, min.insync.replicas.
+    """
+
+    partitions: int = 1
+    replication_factor: int = 1
+    min_insync_replicas: int = 1
+
+
+def create_topics(
+    image: MetadataImage,
+    request: CreateTopicsRequest,
+    *,
+    topic_ids: Sequence[UUID],
+    placement_start: int,
+    defaults: ControllerDefaults,
+    assignments: Mapping[str, Assignment] = NO_ASSIGNMENTS,
+) -> Decision[TopicResults]:
+    """Creates the topics, each on its own: one that is refused does not stop the others.
+
+    `topic_ids` are fresh, one for each topic of the request. `placement_start` is where automatic placement begins;
+    the request's topics continue one another. `assignments` places topics by hand, by name.
+    """
+    assert len(topic_ids) == len(request.topics), "one id for each topic"
+    creation = _Creation(image, defaults, placement_start)
+    named = Counter(new_topic.topic for new_topic in request.topics)
+    results = []
+    for new_topic, topic_id in zip(request.topics, topic_ids, strict=True):
+        try:
+            _check_named_once(new_topic.topic, named)
+            results.append(creation.create(new_topic, TopicId(topic_id), assignments.get(new_topic.topic)))
+        except Refusal as refusal:
+            results.append(_refused(new_topic.topic, refusal))
+    if request.validate_only:
+        return Decision(records=[], response=TopicResults(results=[_without_id(result) for result in results]))
+    return Decision(records=creation.records, response=TopicResults(results=results))
+
+
+def delete_topics(image: MetadataImage, request: DeleteTopicsRequest) -> Decision[TopicResults]:
+    """Deletes the topics for good, each on its own."""
+    named = Counter(request.topics)
+    records, results = [], []
+    for name in request.topics:
+        topic = image.topic(name)
+        try:
+            _check_named_once(name, named)
+            if topic is None:
+                raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name[:300]}'")
+        except Refusal as refusal:
+            results.append(_refused(name, refusal))
+        else:
+            records.append(TopicDeleted(topic_id=topic.topic_id))
+            results.append(TopicResult(topic=name, error_code=ErrorCode.NONE, topic_id=topic.topic_id))
+    return Decision(records=records, response=TopicResults(results=results))
+
+
+class _Creation:
+    """One request's topics, one after the other: each is checked against those before it, too."""
+
+    def __init__(self, image: MetadataImage, defaults: ControllerDefaults, placement_start: int) -> None:
+        self.records: list[MetadataRecord] = []
+        self._image = image
+        self._defaults = defaults
+        self._placement_start = placement_start
+        self._partitions_left = PARTITIONS_PER_REQUEST_MAX
+
+    def create(self, new_topic: NewTopic, topic_id: TopicId, assignment: Assignment | None) -> TopicResult:
+        _check_new_name(self._image, new_topic.topic)
+        for key, value in new_topic.configs.items():
+            check_topic_config(key, value)
+        replicas = self._placed(new_topic) if assignment is None else self._placed_by_hand(new_topic, assignment)
+        replication_factor = len(replicas[0])
+        _check_min_insync_replicas(new_topic, replication_factor, self._defaults)
+        records = _topic_records(self._image, new_topic, topic_id, replicas)
+        self._image = self._image.replay(records)
+        self.records += records
+        self._partitions_left -= len(replicas)
+        return TopicResult(
+            topic=new_topic.topic,
+            error_code=ErrorCode.NONE,
+            topic_id=topic_id,
+            partitions=len(replicas),
+            replication_factor=replication_factor,
+        )
+
+    def _placed(self, new_topic: NewTopic) -> Assignment:
+        partitions = _or_default(new_topic.partitions, self._defaults.partitions)
+        self._check_partitions_left(partitions)
+        replicas = place_partitions(
+            partitions=partitions,
+            replication_factor=_or_default(new_topic.replication_factor, self._defaults.replication_factor),
+            brokers=self._image.active_brokers(),
+            start=self._placement_start,
+        )
+        self._placement_start += partitions
+        return replicas
+
+    def _placed_by_hand(self, new_topic: NewTopic, assignment: Assignment) -> Assignment:
+        if new_topic.partitions != CLUSTER_DEFAULT or new_topic.replication_factor != CLUSTER_DEFAULT:
+            problem = "a replica assignment already says how many partitions and replicas there are: leave them out"
+            raise Refusal(ErrorCode.INVALID_REQUEST, problem)
+        self._check_partitions_left(len(assignment))
+        _check_assignment(self._image, assignment)
+        return assignment
+
+    def _check_partitions_left(self, partitions: int) -> None:
+        if partitions > self._partitions_left:
+            problem = f"more than {PARTITIONS_PER_REQUEST_MAX} partitions in one request: create fewer at a time"
+            raise Refusal(ErrorCode.INVALID_PARTITIONS, problem)
+
+
+def _check_named_once(name: str, named: Counter[str]) -> None:
+    if named[name] > 1:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"topic '{name[:300]}' is in the request {named[name]} times")
+
+
+def _check_new_name(image: MetadataImage, name: str) -> None:
+    check_topic_name(name)
+    if image.topic(name) is not None:
+        raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' already exists")
+    check_no_collision(name, image.topic_ids)
+
+
+def _check_assignment(image: MetadataImage, assignment: Assignment) -> None:
+    if not assignment:
+        raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the replica assignment is without partitions")
+    for partition, replicas in enumerate(assignment):
+        problem = _assignment_problem(image, replicas, len(assignment[0]))
+        if problem:
+            raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {partition} on {list(replicas)}: {problem}")
+
+
+def _assignment_problem(image: MetadataImage, replicas: Sequence[BrokerId], replication_factor: int) -> str:
+    if not replicas:
+        return "no replicas"
+    if len(set(replicas)) < len(replicas):
+        return "a broker holds at most one replica of a partition"
+    if len(replicas) != replication_factor:
+        return f"partition 0 has {replication_factor} replicas, and all need the same number"
+    unknown = [broker_id for broker_id in replicas if image.broker(broker_id) is None]
+    if unknown:
+        return f"there are no brokers {unknown}"
+    if not any(image.is_active(broker_id) for broker_id in replicas):
+        return "none of these brokers is alive"
+    return ""
+
+
+def _check_min_insync_replicas(new_topic: NewTopic, replication_factor: int, defaults: ControllerDefaults) -> None:
+    """With more in-sync replicas demanded than there are replicas, every acks=all write would be refused for ever."""
+    own = new_topic.configs.get("min.insync.replicas")
+    demanded = defaults.min_insync_replicas if own is None else int(own)
+    if demanded > replication_factor:
+        origin = "the cluster's default" if own is None else "set on the topic"
+        problem = (
+            f"min.insync.replicas is {demanded} ({origin}) but the replication factor is {replication_factor}, so that "
+            f"no acks=all write could succeed: raise the replication factor to {demanded} "
+            f"or set min.insync.replicas={replication_factor} on the topic"
+        )
+        raise Refusal(ErrorCode.INVALID_CONFIG, problem)
+
+
+def _topic_records(
+    image: MetadataImage, new_topic: NewTopic, topic_id: TopicId, assignment: Assignment
+) -> list[MetadataRecord]:
+    records: list[MetadataRecord] = [TopicCreated(topic=new_topic.topic, topic_id=topic_id)]
+    records += [
+        TopicConfigSet(topic_id=topic_id, key=key, value=value) for key, value in sorted(new_topic.configs.items())
+    ]
+    for partition, replicas in enumerate(assignment):
+        # An empty log is in sync on every broker that is there to have it.
+        isr = [broker_id for broker_id in replicas if image.is_active(broker_id)]
+        created = PartitionCreated(
+            topic_id=topic_id,
+            partition=partition,
+            replicas=list(replicas),
+            isr=isr,
+            leader=elect(replicas, isr, image.is_active),
+            leader_epoch=LeaderEpoch(0),
+            partition_epoch=PartitionEpoch(0),
+        )
+        records.append(created)
+    return records
+
+
+def _or_default(asked: int, default: int) -> int:
+    return default if asked == CLUSTER_DEFAULT else asked
+
+
+def _refused(name: str, refusal: Refusal) -> TopicResult:
+    return TopicResult(topic=name, error_code=refusal.error_code, error_message=refusal.message)
+
+
+def _without_id(result: TopicResult) -> TopicResult:
+    """A topic that was only checked has no id yet."""
+    return TopicResult(
+        topic=result.topic,
+        error_code=result.error_code,
+        error_message=result.error_message,
+        partitions=result.partitions,
+        replication_factor=result.replication_factor,
+    )

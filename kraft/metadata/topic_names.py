@@ -1,0 +1,53 @@
+"""What a topic may be called: Kafka's rules, so that a name is safe as a directory and as a metric.
+
+Source: org.apache.kafka.common.internals.Topic.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from kraft.model.errors import ErrorCode, Refusal
+
+TOPIC_NAME_LENGTH_MAX = 249
+
+# A dollar sign would let a trailing newline through, so the whole name is matched.
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def check_topic_name(name: str) -> None:
+    """Raises Refusal INVALID_TOPIC_EXCEPTION that says which rule the name breaks."""
+    problem = _problem(name)
+    if problem:
+        raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+
+
+def _problem(name: str) -> str:
+    if not name:
+        return "a topic name is empty"
+    if name in (".", ".."):
+        return f"topic name '{name}' is not allowed: it would be a directory of its own"
+    if len(name) > TOPIC_NAME_LENGTH_MAX:
+        return f"topic name '{name[:20]}...' has {len(name)} characters, at most {TOPIC_NAME_LENGTH_MAX} are allowed"
+    if not _LEGAL.fullmatch(name):
+        return f"topic name {name!r} has characters other than ASCII letters, digits, '.', '_' and '-'"
+    return ""
+
+
+def check_no_collision(name: str, existing: Iterable[str]) -> None:
+    """Raises Refusal INVALID_TOPIC_EXCEPTION when another name differs only by '.' against '_'.
+
+    In metric names a '.' becomes a '_', so two such topics would be counted as one.
+    """
+    if "." not in name and "_" not in name:
+        return
+    plain = _as_metric_name(name)
+    for other in existing:
+        if other != name and len(other) == len(name) and _as_metric_name(other) == plain:
+            message = f"topic '{name}' collides with topic '{other}': '.' and '_' count as the same character"
+            raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+
+
+def _as_metric_name(name: str) -> str:
+    return name.replace(".", "_")

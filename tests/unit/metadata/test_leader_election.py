@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.leader_election import (
+    changes_when_gone,
+    changes_when_shutting_down,
+    changes_when_unfenced,
+    elect,
+    partition_change,
+)
+from kraft.metadata.records import BrokerFenced, BrokerShuttingDown
+from kraft.model.ids import NO_BROKER, BrokerId
+from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, ids, partition, with_topic
+
+
+def state(image: MetadataImage) -> tuple[list[int], int, int, int]:
+    """ISR, leader, leader epoch, partition epoch."""
+    now = partition(image)
+    return list(now.isr), now.leader, now.leader_epoch, now.partition_epoch
+
+
+def fenced(image: MetadataImage, broker_id: int) -> MetadataImage:
+    record = BrokerFenced(broker_id=BrokerId(broker_id), broker_epoch=epoch_of(image, broker_id))
+    return image.replay([record, *changes_when_gone(image, BrokerId(broker_id))])
+
+
+def shutting_down(image: MetadataImage, broker_id: int) -> MetadataImage:
+    record = BrokerShuttingDown(broker_id=BrokerId(broker_id), broker_epoch=epoch_of(image, broker_id))
+    return image.replay([record, *changes_when_shutting_down(image, BrokerId(broker_id))])
+
+
+def with_isr_of_both(image: MetadataImage) -> MetadataImage:
+    return image.replay(partition_change(ORDERS, partition(image), ids(1, 2), lambda _: True))
+
+
+def test_the_first_replica_that_is_in_sync_and_can_lead_is_elected() -> None:
+    assert elect(ids(1, 2, 3), ids(3, 2), lambda _: True) == 2
+    assert elect(ids(1, 2, 3), ids(3, 2), lambda broker_id: broker_id != 2) == 3
+
+
+def test_nobody_outside_the_isr_is_ever_elected() -> None:
+    assert elect(ids(1, 2, 3), ids(1), lambda broker_id: broker_id != 1) == NO_BROKER
+
+
+def test_a_dead_leader_is_followed_by_the_next_in_sync_and_leaves_the_isr() -> None:
+    image = fenced(with_topic(cluster(1, 2, 3), [1, 2, 3]), 1)
+    assert state(image) == ([2, 3], 2, 1, 1)
+
+
+def test_a_dead_follower_leaves_the_isr_without_a_new_leader_epoch() -> None:
+    image = fenced(with_topic(cluster(1, 2, 3), [1, 2, 3]), 3)
+    assert state(image) == ([1, 2], 1, 0, 1)
+
+
+def test_a_dead_replica_out_of_sync_changes_nothing() -> None:
+    image = with_topic(cluster(1, 2), [1, 2], isr=[1])
+    assert changes_when_gone(image, BrokerId(2)) == []
+
+
+def test_the_last_of_the_isr_stays_in_it_without_leading() -> None:
+    image = fenced(fenced(with_topic(cluster(1, 2), [1, 2]), 1), 2)
+    assert state(image) == ([2], NO_BROKER, 2, 2)
+
+
+def test_only_the_last_of_the_isr_ends_the_time_without_a_leader() -> None:
+    image = fenced(fenced(with_topic(cluster(1, 2), [1, 2]), 1), 2)
+    assert changes_when_unfenced(image, BrokerId(1)) == []
+    back = image.replay(changes_when_unfenced(image, BrokerId(2)))
+    assert state(back) == ([2], 2, 3, 3)
+
+
+def test_a_broker_that_shuts_down_hands_on_and_leaves_the_isr() -> None:
+    image = shutting_down(with_topic(cluster(1, 2, 3), [1, 2, 3], [2, 1, 3]), 1)
+    assert state(image) == ([2, 3], 2, 1, 1)
+    assert partition(image, 1).isr == (2, 3)
+    assert partition(image, 1).leader_epoch == 0
+
+
+def test_a_broker_that_shuts_down_goes_on_with_what_nobody_else_has() -> None:
+    image = with_topic(cluster(1, 2), [1, 2], isr=[1])
+    assert changes_when_shutting_down(image, BrokerId(1)) == []
+
+
+def test_nothing_is_handed_on_to_another_broker_that_shuts_down() -> None:
+    image = with_topic(shutting_down(cluster(1, 2), 2), [1, 2])
+    assert changes_when_shutting_down(image, BrokerId(1)) == []
+
+
+def test_a_leader_that_shuts_down_keeps_serving_when_a_follower_dies() -> None:
+    image = shutting_down(with_topic(cluster(1, 2), [1, 2], isr=[1]), 1)
+    image = fenced(with_isr_of_both(image), 2)
+    assert state(image) == ([1], 1, 0, 2)

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from kraft.metadata.commands import AlterPartitionRequest, IsrMember
+from kraft.metadata.controller import alter_partition, begin_controlled_shutdown, fence_broker, register_broker
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.records import PartitionChanged
+from kraft.model.errors import ErrorCode
+from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, ids, partition, registration, with_topic
+
+
+def wish(image: MetadataImage, *isr: int) -> AlterPartitionRequest:
+    """What the leader of partition 0 asks for, with every epoch as it is in the image."""
+    now = partition(image)
+    return AlterPartitionRequest(
+        broker_id=now.leader,
+        broker_epoch=epoch_of(image, now.leader),
+        topic_id=ORDERS,
+        partition=0,
+        leader_epoch=now.leader_epoch,
+        partition_epoch=now.partition_epoch,
+        new_isr=[IsrMember(broker_id=BrokerId(member), broker_epoch=epoch_of(image, member)) for member in isr],
+    )
+
+
+def lone_leader() -> MetadataImage:
+    """Broker 1 leads, alone in sync, in leader epoch 1 and partition epoch 1; 2 and 3 follow."""
+    image = with_topic(cluster(1, 2, 3), [1, 2, 3], isr=[2, 1])
+    return image.replay(
+        [
+            PartitionChanged(
+                topic_id=ORDERS,
+                partition=0,
+                isr=ids(1),
+                leader=BrokerId(1),
+                leader_epoch=LeaderEpoch(1),
+                partition_epoch=PartitionEpoch(1),
+            )
+        ]
+    )
+
+
+def test_a_follower_that_caught_up_joins_the_isr() -> None:
+    image = lone_leader()
+    decision = alter_partition(image, wish(image, 1, 3))
+    after = partition(image.replay(decision.records))
+    assert (after.isr, after.leader, after.leader_epoch, after.partition_epoch) == ((1, 3), 1, 1, 2)
+    answer = decision.response
+    assert answer.error_code == ErrorCode.NONE
+    assert (answer.leader_id, answer.leader_epoch, answer.partition_epoch, answer.isr) == (1, 1, 2, [1, 3])
+
+
+def test_a_follower_that_lags_leaves_the_isr() -> None:
+    image = with_topic(cluster(1, 2, 3), [1, 2, 3])
+    image = image.replay(alter_partition(image, wish(image, 1, 3)).records)
+    assert (partition(image).isr, partition(image).leader_epoch, partition(image).partition_epoch) == ((1, 3), 0, 1)
+
+
+def test_the_isr_as_it_is_needs_no_record_in_whatever_order() -> None:
+    image = with_topic(cluster(1, 2, 3), [1, 2, 3])
+    decision = alter_partition(image, wish(image, 3, 1, 2))
+    assert decision.records == []
+    assert (decision.response.error_code, decision.response.partition_epoch) == (ErrorCode.NONE, 0)
+
+
+def test_a_leader_that_shuts_down_may_still_bring_others_into_sync() -> None:
+    image = lone_leader()
+    image = image.replay(begin_controlled_shutdown(image, BrokerId(1), epoch_of(image, 1)).records)
+    decision = alter_partition(image, wish(image, 1, 2))
+    assert (decision.response.error_code, decision.response.leader_id) == (ErrorCode.NONE, 1)
+    image = image.replay(decision.records)
+    image = image.replay(begin_controlled_shutdown(image, BrokerId(1), epoch_of(image, 1)).records)
+    assert (partition(image).leader, partition(image).isr) == (2, (2,))
+
+
+GOOD = wish(lone_leader(), 1, 2)
+MEMBER_1 = IsrMember(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1))
+MEMBER_2 = IsrMember(broker_id=BrokerId(2), broker_epoch=BrokerEpoch(2))
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (replace(GOOD, broker_epoch=BrokerEpoch(9)), ErrorCode.STALE_BROKER_EPOCH),
+        (replace(GOOD, broker_id=BrokerId(9)), ErrorCode.STALE_BROKER_EPOCH),
+        (replace(GOOD, topic_id=TopicId(UUID(int=5))), ErrorCode.UNKNOWN_TOPIC_ID),
+        (replace(GOOD, partition=1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_who_cannot_be_told_a_state_is_only_told_why(request_: AlterPartitionRequest, code: ErrorCode) -> None:
+    decision = alter_partition(lone_leader(), request_)
+    assert decision.records == []
+    assert (decision.response.error_code, decision.response.leader_id, decision.response.isr) == (code, -1, [])
+    assert decision.response.error_message
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (replace(GOOD, leader_epoch=LeaderEpoch(0)), ErrorCode.FENCED_LEADER_EPOCH),
+        (replace(GOOD, leader_epoch=LeaderEpoch(2)), ErrorCode.NOT_CONTROLLER),
+        (replace(GOOD, partition_epoch=PartitionEpoch(2)), ErrorCode.NOT_CONTROLLER),
+        (replace(GOOD, partition_epoch=PartitionEpoch(0)), ErrorCode.INVALID_UPDATE_VERSION),
+        (replace(GOOD, broker_id=BrokerId(2), broker_epoch=BrokerEpoch(2)), ErrorCode.INVALID_REQUEST),
+        (replace(GOOD, new_isr=[]), ErrorCode.INVALID_REQUEST),
+        (replace(GOOD, new_isr=[MEMBER_2]), ErrorCode.INVALID_REQUEST),
+        (replace(GOOD, new_isr=[MEMBER_1, MEMBER_2, MEMBER_2]), ErrorCode.INVALID_REQUEST),
+        (replace(GOOD, new_isr=[MEMBER_1, replace(MEMBER_2, broker_id=BrokerId(4))]), ErrorCode.INVALID_REQUEST),
+        (
+            replace(GOOD, new_isr=[MEMBER_1, replace(MEMBER_2, broker_epoch=BrokerEpoch(-1))]),
+            ErrorCode.INELIGIBLE_REPLICA,
+        ),
+        (
+            replace(GOOD, new_isr=[replace(MEMBER_1, broker_epoch=BrokerEpoch(0)), MEMBER_2]),
+            ErrorCode.INELIGIBLE_REPLICA,
+        ),
+    ],
+)
+def test_a_refused_wish_is_answered_with_the_true_state(request_: AlterPartitionRequest, code: ErrorCode) -> None:
+    decision = alter_partition(lone_leader(), request_)
+    assert decision.records == []
+    answer = decision.response
+    assert (answer.error_code, answer.leader_id, answer.leader_epoch) == (code, 1, 1)
+    assert (answer.partition_epoch, answer.isr) == (1, [1])
+    assert answer.error_message
+
+
+def test_a_fenced_broker_does_not_join() -> None:
+    image = lone_leader()
+    image = image.replay(fence_broker(image, BrokerId(2), epoch_of(image, 2)).records)
+    decision = alter_partition(image, wish(image, 1, 2))
+    assert (decision.records, decision.response.error_code) == ([], ErrorCode.INELIGIBLE_REPLICA)
+    assert decision.response.error_message == "broker 2 is fenced"
+
+
+def test_a_broker_that_shuts_down_does_not_join() -> None:
+    image = lone_leader()
+    image = image.replay(begin_controlled_shutdown(image, BrokerId(2), epoch_of(image, 2)).records)
+    decision = alter_partition(image, wish(image, 1, 2))
+    assert (decision.records, decision.response.error_message) == ([], "broker 2 is shutting down")
+
+
+def test_a_bounced_broker_does_not_join_on_what_its_earlier_life_had() -> None:
+    image = lone_leader()
+    late = wish(image, 1, 2)
+    image = image.replay(register_broker(image, registration(2, process=2), session_is_alive=False).records)
+    decision = alter_partition(image, late)
+    assert (decision.records, decision.response.error_code) == ([], ErrorCode.INELIGIBLE_REPLICA)

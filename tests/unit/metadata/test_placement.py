@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from collections import Counter
+from itertools import chain
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kraft.metadata.placement import place_partitions
+from kraft.model.errors import ErrorCode, Refusal
+from tests.unit.metadata.clusters import cluster
+
+
+def place(racks: dict[int, str], *, partitions: int, replication_factor: int, start: int = 0) -> list[list[int]]:
+    brokers = cluster(*racks, racks=racks).active_brokers()
+    placed = place_partitions(
+        partitions=partitions, replication_factor=replication_factor, brokers=brokers, start=start
+    )
+    return [list(replicas) for replicas in placed]
+
+
+def without_racks(*broker_ids: int) -> dict[int, str]:
+    return dict.fromkeys(broker_ids, "")
+
+
+def test_leaders_go_round_and_each_follower_is_the_next_broker() -> None:
+    assert place(without_racks(0, 2, 3), partitions=3, replication_factor=2) == [[0, 2], [2, 3], [3, 0]]
+
+
+def test_after_a_round_the_followers_start_one_place_further_on() -> None:
+    placed = place(without_racks(0, 1, 2), partitions=6, replication_factor=2)
+    assert placed == [[0, 1], [1, 2], [2, 0], [0, 2], [1, 0], [2, 1]]
+
+
+def test_who_starts_where_the_last_topic_ended_continues_its_pattern() -> None:
+    racks = without_racks(1, 2, 3, 4)
+    whole = place(racks, partitions=10, replication_factor=3)
+    halves = [place(racks, partitions=5, replication_factor=3, start=start) for start in (0, 5)]
+    assert whole == [*halves[0], *halves[1]]
+
+
+def test_racks_take_turns() -> None:
+    racks = {0: "a", 1: "a", 2: "b", 3: "b", 4: "c", 5: "c"}
+    assert place(racks, partitions=2, replication_factor=3) == [[0, 2, 4], [2, 4, 1]]
+
+
+def test_a_single_broker_holds_everything() -> None:
+    assert place(without_racks(7), partitions=3, replication_factor=1, start=5) == [[7], [7], [7]]
+
+
+@given(
+    racks=st.dictionaries(st.integers(0, 30), st.sampled_from(["", "a", "b", "c", "d"]), min_size=1, max_size=9),
+    partitions=st.integers(1, 40),
+    start=st.integers(0, 100),
+    data=st.data(),
+)
+def test_replicas_are_distinct_leaders_even_and_racks_covered(
+    racks: dict[int, str], partitions: int, start: int, data: st.DataObject
+) -> None:
+    replication_factor = data.draw(st.integers(1, len(racks)))
+    placed = place(racks, partitions=partitions, replication_factor=replication_factor, start=start)
+    assert len(placed) == partitions
+    for replicas in placed:
+        assert len(set(replicas)) == len(replicas) == replication_factor
+        assert len({racks[replica] for replica in replicas}) == min(replication_factor, len(set(racks.values())))
+    leaders = Counter(dict.fromkeys(racks, 0))
+    leaders.update(replicas[0] for replicas in placed)
+    assert max(leaders.values()) - min(leaders.values()) <= 1
+
+
+@given(brokers=st.integers(1, 8), rounds=st.integers(1, 5), start=st.integers(0, 50), data=st.data())
+def test_without_racks_whole_rounds_give_every_broker_the_same_number_of_replicas(
+    brokers: int, rounds: int, start: int, data: st.DataObject
+) -> None:
+    replication_factor = data.draw(st.integers(1, brokers))
+    aligned_start = start * brokers
+    placed = place(
+        without_racks(*range(brokers)),
+        partitions=brokers * rounds,
+        replication_factor=replication_factor,
+        start=aligned_start,
+    )
+    assert set(Counter(chain.from_iterable(placed)).values()) == {rounds * replication_factor}
+
+
+def test_equal_racks_hold_equal_shares_of_each_partition() -> None:
+    racks = {0: "a", 1: "a", 2: "a", 3: "b", 4: "b", 5: "b"}
+    for replicas in place(racks, partitions=30, replication_factor=4):
+        assert Counter(racks[replica] for replica in replicas) == {"a": 2, "b": 2}
+
+
+@pytest.mark.parametrize("partitions", [0, -1])
+def test_fewer_than_one_partition_is_refused(partitions: int) -> None:
+    with pytest.raises(Refusal) as refused:
+        place(without_racks(1), partitions=partitions, replication_factor=1)
+    assert refused.value.error_code == ErrorCode.INVALID_PARTITIONS
+
+
+@pytest.mark.parametrize(
+    ("brokers", "replication_factor", "message"),
+    [
+        ([1, 2], 3, "replication factor 3, but 2 brokers are alive: start more brokers or ask for at most 2"),
+        ([1], 2, "replication factor 2, but 1 broker is alive: start more brokers or ask for at most 1"),
+        ([], 1, "replication factor 1, but 0 brokers are alive: start brokers first"),
+        ([1], 0, "replication factor 0: at least 1 is needed"),
+    ],
+)
+def test_an_impossible_replication_factor_is_refused_with_a_remedy(
+    brokers: list[int], replication_factor: int, message: str
+) -> None:
+    with pytest.raises(Refusal) as refused:
+        place(without_racks(*brokers), partitions=1, replication_factor=replication_factor)
+    assert refused.value.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert refused.value.message == message

@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from uuid import UUID
+
+import pytest
+
+from kraft.metadata.controller import (
+    PARTITIONS_PER_REQUEST_MAX,
+    Assignment,
+    ControllerDefaults,
+    Decision,
+    begin_controlled_shutdown,
+    create_topics,
+    delete_topics,
+    fence_broker,
+)
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.records import TopicDeleted
+from kraft.model.errors import ErrorCode
+from kraft.model.ids import BrokerId
+from kraft.model.requests import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResults
+from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, ids, with_topic
+
+
+def create(
+    image: MetadataImage,
+    *topics: NewTopic,
+    defaults: ControllerDefaults | None = None,
+    assignments: Mapping[str, Assignment] | None = None,
+    validate_only: bool = False,
+    placement_start: int = 0,
+) -> Decision[TopicResults]:
+    return create_topics(
+        image,
+        CreateTopicsRequest(topics=list(topics), timeout_ms=1000, validate_only=validate_only),
+        topic_ids=[UUID(int=number) for number, _ in enumerate(topics, start=1)],
+        placement_start=placement_start,
+        defaults=defaults or ControllerDefaults(),
+        assignments=assignments or {},
+    )
+
+
+def delete(image: MetadataImage, *topics: str) -> Decision[TopicResults]:
+    return delete_topics(image, DeleteTopicsRequest(topics=list(topics), timeout_ms=1000))
+
+
+def codes(decision: Decision[TopicResults]) -> list[ErrorCode]:
+    return [result.error_code for result in decision.response.results]
+
+
+def replicas(image: MetadataImage, topic: str) -> list[list[int]]:
+    created = image.topic(topic)
+    assert created is not None
+    return [list(partition.replicas) for partition in created.partitions.values()]
+
+
+def test_a_topic_is_created_with_all_its_replicas_in_sync() -> None:
+    image = cluster(0, 2, 3)
+    new_topic = NewTopic(topic="orders", partitions=3, replication_factor=2, configs={"segment.bytes": "1000"})
+    decision = create(image, new_topic)
+    (result,) = decision.response.results
+    assert (result.error_code, result.topic_id) == (ErrorCode.NONE, UUID(int=1))
+    assert (result.partitions, result.replication_factor) == (3, 2)
+    after = image.replay(decision.records)
+    assert replicas(after, "orders") == [[0, 2], [2, 3], [3, 0]]
+    topic = after.topic("orders")
+    assert topic is not None
+    assert topic.configs == {"segment.bytes": "1000"}
+    for partition in topic.partitions.values():
+        assert (partition.isr, partition.leader) == (partition.replicas, partition.replicas[0])
+        assert (partition.leader_epoch, partition.partition_epoch) == (0, 0)
+
+
+def test_what_a_topic_does_not_ask_for_is_the_clusters_default() -> None:
+    decision = create(
+        cluster(1, 2, 3), NewTopic(topic="orders"), defaults=ControllerDefaults(partitions=4, replication_factor=3)
+    )
+    (result,) = decision.response.results
+    assert (result.partitions, result.replication_factor) == (4, 3)
+
+
+def test_the_topics_of_one_request_continue_each_others_placement() -> None:
+    image = cluster(1, 2, 3)
+    after = image.replay(create(image, NewTopic(topic="a"), NewTopic(topic="b"), placement_start=1).records)
+    assert (replicas(after, "a"), replicas(after, "b")) == ([[2]], [[3]])
+
+
+def test_one_refused_topic_does_not_stop_the_others() -> None:
+    image = with_topic(cluster(1), [1])
+    decision = create(image, NewTopic(topic="orders"), NewTopic(topic="a/b"), NewTopic(topic="payments"))
+    assert codes(decision) == [
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.NONE,
+    ]
+    assert list(image.replay(decision.records).topic_ids) == ["orders", "payments"]
+
+
+def test_validate_only_says_what_would_happen_and_does_nothing() -> None:
+    decision = create(cluster(1), NewTopic(topic="a", partitions=2), NewTopic(topic=".."), validate_only=True)
+    assert decision.records == []
+    assert codes(decision) == [ErrorCode.NONE, ErrorCode.INVALID_TOPIC_EXCEPTION]
+    assert [result.partitions for result in decision.response.results] == [2, -1]
+    assert decision.response.results[0].topic_id is None
+
+
+def test_a_name_twice_in_a_request_is_refused_both_times() -> None:
+    decision = create(cluster(1), NewTopic(topic="a"), NewTopic(topic="b"), NewTopic(topic="a", partitions=2))
+    assert codes(decision) == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
+
+
+def test_names_that_collide_are_refused_within_one_request_too() -> None:
+    image = with_topic(cluster(1), [1], topic="old_name")
+    decision = create(image, NewTopic(topic="old.name"), NewTopic(topic="a.b"), NewTopic(topic="a_b"))
+    assert codes(decision) == [
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.NONE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("new_topic", "code", "message"),
+    [
+        (NewTopic(topic="a", partitions=0), ErrorCode.INVALID_PARTITIONS, "at least 1"),
+        (NewTopic(topic="a", partitions=-2), ErrorCode.INVALID_PARTITIONS, "at least 1"),
+        (NewTopic(topic="a", partitions=10**9), ErrorCode.INVALID_PARTITIONS, "create fewer at a time"),
+        (NewTopic(topic="a", replication_factor=0), ErrorCode.INVALID_REPLICATION_FACTOR, "at least 1"),
+        (NewTopic(topic="a", replication_factor=3), ErrorCode.INVALID_REPLICATION_FACTOR, "2 brokers are alive"),
+        (NewTopic(topic="a", configs={"segment.bytes": "x"}), ErrorCode.INVALID_CONFIG, "segment.bytes=x"),
+        (NewTopic(topic="a", configs={"retention.ms": "1"}), ErrorCode.INVALID_CONFIG, "not built yet"),
+        (
+            NewTopic(topic="a", replication_factor=1, configs={"min.insync.replicas": "2"}),
+            ErrorCode.INVALID_CONFIG,
+            "raise the replication factor to 2 or set min.insync.replicas=1",
+        ),
+    ],
+)
+def test_an_impossible_topic_is_refused_with_a_remedy(new_topic: NewTopic, code: ErrorCode, message: str) -> None:
+    decision = create(cluster(1, 2), new_topic)
+    assert decision.records == []
+    assert codes(decision) == [code]
+    assert message in decision.response.results[0].error_message
+
+
+def test_a_default_min_isr_above_the_replication_factor_is_refused_too() -> None:
+    defaults = ControllerDefaults(min_insync_replicas=2)
+    decision = create(cluster(1, 2), NewTopic(topic="a", replication_factor=1), defaults=defaults)
+    assert codes(decision) == [ErrorCode.INVALID_CONFIG]
+    assert "the cluster's default" in decision.response.results[0].error_message
+    own = NewTopic(topic="a", replication_factor=1, configs={"min.insync.replicas": "1"})
+    assert codes(create(cluster(1, 2), own, defaults=defaults)) == [ErrorCode.NONE]
+
+
+def test_a_request_creates_a_bounded_number_of_partitions_in_all() -> None:
+    most = NewTopic(topic="a", partitions=PARTITIONS_PER_REQUEST_MAX)
+    decision = create(cluster(1), most, NewTopic(topic="b"))
+    assert codes(decision) == [ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS]
+
+
+def test_fenced_brokers_and_those_shutting_down_get_no_new_replicas() -> None:
+    image = cluster(1, 2, 3)
+    image = image.replay(fence_broker(image, BrokerId(1), epoch_of(image, 1)).records)
+    image = image.replay(begin_controlled_shutdown(image, BrokerId(2), epoch_of(image, 2)).records)
+    decision = create(image, NewTopic(topic="a", partitions=2))
+    assert replicas(image.replay(decision.records), "a") == [[3], [3]]
+
+
+# --- placement by hand ---
+
+
+def test_a_topic_may_be_placed_by_hand_on_a_broker_that_is_down() -> None:
+    image = cluster(1, 2, 3)
+    image = image.replay(fence_broker(image, BrokerId(3), epoch_of(image, 3)).records)
+    decision = create(image, NewTopic(topic="orders"), assignments={"orders": [ids(3, 1), ids(2, 1)]})
+    topic = image.replay(decision.records).topic("orders")
+    assert topic is not None
+    assert [(p.replicas, p.isr, p.leader) for p in topic.partitions.values()] == [
+        ((3, 1), (1,), 1),
+        ((2, 1), (2, 1), 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ([], "without partitions"),
+        ([[1], []], "no replicas"),
+        ([[1, 1]], "at most one replica"),
+        ([[1, 2], [1]], "same number"),
+        ([[1, 9]], r"there are no brokers [9]"),
+        ([[3]], "none of these brokers is alive"),
+    ],
+)
+def test_an_impossible_assignment_is_refused(assignment: list[list[int]], message: str) -> None:
+    image = cluster(1, 2, 3)
+    image = image.replay(fence_broker(image, BrokerId(3), epoch_of(image, 3)).records)
+    by_hand = {"a": [ids(*replicas) for replicas in assignment]}
+    decision = create(image, NewTopic(topic="a"), assignments=by_hand)
+    assert codes(decision) == [ErrorCode.INVALID_REPLICA_ASSIGNMENT]
+    assert message in decision.response.results[0].error_message
+
+
+def test_an_assignment_excludes_counts() -> None:
+    decision = create(cluster(1), NewTopic(topic="a", partitions=1), assignments={"a": [ids(1)]})
+    assert codes(decision) == [ErrorCode.INVALID_REQUEST]
+
+
+# --- deletion ---
+
+
+def test_topics_are_deleted_each_on_its_own() -> None:
+    image = with_topic(cluster(1), [1])
+    decision = delete(image, "orders", "payments")
+    assert codes(decision) == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert decision.response.results[0].topic_id == ORDERS
+    assert decision.records == [TopicDeleted(topic_id=ORDERS)]
+
+
+def test_a_topic_named_twice_is_not_deleted() -> None:
+    decision = delete(with_topic(cluster(1), [1]), "orders", "orders")
+    assert decision.records == []
+    assert codes(decision) == [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST]

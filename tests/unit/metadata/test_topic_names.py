@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+
+from kraft.metadata.topic_names import check_no_collision, check_topic_name
+from kraft.model.errors import ErrorCode, Refusal
+
+
+@pytest.mark.parametrize("name", ["a", "orders.v1_eu-west", "...", "A" * 249, "__consumer_offsets"])
+def test_a_legal_name_is_accepted(name: str) -> None:
+    check_topic_name(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("", "empty"),
+        (".", "directory"),
+        ("..", "directory"),
+        ("A" * 250, "250 characters"),
+        ("a b", "other than"),
+        ("a/b", "other than"),
+        ("a\n", "other than"),
+        ("é", "other than"),
+        ("a\x00", "other than"),
+    ],
+)
+def test_an_illegal_name_is_refused_with_the_rule_it_breaks(name: str, reason: str) -> None:
+    with pytest.raises(Refusal, match=reason) as refused:
+        check_topic_name(name)
+    assert refused.value.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_names_that_differ_by_dot_and_underscore_collide() -> None:
+    with pytest.raises(Refusal, match=r"'a\.b' collides with topic 'a_b'") as refused:
+        check_no_collision("a.b", ["other", "a_b"])
+    assert refused.value.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+@pytest.mark.parametrize("name", ["a.b", "ab", "a-b"])
+def test_names_that_differ_otherwise_do_not_collide(name: str) -> None:
+    check_no_collision(name, ["a.b", "a_c", "a_bc"])
