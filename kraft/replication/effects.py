@@ -1,0 +1,110 @@
+"""What the machines of this package want done. The shell runs the effects of one call in their order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
+
+# --- of a leader ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrMember:
+    """`broker_epoch` is the registration that the replica fetched under, UNKNOWN_BROKER_EPOCH before its first fetch.
+
+    The controller refuses a registration that has ended, so a broker that came back is never taken for its
+    earlier life (KIP-903). An unknown epoch stands only beside replicas that are in the ISR already: when one
+    of those comes back, the controller takes it out of the ISR and the partition epoch refuses the proposal.
+    """
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposeIsr:
+    """Ask the controller for this ISR, and report its answer with the same `attempt`.
+
+    Proposals of one broker travel to the controller in order: an earlier attempt is given up before the next
+    one is sent, so that the refusal of an attempt is also the end of all earlier ones.
+    """
+
+    attempt: int
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    isr: tuple[IsrMember, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HighWatermarkAdvanced:
+    """Every in-sync replica has the records below `high_watermark` on disk: complete what waits for them."""
+
+    high_watermark: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrChanged:
+    """The committed ISR, or the minimum it is measured against, changed: ask `acks_result` for parked produces."""
+
+    isr: tuple[BrokerId, ...]
+    below_minimum: bool
+
+
+LeaderEffect: TypeAlias = ProposeIsr | HighWatermarkAdvanced | IsrChanged
+
+# --- of a follower -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendRecords:
+    """Append these batches as the leader wrote them and sync; then report `appended` or `append_refused`."""
+
+    records: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruncateTo:
+    """Drop the local records from `offset` on; then report `truncated`."""
+
+    offset: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartAt:
+    """Drop the whole local log and let it begin at `offset`; then report `truncated`."""
+
+    offset: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruncatedBelowHighWatermark:
+    """The truncation that follows drops records that were committed: an unclean election, or a bug. Log it loudly."""
+
+    offset: Offset
+    high_watermark: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetHighWatermark:
+    """The local high watermark, for the checkpoint and for a later leadership."""
+
+    high_watermark: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """Ask for `next_fetch` again, after this time."""
+
+    after_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitForMetadata:
+    """A newer leader epoch exists: this machine is done, its successor begins when the metadata arrives."""
+
+
+FollowerEffect: TypeAlias = (
+    AppendRecords | TruncateTo | RestartAt | TruncatedBelowHighWatermark | SetHighWatermark | Retry | WaitForMetadata
+)

@@ -1,0 +1,380 @@
+"""The leader of one partition in one leader epoch: who is in sync, and what is committed.
+
+A record is committed when every in-sync replica has it on disk, this one included; the high watermark is the end
+of what is committed. Three rules keep a committed record from ever being lost in an election out of the ISR:
+
+- whoever might be in the ISR is waited for. Between a proposal and its outcome the high watermark is computed over
+  the committed ISR and the proposed one together (KIP-497's maximal ISR);
+- a follower joins the ISR only at or past both the high watermark and the start of this leader epoch. A new leader's
+  high watermark lags, so what earlier leaders committed may lie anywhere below that start (KAFKA-7128);
+- below the minimum ISR nothing is committed at all, so that a last replica standing may lose its unsynced tail
+  without losing anything that somebody was told (KIP-966).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
+from kraft.replication.effects import HighWatermarkAdvanced, IsrChanged, IsrMember, LeaderEffect, ProposeIsr
+from kraft.replication.progress import FollowerProgress
+
+_WAIT_FOR_METADATA = frozenset(
+    {
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.NEW_LEADER_ELECTED,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Refusals of a proposal that say: the partition has moved on, and the news is on its way to this broker."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowerState:
+    """One follower, for descriptions and metrics; offset and broker epoch are -1 until it fetches."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    durable_end: Offset
+    caught_up_ms: int | None
+    in_isr: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class _Proposal:
+    """An ISR whose outcome is not known; `resend_at_ms` is None when only newer metadata can tell it."""
+
+    attempt: int
+    isr: tuple[BrokerId, ...]
+    resend_at_ms: int | None
+
+
+class PartitionLeader:
+    """Owns ISR and high watermark of a partition that this broker leads.
+
+    A broker that registers anew is given a new leader epoch, and with it a new machine. Invariants: the high
+    watermark never goes down; at most one proposal is in flight; committed state only moves to a higher
+    partition epoch.
+    """
+
+    def __init__(
+        self,
+        *,
+        topic_id: TopicId,
+        partition: int,
+        broker_id: BrokerId,
+        broker_epoch: BrokerEpoch,
+        leader_epoch: LeaderEpoch,
+        partition_epoch: PartitionEpoch,
+        replicas: Sequence[BrokerId],
+        isr: Sequence[BrokerId],
+        log_start: Offset,
+        log_end: Offset,
+        durable_end: Offset,
+        high_watermark: Offset,
+        min_insync_replicas: int,
+        replica_lag_time_max_ms: int,
+        now_ms: int,
+        alter_partition_timeout_ms: int = 5_000,
+        retry_backoff_ms: int = 500,
+    ) -> None:
+        assert broker_id in isr, f"broker {broker_id} leads without being in the ISR {isr}"
+        assert log_start <= durable_end <= log_end, f"log offsets {log_start}, {durable_end}, {log_end} out of order"
+        self.topic_id = topic_id
+        self.partition = partition
+        self.broker_id = broker_id
+        self.leader_epoch = leader_epoch
+        self._broker_epoch = broker_epoch
+        self._partition_epoch = partition_epoch
+        self._replicas = tuple(replicas)
+        self._isr = tuple(isr)
+        self._log_end = log_end
+        self._durable_end = durable_end
+        self._epoch_start = log_end
+        # What this broker knew as a follower, or from its checkpoint: behind the truth at times, never ahead of it.
+        self._high_watermark = Offset(min(max(high_watermark, log_start), log_end))
+        self._min_insync_replicas = min_insync_replicas
+        self._lag_time_max_ms = replica_lag_time_max_ms
+        self._alter_partition_timeout_ms = alter_partition_timeout_ms
+        self._retry_backoff_ms = retry_backoff_ms
+        self._now_ms = now_ms
+        self._proposal: _Proposal | None = None
+        self._attempts = 0
+        self._no_expansion_before_ms = now_ms
+        self._followers: dict[BrokerId, FollowerProgress] = {}
+        self._track_followers()
+        for broker in self._isr:
+            if broker != broker_id:
+                # The in-sync replicas need a moment to hear of their new leader and fetch from it.
+                self._followers[broker].joined_isr(now_ms)
+
+    # --- queries ---------------------------------------------------------------------------------------------
+
+    @property
+    def high_watermark(self) -> Offset:
+        """End of what is committed, as far as this leader knows."""
+        return self._high_watermark
+
+    @property
+    def isr(self) -> tuple[BrokerId, ...]:
+        """The committed ISR: what the controller last said."""
+        return self._isr
+
+    @property
+    def maximal_isr(self) -> frozenset[BrokerId]:
+        """Every replica that may be in the ISR by now: the committed one and the one that was proposed."""
+        proposed = self._proposal.isr if self._proposal is not None else ()
+        return frozenset(self._isr).union(proposed)
+
+    @property
+    def partition_epoch(self) -> PartitionEpoch:
+        return self._partition_epoch
+
+    @property
+    def epoch_start_offset(self) -> Offset:
+        """Where the log ended when this leader was elected."""
+        return self._epoch_start
+
+    @property
+    def below_minimum_isr(self) -> bool:
+        """True while the committed ISR is smaller than min.insync.replicas (or than all replicas there are)."""
+        return len(self._isr) < min(self._min_insync_replicas, len(self._replicas))
+
+    def check_produce(self, acks: int) -> None:
+        """Raises Refusal NOT_ENOUGH_REPLICAS for acks=all while the ISR is below its minimum."""
+        if acks == -1 and self.below_minimum_isr:
+            raise Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, self._shortage())
+
+    def acks_result(self, required_offset: Offset) -> ErrorCode | None:
+        """What an acks=all produce that ends at `required_offset` is answered; None: it still waits.
+
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR shrank below its minimum before the records were committed:
+        they stay in the log and may be committed later.
+        """
+        if self._high_watermark >= required_offset:
+            return ErrorCode.NONE
+        return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if self.below_minimum_isr else None
+
+    def followers(self) -> list[FollowerState]:
+        """Every other replica, in the order of the assignment."""
+        return [
+            FollowerState(
+                broker_id=follower.broker_id,
+                broker_epoch=follower.broker_epoch,
+                durable_end=follower.durable_end,
+                caught_up_ms=follower.caught_up_ms,
+                in_isr=follower.broker_id in self._isr,
+            )
+            for follower in self._followers.values()
+        ]
+
+    # --- events of the local log -----------------------------------------------------------------------------
+
+    def start(self) -> list[LeaderEffect]:
+        """To be called once: a partition whose only in-sync replica is this one commits what it has at once."""
+        return self._advance()
+
+    def appended(self, log_end: Offset) -> list[LeaderEffect]:
+        """The local log ends at `log_end`. Nothing is committed by that: only what is synced counts."""
+        assert log_end >= self._log_end, f"a leader's log went back from {self._log_end} to {log_end}"
+        self._log_end = log_end
+        return []
+
+    def synced(self, durable_end: Offset) -> list[LeaderEffect]:
+        """Everything below `durable_end` is on this broker's disk."""
+        assert durable_end <= self._log_end, f"synced to {durable_end}, past the log end {self._log_end}"
+        self._durable_end = max(self._durable_end, durable_end)
+        return self._advance()
+
+    # --- events from followers and the clock -----------------------------------------------------------------
+
+    def follower_fetched(
+        self, broker_id: BrokerId, broker_epoch: BrokerEpoch, fetch_offset: Offset, now_ms: int
+    ) -> list[LeaderEffect]:
+        """A replica asked for the records from `fetch_offset` on: everything below it is on that replica's disk.
+
+        To be called only for a fetch that `check_follower_fetch` found to be in line with the log. Raises
+        Refusal UNKNOWN_LEADER_EPOCH for a broker that is not a replica (it may know newer metadata),
+        STALE_BROKER_EPOCH for a fetch that an earlier life of the broker sent, OFFSET_OUT_OF_RANGE.
+        """
+        follower = self._followers.get(broker_id)
+        if follower is None:
+            raise Refusal(ErrorCode.UNKNOWN_LEADER_EPOCH, f"broker {broker_id} is not a replica in {self._replicas}")
+        if broker_epoch < follower.broker_epoch:
+            raise Refusal(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} has registered since epoch {broker_epoch}")
+        if fetch_offset > self._log_end:
+            raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {fetch_offset} is past the end {self._log_end}")
+        self._see_time(now_ms)
+        follower.fetched(
+            broker_epoch=broker_epoch, fetch_offset=fetch_offset, leader_end=self._log_end, now_ms=self._now_ms
+        )
+        # First the proposal, then the high watermark: it must wait for the replica from here on.
+        return [*self._expand(follower), *self._advance()]
+
+    def tick(self, now_ms: int) -> list[LeaderEffect]:
+        """Shrink the ISR by followers that lag for too long; send a proposal again whose answer is overdue."""
+        self._see_time(now_ms)
+        effects: list[LeaderEffect] = []
+        if self._proposal is None:
+            remaining = tuple(broker for broker in self._isr if not self._is_lagging(broker))
+            if remaining != self._isr:
+                effects.append(self._propose(remaining))
+        elif self._proposal.resend_at_ms is not None and self._now_ms >= self._proposal.resend_at_ms:
+            effects.append(self._propose(self._proposal.isr))
+        return [*effects, *self._advance()]
+
+    # --- events from the controller --------------------------------------------------------------------------
+
+    def partition_changed(
+        self, isr: Sequence[BrokerId], partition_epoch: PartitionEpoch, replicas: Sequence[BrokerId]
+    ) -> list[LeaderEffect]:
+        """The metadata tells a new state of the partition in the same leader epoch. An older one is ignored."""
+        if partition_epoch <= self._partition_epoch:
+            return []
+        self._replicas = tuple(replicas)
+        self._track_followers()
+        return self._commit(tuple(isr), partition_epoch)
+
+    def alter_partition_answered(
+        self,
+        *,
+        attempt: int,
+        error_code: ErrorCode,
+        isr: Sequence[BrokerId] = (),
+        leader_epoch: int = -1,
+        partition_epoch: int = -1,
+    ) -> list[LeaderEffect]:
+        """The controller's answer to `ProposeIsr` number `attempt`; without an error, the partition's state.
+
+        Late answers are told apart: a state by its epochs, a refusal by its attempt.
+        """
+        is_latest = self._proposal is not None and attempt == self._proposal.attempt
+        if error_code is ErrorCode.NONE:
+            is_news = partition_epoch > self._partition_epoch or (
+                partition_epoch == self._partition_epoch and is_latest
+            )
+            if leader_epoch != self.leader_epoch or not is_news:
+                return []
+            return self._commit(tuple(isr), PartitionEpoch(partition_epoch))
+        if is_latest:
+            self._refused(error_code)
+            return self._advance()
+        return []
+
+    def min_insync_changed(self, min_insync_replicas: int) -> list[LeaderEffect]:
+        """The topic's min.insync.replicas was altered."""
+        if min_insync_replicas == self._min_insync_replicas:
+            return []
+        self._min_insync_replicas = min_insync_replicas
+        return [self._isr_changed(), *self._advance()]
+
+    # --- rules -----------------------------------------------------------------------------------------------
+
+    def _may_join(self, follower: FollowerProgress) -> bool:
+        return follower.durable_end >= max(self._high_watermark, self._epoch_start)
+
+    def _is_lagging(self, broker_id: BrokerId) -> bool:
+        return broker_id != self.broker_id and not self._is_caught_up(self._followers[broker_id])
+
+    def _is_caught_up(self, follower: FollowerProgress) -> bool:
+        return follower.is_caught_up(
+            leader_end=self._log_end, now_ms=self._now_ms, lag_time_max_ms=self._lag_time_max_ms
+        )
+
+    def _must_have(self) -> Iterable[FollowerProgress]:
+        """The followers without whose copy nothing is committed."""
+        maximal_isr = self.maximal_isr
+        for follower in self._followers.values():
+            # A follower that keeps up is waited for even before it is in the ISR. Without that a leader alone in
+            # its ISR would move the high watermark with every sync, a step ahead of each fetch, and never be joined.
+            if follower.broker_id in maximal_isr or self._is_caught_up(follower):
+                yield follower
+
+    def _advance(self) -> list[LeaderEffect]:
+        if self.below_minimum_isr:
+            return []
+        committed = min([self._durable_end, *(follower.durable_end for follower in self._must_have())])
+        if committed <= self._high_watermark:
+            return []
+        self._high_watermark = committed
+        return [HighWatermarkAdvanced(high_watermark=committed)]
+
+    # --- proposals -------------------------------------------------------------------------------------------
+
+    def _expand(self, follower: FollowerProgress) -> list[LeaderEffect]:
+        if self._proposal is not None or follower.broker_id in self._isr:
+            return []
+        if self._now_ms < self._no_expansion_before_ms or not self._may_join(follower):
+            return []
+        return [self._propose((*self._isr, follower.broker_id))]
+
+    def _propose(self, isr: tuple[BrokerId, ...]) -> ProposeIsr:
+        self._attempts += 1
+        self._proposal = _Proposal(
+            attempt=self._attempts, isr=isr, resend_at_ms=self._now_ms + self._alter_partition_timeout_ms
+        )
+        return ProposeIsr(
+            attempt=self._attempts,
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self._partition_epoch,
+            isr=tuple(IsrMember(broker_id=broker, broker_epoch=self._broker_epoch_of(broker)) for broker in isr),
+        )
+
+    def _refused(self, error_code: ErrorCode) -> None:
+        assert self._proposal is not None
+        if error_code is ErrorCode.INELIGIBLE_REPLICA:
+            # The one refusal that is certain: the partition epoch was current, and nothing was changed. It may
+            # come of a registration that is still on its way, so the next attempt is not far.
+            for broker in self._proposal.isr:
+                if broker not in self._isr:
+                    self._followers[broker].left_isr()
+            self._proposal = None
+            self._no_expansion_before_ms = self._now_ms + self._retry_backoff_ms
+        elif error_code in _WAIT_FOR_METADATA:
+            # An earlier attempt may have been applied, so the proposed replicas are waited for until we know.
+            self._proposal.resend_at_ms = None
+        else:
+            self._proposal.resend_at_ms = self._now_ms + self._retry_backoff_ms
+
+    def _commit(self, isr: tuple[BrokerId, ...], partition_epoch: PartitionEpoch) -> list[LeaderEffect]:
+        before, self._isr = self._isr, isr
+        self._partition_epoch = partition_epoch
+        # Whatever was in flight named an older partition epoch, and is refused from now on.
+        self._proposal = None
+        for broker, follower in self._followers.items():
+            if broker in isr and broker not in before:
+                follower.joined_isr(self._now_ms)
+            elif broker in before and broker not in isr:
+                follower.left_isr()
+        changed: list[LeaderEffect] = [self._isr_changed()] if isr != before else []
+        return [*changed, *self._advance()]
+
+    # --- small parts -----------------------------------------------------------------------------------------
+
+    def _track_followers(self) -> None:
+        known = self._followers
+        self._followers = {
+            broker: known.get(broker, FollowerProgress(broker_id=broker))
+            for broker in self._replicas
+            if broker != self.broker_id
+        }
+
+    def _broker_epoch_of(self, broker_id: BrokerId) -> BrokerEpoch:
+        return self._broker_epoch if broker_id == self.broker_id else self._followers[broker_id].broker_epoch
+
+    def _isr_changed(self) -> IsrChanged:
+        return IsrChanged(isr=self._isr, below_minimum=self.below_minimum_isr)
+
+    def _shortage(self) -> str:
+        return (
+            f"the in-sync replicas {list(self._isr)} are fewer than min.insync.replicas={self._min_insync_replicas}; "
+            "retry when a replica is back"
+        )
+
+    def _see_time(self, now_ms: int) -> None:
+        self._now_ms = max(self._now_ms, now_ms)

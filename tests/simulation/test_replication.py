@@ -1,0 +1,74 @@
+"""Replication under random faults, and each guard removed in turn to see that the simulation would notice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.simulation.replication_runs import run_randomly
+from tests.simulation.replication_world import CORRECT, Variant, Violation, World
+from tests.simulation.weakened_machines import (
+    BelievesOldStates,
+    CommitsBelowMinimumIsr,
+    JoinsWithoutEpochStart,
+    JoinsWithoutHighWatermark,
+    TakesLateAnswers,
+    TrustsThePageCache,
+    WaitsForTheCommittedIsrOnly,
+)
+
+SEEDS = 500
+STEPS = 600
+MUTANT_SEEDS = 400
+
+
+def run_seed(seed: int, variant: Variant = CORRECT) -> World:
+    return run_randomly(seed, STEPS, variant, min_insync_replicas=1 + seed % 2)
+
+
+def test_invariants_hold_after_every_event_and_all_replicas_are_equal_in_the_end() -> None:
+    committed = elections = 0
+    for seed in range(SEEDS):
+        try:
+            world = run_seed(seed)
+        except Exception as error:
+            error.add_note(f"seed {seed} of test_replication.run_seed")
+            raise
+        committed += len(world.exposed)
+        elections += world.controller.state.leader_epoch
+    assert committed > 5 * SEEDS, "runs that commit nothing show nothing"
+    assert elections > 3 * SEEDS
+
+
+def test_a_seed_replays_exactly() -> None:
+    first, second = run_seed(11), run_seed(11)
+
+    assert first.exposed == second.exposed
+    assert first.controller.history == second.controller.history
+
+
+# --- every guard is load-bearing -------------------------------------------------------------------------------
+
+
+MUTANTS = {
+    "truncation to the high watermark": replace(CORRECT, truncates_to_high_watermark=True),
+    "no check of the last fetched epoch": replace(CORRECT, ignores_divergence=True),
+    "high watermark from the log end": replace(CORRECT, leader=TrustsThePageCache),
+    "join without the epoch start": replace(CORRECT, leader=JoinsWithoutEpochStart),
+    "join without the high watermark": replace(CORRECT, leader=JoinsWithoutHighWatermark),
+    "commit below the minimum ISR": replace(CORRECT, leader=CommitsBelowMinimumIsr),
+    "committed ISR instead of the maximal one": replace(CORRECT, leader=WaitsForTheCommittedIsrOnly),
+    "old partition states believed": replace(CORRECT, leader=BelievesOldStates),
+    "late fetch answers taken": replace(CORRECT, follower=TakesLateAnswers),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_the_simulation_notices(name: str) -> None:
+    for seed in range(MUTANT_SEEDS):
+        try:
+            run_seed(seed, MUTANTS[name])
+        except (Violation, AssertionError):
+            return
+    pytest.fail(f"{MUTANT_SEEDS} seeds did not notice: {name}")

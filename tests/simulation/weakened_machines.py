@@ -1,0 +1,66 @@
+"""The replication machines, each with one guard taken away, to show that the guard carries weight."""
+
+from __future__ import annotations
+
+from kraft.model.ids import BrokerId, Offset, PartitionEpoch
+from kraft.model.replica_requests import ReplicaFetchResult
+from kraft.replication.effects import FollowerEffect, LeaderEffect
+from kraft.replication.follower import FetchPosition, PartitionFollower
+from kraft.replication.leader import PartitionLeader
+from kraft.replication.progress import FollowerProgress
+
+
+class TrustsThePageCache(PartitionLeader):
+    """Counts its own records as soon as they are appended."""
+
+    def appended(self, log_end: Offset) -> list[LeaderEffect]:
+        return [*super().appended(log_end), *self.synced(log_end)]
+
+
+class JoinsWithoutEpochStart(PartitionLeader):
+    """Lets a follower join at the high watermark, wherever this leader epoch began."""
+
+    def _may_join(self, follower: FollowerProgress) -> bool:
+        return follower.durable_end >= self._high_watermark
+
+
+class JoinsWithoutHighWatermark(PartitionLeader):
+    """Lets a follower join that has everything of earlier epochs, however much of this one was committed."""
+
+    def _may_join(self, follower: FollowerProgress) -> bool:
+        return follower.durable_end >= self._epoch_start
+
+
+class CommitsBelowMinimumIsr(PartitionLeader):
+    """Goes on to commit when the ISR is smaller than min.insync.replicas."""
+
+    @property
+    def below_minimum_isr(self) -> bool:
+        return False
+
+
+class WaitsForTheCommittedIsrOnly(PartitionLeader):
+    """Does not wait for a replica whose joining was proposed and may have happened."""
+
+    @property
+    def maximal_isr(self) -> frozenset[BrokerId]:
+        return frozenset(self.isr)
+
+    def _is_caught_up(self, follower: FollowerProgress) -> bool:
+        return follower.broker_id in self.isr and super()._is_caught_up(follower)
+
+
+class TakesLateAnswers(PartitionFollower):
+    """Acts on whatever answer arrives, though its log has changed since it asked."""
+
+    def answered(self, asked: FetchPosition, result: ReplicaFetchResult) -> list[FollowerEffect]:
+        return super().answered(self._position(), result)
+
+
+class BelievesOldStates(PartitionLeader):
+    """Takes a partition state for news whatever its partition epoch is."""
+
+    def _commit(self, isr: tuple[BrokerId, ...], partition_epoch: PartitionEpoch) -> list[LeaderEffect]:
+        effects = super()._commit(isr, partition_epoch)
+        self._partition_epoch = PartitionEpoch(0)
+        return effects

@@ -1,0 +1,422 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import pytest
+
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
+from kraft.replication.effects import HighWatermarkAdvanced, IsrChanged, LeaderEffect, ProposeIsr
+from kraft.replication.leader import PartitionLeader
+
+REPLICAS = (1, 2, 3)
+LAG_MS = 1_000
+
+
+def brokers(ids: Sequence[int]) -> tuple[BrokerId, ...]:
+    return tuple(BrokerId(broker) for broker in ids)
+
+
+def leading(
+    isr: Sequence[int] = REPLICAS,
+    *,
+    replicas: Sequence[int] = REPLICAS,
+    end: int = 10,
+    durable_end: int | None = None,
+    high_watermark: int = 10,
+    min_insync_replicas: int = 2,
+) -> PartitionLeader:
+    """Broker 1, registered as 11, leads epoch 5 at partition epoch 7."""
+    return PartitionLeader(
+        topic_id=TopicId(UUID(int=1)),
+        partition=0,
+        broker_id=BrokerId(1),
+        broker_epoch=BrokerEpoch(11),
+        leader_epoch=LeaderEpoch(5),
+        partition_epoch=PartitionEpoch(7),
+        replicas=brokers(replicas),
+        isr=brokers(isr),
+        log_start=Offset(0),
+        log_end=Offset(end),
+        durable_end=Offset(end if durable_end is None else durable_end),
+        high_watermark=Offset(high_watermark),
+        min_insync_replicas=min_insync_replicas,
+        replica_lag_time_max_ms=LAG_MS,
+        now_ms=0,
+        alter_partition_timeout_ms=100,
+        retry_backoff_ms=20,
+    )
+
+
+def write(leader: PartitionLeader, end: int) -> list[LeaderEffect]:
+    """Append and sync up to `end`."""
+    return [*leader.appended(Offset(end)), *leader.synced(Offset(end))]
+
+
+def fetched(leader: PartitionLeader, broker: int, offset: int, now_ms: int = 0) -> list[LeaderEffect]:
+    """A fetch of `broker`, registered under ten times its id and one."""
+    return leader.follower_fetched(BrokerId(broker), BrokerEpoch(broker * 10 + 1), Offset(offset), now_ms)
+
+
+def changed(leader: PartitionLeader, isr: Sequence[int], partition_epoch: int) -> list[LeaderEffect]:
+    return leader.partition_changed(brokers(isr), PartitionEpoch(partition_epoch), brokers(REPLICAS))
+
+
+def accepted(leader: PartitionLeader, attempt: int, isr: Sequence[int], partition_epoch: int) -> list[LeaderEffect]:
+    return leader.alter_partition_answered(
+        attempt=attempt, error_code=ErrorCode.NONE, isr=brokers(isr), leader_epoch=5, partition_epoch=partition_epoch
+    )
+
+
+def refused(leader: PartitionLeader, attempt: int, error_code: ErrorCode) -> list[LeaderEffect]:
+    return leader.alter_partition_answered(attempt=attempt, error_code=error_code)
+
+
+def proposals(effects: list[LeaderEffect]) -> list[tuple[int, dict[int, int]]]:
+    """Attempt, and broker epoch by broker, of each proposal."""
+    return [
+        (effect.attempt, {member.broker_id: member.broker_epoch for member in effect.isr})
+        for effect in effects
+        if isinstance(effect, ProposeIsr)
+    ]
+
+
+def advanced_to(high_watermark: int) -> HighWatermarkAdvanced:
+    return HighWatermarkAdvanced(high_watermark=Offset(high_watermark))
+
+
+# --- the high watermark ----------------------------------------------------------------------------------------
+
+
+def test_the_high_watermark_is_the_least_synced_end_of_the_isr() -> None:
+    leader = leading()
+
+    assert write(leader, 14) == []
+    assert fetched(leader, 2, 13) == []
+    assert fetched(leader, 3, 12) == [advanced_to(12)]
+    assert fetched(leader, 3, 14) == [advanced_to(13)]
+    assert fetched(leader, 2, 14) == [advanced_to(14)]
+    assert leader.high_watermark == 14
+
+
+def test_what_the_leader_has_not_synced_is_not_committed() -> None:
+    leader = leading()
+    leader.appended(Offset(12))
+    fetched(leader, 2, 12)
+    assert fetched(leader, 3, 12) == []
+
+    assert leader.synced(Offset(11)) == [advanced_to(11)]
+    assert leader.synced(Offset(12)) == [advanced_to(12)]
+
+
+def test_a_new_leader_starts_from_what_it_knew_and_waits_for_its_followers() -> None:
+    leader = leading(high_watermark=6)
+    assert leader.start() == []
+    assert leader.high_watermark == 6
+
+    fetched(leader, 2, 10)
+    assert fetched(leader, 3, 10) == [advanced_to(10)]
+
+
+def test_a_known_high_watermark_beyond_the_log_is_cut_to_it() -> None:
+    assert leading(end=10, high_watermark=25).high_watermark == 10
+
+
+def test_the_only_replica_commits_what_it_has_on_disk_at_once() -> None:
+    leader = leading((1,), replicas=(1,), end=10, durable_end=8, high_watermark=3)
+
+    assert leader.start() == [advanced_to(8)]
+
+
+def test_a_follower_that_goes_back_does_not_take_the_high_watermark_with_it() -> None:
+    leader = leading()
+    write(leader, 12)
+    fetched(leader, 2, 12)
+    fetched(leader, 3, 12)
+
+    assert fetched(leader, 3, 4) == []
+    assert leader.high_watermark == 12
+
+
+def test_a_follower_that_keeps_up_is_waited_for_before_it_is_in_the_isr() -> None:
+    leader = leading((1, 2))
+    write(leader, 12)
+    fetched(leader, 3, 8, now_ms=10)
+    fetched(leader, 2, 12, now_ms=10)
+    assert leader.high_watermark == 12, "broker 3 has never been caught up"
+
+    fetched(leader, 3, 12, now_ms=20)
+    refused(leader, 1, ErrorCode.INELIGIBLE_REPLICA)
+    fetched(leader, 3, 12, now_ms=30)
+    write(leader, 15)
+    assert fetched(leader, 2, 15, now_ms=35) == []
+    assert fetched(leader, 3, 14, now_ms=36) == [advanced_to(14)]
+
+
+def test_a_follower_that_the_controller_removed_is_not_waited_for() -> None:
+    leader = leading()
+    fetched(leader, 2, 10)
+    fetched(leader, 3, 10)
+    write(leader, 12)
+    fetched(leader, 2, 12)
+    assert leader.high_watermark == 10
+
+    effects = changed(leader, (1, 2), 8)
+    assert effects == [IsrChanged(isr=brokers((1, 2)), below_minimum=False), advanced_to(12)]
+
+
+# --- min.insync.replicas (R9) ----------------------------------------------------------------------------------
+
+
+def test_r9_the_high_watermark_is_frozen_below_the_minimum_isr() -> None:
+    leader = leading()
+    write(leader, 12)
+    effects = changed(leader, (1,), 8)
+
+    assert effects == [IsrChanged(isr=brokers((1,)), below_minimum=True)]
+    assert leader.synced(Offset(12)) == []
+    assert leader.tick(5) == []
+    assert leader.high_watermark == 10
+
+
+def test_acks_all_is_refused_below_the_minimum_isr_and_other_acks_are_not() -> None:
+    leader = leading((1,))
+
+    with pytest.raises(Refusal, match=r"min\.insync\.replicas=2") as refusal:
+        leader.check_produce(-1)
+    assert refusal.value.error_code is ErrorCode.NOT_ENOUGH_REPLICAS
+    leader.check_produce(1)
+    leader.check_produce(0)
+    leading((1, 2)).check_produce(-1)
+
+
+def test_a_minimum_above_the_replication_factor_asks_for_every_replica() -> None:
+    leader = leading((1,), replicas=(1,), min_insync_replicas=2)
+
+    leader.check_produce(-1)
+
+
+def test_the_result_of_acks_all() -> None:
+    leader = leading()
+    write(leader, 12)
+    assert leader.acks_result(Offset(10)) is ErrorCode.NONE
+    assert leader.acks_result(Offset(12)) is None
+
+    changed(leader, (1,), 8)
+    assert leader.acks_result(Offset(10)) is ErrorCode.NONE, "what was committed stays so"
+    assert leader.acks_result(Offset(12)) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+
+def test_a_lowered_minimum_lets_the_high_watermark_go_on() -> None:
+    leader = leading((1,))
+    write(leader, 12)
+
+    assert leader.min_insync_changed(2) == []
+    assert leader.min_insync_changed(1) == [IsrChanged(isr=brokers((1,)), below_minimum=False), advanced_to(12)]
+
+
+# --- joining (R6) ----------------------------------------------------------------------------------------------
+
+
+def test_a_follower_at_the_high_watermark_is_proposed_with_its_registration() -> None:
+    leader = leading((1, 2))
+    fetched(leader, 2, 10)
+
+    (proposal,) = [effect for effect in fetched(leader, 3, 10) if isinstance(effect, ProposeIsr)]
+    assert (proposal.leader_epoch, proposal.partition_epoch) == (5, 7)
+    assert proposals([proposal]) == [(1, {1: 11, 2: 21, 3: 31})]
+
+
+def test_an_in_sync_replica_that_has_not_fetched_yet_is_proposed_with_an_unknown_registration() -> None:
+    assert proposals(fetched(leading((1, 2)), 3, 10)) == [(1, {1: 11, 2: -1, 3: 31})]
+
+
+def test_a_follower_below_the_high_watermark_is_not_proposed() -> None:
+    assert fetched(leading((1, 2)), 3, 9) == []
+
+
+def test_r6_a_follower_below_the_start_of_the_leader_epoch_is_not_proposed() -> None:
+    leader = leading((1, 2), end=10, high_watermark=4)
+
+    assert fetched(leader, 3, 9) == []
+    assert proposals(fetched(leader, 3, 10)) == [(1, {1: 11, 2: -1, 3: 31})]
+
+
+def test_only_one_proposal_is_in_flight() -> None:
+    leader = leading((1,))
+    assert len(proposals(fetched(leader, 2, 10))) == 1
+    assert proposals(fetched(leader, 3, 10)) == []
+
+    accepted(leader, 1, (1, 2), 8)
+    assert leader.isr == (1, 2)
+    assert proposals(fetched(leader, 3, 10)) == [(2, {1: 11, 2: 21, 3: 31})]
+
+
+@pytest.mark.parametrize(
+    ("broker", "broker_epoch", "offset", "code"),
+    [
+        pytest.param(4, 41, 10, ErrorCode.UNKNOWN_LEADER_EPOCH, id="not a replica"),
+        pytest.param(2, 20, 10, ErrorCode.STALE_BROKER_EPOCH, id="of an earlier life"),
+        pytest.param(2, 21, 11, ErrorCode.OFFSET_OUT_OF_RANGE, id="past the log end"),
+    ],
+)
+def test_a_fetch_is_refused(broker: int, broker_epoch: int, offset: int, code: ErrorCode) -> None:
+    leader = leading()
+    fetched(leader, 2, 5)
+
+    with pytest.raises(Refusal) as refusal:
+        leader.follower_fetched(BrokerId(broker), BrokerEpoch(broker_epoch), Offset(offset), 0)
+    assert refusal.value.error_code is code
+    assert [state.durable_end for state in leader.followers()] == [5, -1]
+
+
+# --- leaving ---------------------------------------------------------------------------------------------------
+
+
+def test_a_follower_that_lags_for_too_long_is_proposed_out() -> None:
+    leader = leading()
+    write(leader, 12)
+    fetched(leader, 2, 12, now_ms=900)
+
+    assert leader.tick(LAG_MS) == []
+    effects = leader.tick(LAG_MS + 1)
+    assert proposals(effects) == [(1, {1: 11, 2: 21})]
+    assert leader.high_watermark == 10, "until the controller agrees, broker 3 may still be elected"
+    assert accepted(leader, 1, (1, 2), 8) == [
+        IsrChanged(isr=brokers((1, 2)), below_minimum=False),
+        advanced_to(12),
+    ]
+
+
+def test_an_idle_partition_keeps_its_isr() -> None:
+    leader = leading()
+    fetched(leader, 2, 10)
+    fetched(leader, 3, 10)
+
+    assert leader.tick(100 * LAG_MS) == []
+
+
+def test_a_replica_that_joins_has_a_full_lag_time() -> None:
+    leader = leading((1, 2))
+    write(leader, 20)
+    fetched(leader, 2, 20, now_ms=5_000)
+    fetched(leader, 3, 20, now_ms=5_000)
+    accepted(leader, 1, (1, 2, 3), 8)
+    write(leader, 21)
+    fetched(leader, 2, 21, now_ms=5_900)
+
+    assert proposals(leader.tick(5_900)) == []
+    assert proposals(leader.tick(6_001)) == [(2, {1: 11, 2: 21})]
+
+
+# --- the maximal ISR and lost or late answers (R10, R11) -------------------------------------------------------
+
+
+def test_r10_a_proposed_replica_is_waited_for_from_the_moment_of_the_proposal() -> None:
+    leader = leading((1, 2))
+    fetched(leader, 3, 10)
+    assert leader.maximal_isr == {1, 2, 3}
+    write(leader, 12)
+
+    assert fetched(leader, 2, 12, now_ms=50_000) == []
+    assert leader.high_watermark == 10
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.FENCED_LEADER_EPOCH])
+def test_r10_a_refusal_that_may_follow_a_success_keeps_the_proposal_open(code: ErrorCode) -> None:
+    leader = leading((1, 2))
+    fetched(leader, 3, 10)
+    (resent,) = proposals(leader.tick(100))
+    assert resent[0] == 2
+
+    refused(leader, 2, code)
+    assert leader.maximal_isr == {1, 2, 3}
+    assert leader.tick(1_000) == [], "only metadata can tell now"
+    changed(leader, (1, 2, 3), 8)
+    assert leader.isr == (1, 2, 3)
+
+
+def test_a_lost_proposal_is_sent_again_after_the_timeout() -> None:
+    leader = leading((1, 2))
+    fetched(leader, 3, 10)
+
+    assert leader.tick(99) == []
+    assert proposals(leader.tick(100)) == [(2, {1: 11, 2: -1, 3: 31})]
+    assert leader.tick(101) == []
+
+
+def test_a_proposal_that_reached_no_controller_is_sent_again_after_a_moment() -> None:
+    leader = leading((1, 2))
+    fetched(leader, 3, 10)
+    refused(leader, 1, ErrorCode.NOT_CONTROLLER)
+
+    assert leader.tick(19) == []
+    assert [attempt for attempt, _ in proposals(leader.tick(20))] == [2]
+
+
+def test_an_ineligible_replica_is_dropped_and_proposed_again_after_a_moment() -> None:
+    leader = leading((1, 2))
+    fetched(leader, 3, 10)
+    refused(leader, 1, ErrorCode.INELIGIBLE_REPLICA)
+
+    assert leader.maximal_isr == {1, 2}
+    assert proposals(fetched(leader, 3, 10, now_ms=19)) == []
+    assert [attempt for attempt, _ in proposals(fetched(leader, 3, 10, now_ms=20))] == [2]
+
+
+def test_r11_a_refusal_of_an_earlier_attempt_is_ignored() -> None:
+    leader = leading((1, 2))
+    fetched(leader, 3, 10)
+    leader.tick(100)
+
+    refused(leader, 1, ErrorCode.INELIGIBLE_REPLICA)
+    assert leader.maximal_isr == {1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    ("leader_epoch", "partition_epoch"),
+    [pytest.param(4, 9, id="of an older leader epoch"), pytest.param(5, 7, id="of an older partition epoch")],
+)
+def test_r11_a_late_state_is_ignored(leader_epoch: int, partition_epoch: int) -> None:
+    leader = leading((1, 2))
+    fetched(leader, 3, 10)
+    changed(leader, (1,), 8)
+
+    effects = leader.alter_partition_answered(
+        attempt=1,
+        error_code=ErrorCode.NONE,
+        isr=brokers(REPLICAS),
+        leader_epoch=leader_epoch,
+        partition_epoch=partition_epoch,
+    )
+    assert effects == []
+    assert (leader.isr, leader.partition_epoch) == ((1,), 8)
+
+
+def test_an_answer_that_changed_nothing_ends_the_proposal() -> None:
+    leader = leading((1, 2))
+    fetched(leader, 3, 10)
+
+    assert accepted(leader, 1, (1, 2), 7) == []
+    assert leader.maximal_isr == {1, 2}
+
+
+def test_older_metadata_is_ignored() -> None:
+    leader = leading((1, 2))
+    fetched(leader, 3, 10)
+    accepted(leader, 1, REPLICAS, 9)
+
+    assert changed(leader, (1, 2), 8) == []
+    assert leader.isr == (1, 2, 3)
+
+
+def test_new_replicas_are_followed_and_removed_ones_forgotten() -> None:
+    leader = leading((1, 2))
+    fetched(leader, 3, 4)
+    leader.partition_changed(brokers((1, 2)), PartitionEpoch(8), brokers((1, 2, 4)))
+
+    assert [(state.broker_id, state.durable_end, state.in_isr) for state in leader.followers()] == [
+        (2, -1, True),
+        (4, -1, False),
+    ]
