@@ -89,7 +89,8 @@ uv_sync() {
   cache=${UV_CACHE_DIR:-${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}}
   if ! mkdir -p "$cache" 2>/dev/null || ! [ -w "$cache" ]; then export UV_NO_CACHE=1; fi
   # The list of everything installed is left out; downloads are named while they run.
-  "$VENV/bin/uv" pip sync --python "$PYTHON_IN_VENV" --require-hashes requirements.lock 2>&1 | sed '/^ [-+~] /d; s/^/setup: uv: /'
+  # Compiled once here, a node imports in a third of a second instead of two wherever Python may not write its cache.
+  "$VENV/bin/uv" pip sync --python "$PYTHON_IN_VENV" --compile-bytecode --require-hashes requirements.lock 2>&1 | sed '/^ [-+~] /d; s/^/setup: uv: /'
 }
 
 install_dependencies() {
@@ -117,6 +118,7 @@ install_package() {
     fail "the package could not be built; the build's messages stand above"
   fi
   sed -n 's/^ *kraft: /setup: /p' "$log"
+  "$PYTHON_IN_VENV" -m compileall -q kraft spark_connector
   mark_done package "$checksum"
 }
 

@@ -7,6 +7,7 @@ from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage, PartitionImage
 from kraft.metadata.leader_election import partition_change
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import UNKNOWN_BROKER_EPOCH
 
 
 def alter_partition(image: MetadataImage, request: AlterPartitionRequest) -> Decision[AlterPartitionResult]:
@@ -102,9 +103,14 @@ def _check_members(image: MetadataImage, partition: PartitionImage, request: Alt
 
 
 def _check_eligible(image: MetadataImage, partition: PartitionImage, member: IsrMember) -> None:
-    """A member was in sync in its present life, and may be elected."""
+    """A member was in sync in its present life, and may be elected.
+
+    A leader that has not heard from an ISR member yet names it without an epoch. Had that member come back in another
+    life, it would have left the ISR, and the partition epoch would tell.
+    """
     registration = image.brokers[member.broker_id]
-    if registration.broker_epoch != member.broker_epoch:
+    is_known_member = member.broker_epoch == UNKNOWN_BROKER_EPOCH and member.broker_id in partition.isr
+    if registration.broker_epoch != member.broker_epoch and not is_known_member:
         problem = (
             f"broker {member.broker_id} was found in sync under epoch {member.broker_epoch}, "
             f"but is registered under {registration.broker_epoch}"

@@ -9,8 +9,8 @@ import grpc.aio
 from kraft.metadata import commands
 from kraft.model import replica_requests as replica
 from kraft.rpc import cluster_messages as messages
-from kraft.rpc.peers import CallStream, answer, answers
 from kraft.rpc.pb import controller_pb2_grpc, replication_pb2_grpc
+from kraft.rpc.peers import CallStream, answer, answers
 
 ReplicaFetchStream = CallStream[replica.ReplicaFetchRequest, replica.ReplicaFetchResponse]
 

@@ -45,7 +45,9 @@ def decode_records(data: bytes, index: int) -> list[MetadataRecord]:
         message.ParseFromString(data)
         return [_decode(record) for record in message.records]
     except (DecodeError, KeyError, ValueError) as error:
-        raise Corruption("metadata log", index, f"entry does not hold records that this version knows: {error}") from error
+        raise Corruption(
+            "metadata log", index, f"entry does not hold records that this version knows: {error}"
+        ) from error
 
 
 def _decode(message: metadata_pb2.MetadataRecord) -> MetadataRecord:

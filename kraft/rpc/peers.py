@@ -147,7 +147,9 @@ class CallStream(Generic[Request, Response]):
     Sending and receiving may be done by two tasks at once. Once either raises, the stream is of no more use.
     """
 
-    def __init__(self, address: str, call: Any, request: Mapping[Request, Any], response: Mapping[Response, Any]) -> None:
+    def __init__(
+        self, address: str, call: Any, request: Mapping[Request, Any], response: Mapping[Response, Any]
+    ) -> None:
         self.address = address
         self._call = call
         self._request = request

@@ -10,7 +10,7 @@ from kraft.metadata.controller import alter_partition, begin_controlled_shutdown
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import PartitionChanged
 from kraft.model.errors import ErrorCode
-from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from kraft.model.ids import UNKNOWN_BROKER_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, ids, partition, registration, with_topic
 
 
@@ -53,6 +53,22 @@ def test_a_follower_that_caught_up_joins_the_isr() -> None:
     answer = decision.response
     assert answer.error_code == ErrorCode.NONE
     assert (answer.leader_id, answer.leader_epoch, answer.partition_epoch, answer.isr) == (1, 1, 2, [1, 3])
+
+
+def test_a_leader_may_name_members_of_the_isr_that_it_has_not_heard_from() -> None:
+    image = with_topic(cluster(1, 2, 3), [1, 2, 3])
+    request = wish(image, 1, 3)
+    unheard = IsrMember(broker_id=BrokerId(3), broker_epoch=UNKNOWN_BROKER_EPOCH)
+    decision = alter_partition(image, replace(request, new_isr=[request.new_isr[0], unheard]))
+    assert partition(image.replay(decision.records)).isr == (1, 3)
+
+
+def test_nobody_joins_without_having_been_heard_from() -> None:
+    image = lone_leader()
+    request = wish(image, 1, 3)
+    unheard = IsrMember(broker_id=BrokerId(3), broker_epoch=UNKNOWN_BROKER_EPOCH)
+    decision = alter_partition(image, replace(request, new_isr=[request.new_isr[0], unheard]))
+    assert decision.response.error_code == ErrorCode.INELIGIBLE_REPLICA
 
 
 def test_a_follower_that_lags_leaves_the_isr() -> None:

@@ -1,0 +1,121 @@
+"""The real disk: files through pread and pwrite, so that no thread moves another's position."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+
+_TEMPORARY_SUFFIX = ".tmp"
+
+_PIECES_MAX = 1024
+"""The kernel takes no more pieces in one call (IOV_MAX)."""
+
+
+class RealFile:
+    """An open file of the operating system. Implements `kraft.log.disk.File`."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._size = os.fstat(descriptor).st_size
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def read_at(self, position: int, size: int) -> bytes:
+        data = os.pread(self._descriptor, size, position)
+        if len(data) in (size, 0):
+            return data
+        # A signal or the end of the file may cut a read short; only the next read tells which.
+        pieces = [data]
+        missing = size - len(data)
+        while missing and (data := os.pread(self._descriptor, missing, position + size - missing)):
+            pieces.append(data)
+            missing -= len(data)
+        return b"".join(pieces)
+
+    def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
+        view = memoryview(data)
+        written = 0
+        while written < len(view):
+            written += _progress(os.pwrite(self._descriptor, view[written:], position + written))
+        self._size = max(self._size, position + len(view))
+
+    def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> int:
+        position = self._size
+        for start in range(0, len(pieces), _PIECES_MAX):
+            self._append_some(pieces[start : start + _PIECES_MAX])
+        return position
+
+    def _append_some(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
+        start = self._size
+        written = _progress(os.pwritev(self._descriptor, pieces, start))
+        if written < sum(map(len, pieces)):
+            self.write_at(start + written, b"".join(pieces)[written:])
+        else:
+            self._size = start + written
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+        self._size = size
+
+    def sync(self) -> None:
+        os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class RealDisk:
+    """The file system of this machine. Implements `kraft.log.disk.Disk`."""
+
+    def open(self, path: str, create: bool) -> RealFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return RealFile(os.open(path, flags, 0o644))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def read_file(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        temporary = path + _TEMPORARY_SUFFIX
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        self.sync_dir(os.path.dirname(path) or ".")
+
+    def list(self, directory: str) -> Sequence[str]:
+        return sorted(os.listdir(directory))
+
+    def make_dir(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def remove(self, path: str) -> None:
+        os.remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        shutil.rmtree(path)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def sync_dir(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _progress(written: int) -> int:
+    if written == 0:
+        raise OSError("the disk took no bytes")
+    return written

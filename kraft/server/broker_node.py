@@ -1,0 +1,237 @@
+"""The broker role of a node: everything between the listeners and the logs, wired together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from kraft.log.disk import Disk
+from kraft.metadata.configs import TopicConfig, broker_defaults
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.records import Endpoint
+from kraft.model import requests as values
+from kraft.model.ids import BrokerEpoch, BrokerId
+from kraft.rpc.cluster_peers import ReplicationPeer
+from kraft.rpc.cluster_services import ReplicationService
+from kraft.rpc.peers import Connections
+from kraft.rpc.services import AdminHandlers, AdminService, BrokerHandlers, BrokerService
+from kraft.runtime.clock import Clock
+from kraft.runtime.entropy import Entropy
+from kraft.server.broker_lifecycle import BrokerIdentity, BrokerLifecycle
+from kraft.server.config_values import GRPC, Durability, NodeConfig, host_and_port
+from kraft.server.controller_client import ControllerClient
+from kraft.server.handlers.describe_topics import describe_topics
+from kraft.server.handlers.fetch import FetchHandler
+from kraft.server.handlers.list_offsets import ListOffsetsHandler
+from kraft.server.handlers.metadata import MetadataHandler
+from kraft.server.handlers.plain_records import PlainRecordsHandler
+from kraft.server.handlers.produce import ProduceHandler
+from kraft.server.handlers.producer_ids import ProducerIdHandler
+from kraft.server.handlers.quorum import QuorumHandler
+from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
+from kraft.server.handlers.topics import TopicsHandler
+from kraft.server.high_watermarks import read_high_watermarks, write_high_watermarks
+from kraft.server.isr_proposals import IsrProposals
+from kraft.server.log_syncer import LogSyncer
+from kraft.server.metadata_loader import MetadataLoader
+from kraft.server.partition import PartitionSurroundings
+from kraft.server.partition_store import PartitionStore
+from kraft.server.partitions import Partitions
+from kraft.server.replica_fetcher import ReplicaFetcher
+from kraft.server.replica_publisher import ReplicaPublisher
+from kraft.server.storage import StorageMeta
+
+log = structlog.get_logger()
+
+REPLICATION_TICK_S: Final = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerWorld:
+    """What a broker is given of the world outside."""
+
+    clock: Clock
+    entropy: Entropy
+    disk: Disk
+    fatal: Callable[[str], None]
+    """Ends the node, with one line that says why."""
+
+
+class BrokerNode:
+    def __init__(self, config: NodeConfig, meta: StorageMeta, world: BrokerWorld, *, clean_shutdown: bool) -> None:
+        self._config = config
+        self._world = world
+        self._connections = Connections()
+        self._partitions = Partitions()
+        # One thread syncs, the other opens and deletes logs, so that neither waits for the other.
+        self._sync_thread = ThreadPoolExecutor(1, thread_name_prefix="log-sync")
+        self._store_thread = ThreadPoolExecutor(1, thread_name_prefix="log-store")
+        self._syncer = LogSyncer(self._sync_thread)
+        self._controllers = ControllerClient(config.quorum.voters, config.node_id, self._connections)
+        self._lifecycle = BrokerLifecycle(
+            self._identity(meta),
+            self._controllers,
+            heartbeat_interval_s=config.broker.heartbeat_interval_ms / 1_000,
+            session_timeout_s=config.broker.session_timeout_ms / 1_000,
+        )
+        self._isr_proposals = IsrProposals(config.node_id, self._broker_epoch, self._controllers)
+        self._publisher = ReplicaPublisher(
+            broker_id=config.node_id,
+            broker_epoch=self._broker_epoch,
+            partitions=self._partitions,
+            store=PartitionStore(world.disk, str(config.log_dir), clean_shutdown=clean_shutdown),
+            executor=self._store_thread,
+            defaults=_topic_defaults(config),
+            high_watermarks=read_high_watermarks(world.disk, str(config.log_dir)),
+            surroundings=self._surroundings(),
+            make_fetcher=self._make_fetcher,
+        )
+        self._loader = MetadataLoader(meta.cluster_id, config.node_id, self._controllers, self._publish)
+
+    # --- services --------------------------------------------------------------------------------------------
+
+    def services(self) -> tuple[BrokerService, AdminService, ReplicationService]:
+        """What the GRPC listener serves."""
+        produce, fetch = ProduceHandler(self._partitions), FetchHandler(self._partitions)
+        plain_records = PlainRecordsHandler(produce, fetch, self._world.clock.wall_ms)
+        metadata = MetadataHandler(self._loader, self._controllers, self._config.topics, GRPC)
+        topics = TopicsHandler(self._loader, self._controllers, deletion_enabled=self._config.topics.deletion_enabled)
+        broker = BrokerService(
+            BrokerHandlers(
+                produce=produce.handle,
+                fetch=fetch.handle,
+                produce_records=plain_records.produce,
+                fetch_records=plain_records.fetch,
+                metadata=metadata.handle,
+                list_offsets=ListOffsetsHandler(self._partitions).handle,
+                init_producer_id=ProducerIdHandler(self._config.node_id, self._broker_epoch, self._controllers).handle,
+            )
+        )
+        admin = AdminService(
+            AdminHandlers(
+                create_topics=topics.create,
+                delete_topics=topics.delete,
+                describe_topics=self._describe_topics,
+                describe_quorum=QuorumHandler(self._controllers).describe,
+            )
+        )
+        return broker, admin, ReplicationService(ReplicaFetchHandler(self._partitions).handle)
+
+    async def _describe_topics(self, request: values.DescribeTopicsRequest) -> values.DescribeTopicsResponse:
+        return describe_topics(self._loader.image, request)
+
+    # --- life ------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Serves until cancelled. Raises BrokerRefused, Corruption and OSError."""
+        await self._lifecycle.register()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._syncer.run())
+            tasks.create_task(self._loader.run())
+            tasks.create_task(self._keep_alive())
+            tasks.create_task(self._tick())
+            tasks.create_task(self._checkpoint())
+
+    async def hand_on_leaderships(self) -> None:
+        """The first half of a graceful stop: while `run` goes on, others take over what this broker leads."""
+        if self._config.broker.controlled_shutdown_enabled and self._lifecycle.broker_epoch >= 0:
+            await self._lifecycle.shut_down(self._published_index)
+
+    async def close(self) -> None:
+        """The second half, after `run` was cancelled: every log is closed durably."""
+        await self._isr_proposals.close()
+        await self._publisher.close()
+        self._write_high_watermarks()
+        self._sync_thread.shutdown()
+        self._store_thread.shutdown()
+        await self._connections.close()
+
+    async def _keep_alive(self) -> None:
+        await self._lifecycle.keep_alive(self._published_index, self._loader.committed_elsewhere)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(REPLICATION_TICK_S)
+            for partition in self._partitions:
+                partition.tick()
+
+    async def _checkpoint(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.replication.high_watermark_checkpoint_interval_ms / 1_000)
+            self._write_high_watermarks()
+
+    def _write_high_watermarks(self) -> None:
+        offsets = {partition.topic_partition: partition.high_watermark for partition in self._partitions}
+        write_high_watermarks(self._world.disk, str(self._config.log_dir), offsets)
+
+    # --- small parts -----------------------------------------------------------------------------------------
+
+    async def _publish(self, before: MetadataImage, after: MetadataImage) -> None:
+        await self._publisher.publish(before, after)
+
+    def _broker_epoch(self) -> BrokerEpoch:
+        return self._lifecycle.broker_epoch
+
+    def _published_index(self) -> int:
+        return self._loader.published_index
+
+    def _identity(self, meta: StorageMeta) -> BrokerIdentity:
+        return BrokerIdentity(
+            cluster_id=meta.cluster_id,
+            broker_id=self._config.node_id,
+            incarnation_id=UUID(bytes=self._world.entropy.bytes(16), version=4),
+            endpoints=tuple(
+                Endpoint(listener=listener.name, host=listener.host, port=listener.port)
+                for listener in self._config.advertised_listeners
+            ),
+            rack=self._config.rack,
+            directory_ids=(meta.directory_id,),
+        )
+
+    def _surroundings(self) -> PartitionSurroundings:
+        return PartitionSurroundings(
+            broker_id=self._config.node_id,
+            replica_lag_time_max_ms=self._config.replication.lag_time_max_ms,
+            sync_before_ack=self._config.log.durability is Durability.FSYNC,
+            monotonic_ms=self._world.clock.monotonic_ms,
+            wall_ms=self._world.clock.wall_ms,
+            request_sync=self._syncer.request,
+            propose_isr=self._isr_proposals.propose,
+            storage_failed=self._world.fatal,
+        )
+
+    def _make_fetcher(self, leader_id: BrokerId) -> ReplicaFetcher:
+        return ReplicaFetcher(
+            broker_id=self._config.node_id,
+            broker_epoch=self._broker_epoch,
+            leader_id=leader_id,
+            peer=lambda: self._replication_peer(leader_id),
+            partitions=self._partitions,
+            config=self._config.replication,
+        )
+
+    def _replication_peer(self, broker_id: BrokerId) -> ReplicationPeer | None:
+        """The broker at the address under which it is registered now."""
+        registration = self._loader.image.broker(broker_id)
+        endpoint = None if registration is None else registration.endpoint(GRPC)
+        if endpoint is None:
+            return None
+        address = host_and_port(endpoint.host, endpoint.port)
+        return ReplicationPeer(address, self._connections.channel(address))
+
+
+def _topic_defaults(config: NodeConfig) -> TopicConfig:
+    return broker_defaults(
+        {
+            "log.segment.bytes": str(config.log.segment_bytes),
+            "message.max.bytes": str(config.log.message_bytes_max),
+            "min.insync.replicas": str(config.topics.min_insync_replicas),
+            "log.index.interval.bytes": str(config.log.index_interval_bytes),
+        }
+    )

@@ -1,0 +1,188 @@
+"""A node's configuration file: read, checked, and handed on as one frozen value.
+
+The file is Kafka's `server.properties`. Everything that is wrong with it is found before anything starts, and is
+told in one line that names the file, the key and what is allowed. What is merely odd is a warning in the result.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kraft.server import config_unbuilt, properties
+from kraft.server.config_checks import Conflict, advertised_listeners, check
+from kraft.server.config_keys import BY_NAME, KEYS, Key, Required
+from kraft.server.config_values import (
+    CONTROLLER,
+    GRPC,
+    PLAINTEXT,
+    BrokerTimings,
+    ConfigWarning,
+    Durability,
+    Listener,
+    LogDefaults,
+    NetworkLimits,
+    NodeConfig,
+    QuorumSettings,
+    ReplicationConfig,
+    Role,
+    TopicDefaults,
+    Voter,
+)
+from kraft.server.properties import PropertiesError, Property
+
+__all__ = [
+    "CONTROLLER",
+    "GRPC",
+    "PLAINTEXT",
+    "BrokerTimings",
+    "ConfigError",
+    "ConfigWarning",
+    "Durability",
+    "Listener",
+    "LogDefaults",
+    "NetworkLimits",
+    "NodeConfig",
+    "QuorumSettings",
+    "ReplicationConfig",
+    "Role",
+    "TopicDefaults",
+    "Voter",
+    "load",
+]
+
+_COMPONENTS: Mapping[str, type[Any]] = {
+    "quorum": QuorumSettings,
+    "topics": TopicDefaults,
+    "log": LogDefaults,
+    "replication": ReplicationConfig,
+    "broker": BrokerTimings,
+    "network": NetworkLimits,
+}
+
+_EXAMPLES = {
+    "process.roles": "process.roles=broker,controller",
+    "node.id": "node.id=1",
+    "listeners": "listeners=GRPC://localhost:9094,CONTROLLER://localhost:9093",
+    "log.dirs": "log.dirs=data/node-1",
+    "controller.quorum.voters": "controller.quorum.voters=1@localhost:9093",
+}
+
+
+class ConfigError(ValueError):
+    """A configuration that no node can start with: one line, with the remedy."""
+
+
+def load(path: Path | str) -> NodeConfig:
+    """The configuration in that file. Raises ConfigError."""
+    file = Path(path)
+    settings, repeated = _last_of_each(_read(file), file)
+    warnings = [*repeated, *_older_names(settings)]
+    _refuse_dangerous(settings, file)
+    warnings += [
+        ConfigWarning(found.key, message)
+        for found in settings.values()
+        if (message := config_unbuilt.warning(found.key)) is not None
+    ]
+    try:
+        config = _assemble(file, settings)
+        check(config)
+        config = replace(config, advertised_listeners=advertised_listeners(config))
+        _check_flushing(config, settings)
+    except Conflict as conflict:
+        raise _error(file, conflict.key, settings, conflict.reason) from None
+    if plaintext := config.listener(PLAINTEXT):
+        warnings.append(
+            ConfigWarning("listeners", f"the Kafka wire protocol is not built yet: {plaintext} is not served")
+        )
+    return replace(config, warnings=tuple(warnings))
+
+
+def _read(file: Path) -> list[Property]:
+    try:
+        return properties.parse(file.read_bytes(), str(file))
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot read the configuration file: {error.strerror}") from None
+    except PropertiesError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _last_of_each(found: list[Property], file: Path) -> tuple[dict[str, Property], list[ConfigWarning]]:
+    """The last one counts, as in Kafka: scripts append to such files."""
+    settings: dict[str, Property] = {}
+    warnings = []
+    for setting in found:
+        if earlier := settings.get(setting.key):
+            warnings.append(
+                ConfigWarning(
+                    setting.key, f"set in lines {earlier.line} and {setting.line} of {file}: the last one counts"
+                )
+            )
+        settings[setting.key] = setting
+    return settings, warnings
+
+
+def _older_names(settings: Mapping[str, Property]) -> list[ConfigWarning]:
+    return [
+        ConfigWarning(key.older_name, f"is an older name: write {key.name}")
+        for key in KEYS
+        if key.older_name in settings and key.older_name is not None
+    ]
+
+
+def _refuse_dangerous(settings: Mapping[str, Property], file: Path) -> None:
+    for setting in settings.values():
+        if reason := config_unbuilt.refusal(setting.key, setting.value):
+            # Without the value: it may be a password.
+            raise ConfigError(f"{file}:{setting.line}: {setting.key}: {reason}")
+
+
+def _check_flushing(config: NodeConfig, settings: Mapping[str, Property]) -> None:
+    """Whoever asks for flushes wants records to survive a power cut; page-cache would not keep them."""
+    if config.log.durability is Durability.PAGE_CACHE:
+        for name in filter(config_unbuilt.is_flush_setting, settings):
+            raise Conflict(name, "has no effect with log.durability=page-cache: use log.durability=fsync, or remove it")
+
+
+def _assemble(file: Path, settings: Mapping[str, Property]) -> NodeConfig:
+    fields: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    for key in KEYS:
+        value = _value(file, key, settings)
+        if key.field is not None:
+            component, _, name = key.field.rpartition(".")
+            fields[component][name] = value
+    node = fields[""]
+    node["metadata_log_dir"] = node["metadata_log_dir"] or node["log_dir"]
+    components = {name: component(**fields[name]) for name, component in _COMPONENTS.items()}
+    return NodeConfig(file=file, **node, **components)
+
+
+def _value(file: Path, key: Key, settings: Mapping[str, Property]) -> object:
+    setting = settings.get(key.name)
+    older = settings.get(key.older_name) if key.older_name else None
+    if setting and older and setting.value != older.value:
+        raise _error(file, older.key, settings, f"contradicts {key.name}={setting.value}: remove it")
+    setting = setting or older
+    if setting is None:
+        if isinstance(key.default, Required):
+            raise ConfigError(f"{file}: {key.name} is missing, for example {_EXAMPLES[key.name]}")
+        return key.default
+    try:
+        return key.read(setting.value)
+    except ValueError as error:
+        raise _error(file, setting.key, settings, str(error)) from None
+
+
+def _error(file: Path, name: str, settings: Mapping[str, Property], reason: str) -> ConfigError:
+    setting = settings.get(name)
+    key = BY_NAME.get(name)
+    if setting is None and key is not None:
+        # The file may have used the older name, or have left it at its default.
+        setting = settings.get(key.older_name or "")
+    if setting is not None:
+        return ConfigError(f"{file}:{setting.line}: {setting.key}={setting.value}: {reason}")
+    default = f"={key.default}" if key is not None else ""
+    return ConfigError(f"{file}: {name}{default} (the default): {reason}")

@@ -1,0 +1,130 @@
+"""Settings that are each well formed and do not fit together.
+
+Found here, before the node starts, because each of them would otherwise show much later and somewhere else.
+"""
+
+from __future__ import annotations
+
+from kraft.server.config_values import CONTROLLER, GRPC, PLAINTEXT, Listener, NodeConfig
+
+
+class Conflict(Exception):
+    """The key to name, and what to change."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(reason)
+        self.key = key
+        self.reason = reason
+
+
+def check(config: NodeConfig) -> None:
+    """Raises Conflict for the first thing that does not fit."""
+    _check_listeners_fit_roles(config)
+    _check_ports(config)
+    _check_voters(config)
+    _check_replicas(config)
+    _check_times(config)
+    _check_sizes(config)
+
+
+def advertised_listeners(config: NodeConfig) -> tuple[Listener, ...]:
+    """One for each door that clients use: what `advertised.listeners` says of it, or the listener itself.
+
+    Raises Conflict for one that no client could dial.
+    """
+    for listener in config.advertised_listeners:
+        if config.listener(listener.name) is None:
+            raise Conflict("advertised.listeners", f"advertises {listener.name}, which listeners does not name")
+    advertised = []
+    for listener in config.listeners:
+        if listener.name == CONTROLLER:
+            # controller.quorum.voters says where controllers are reached; Kafka's sample file names it here too.
+            continue
+        said = config.advertised(listener.name)
+        if (said or listener).is_wildcard:
+            key = "advertised.listeners" if said else "listeners"
+            raise Conflict(
+                key,
+                f"{said or listener} is every interface, which no client can dial: "
+                f"advertise a host name, as in advertised.listeners={listener.name}://broker-1.example:{listener.port}",
+            )
+        advertised.append(said or listener)
+    return tuple(advertised)
+
+
+def _check_listeners_fit_roles(config: NodeConfig) -> None:
+    for named, is_needed, role, example in (
+        (GRPC, config.is_broker, "broker", "GRPC://localhost:9094"),
+        (CONTROLLER, config.is_controller, "controller", "CONTROLLER://localhost:9093"),
+    ):
+        if is_needed and config.listener(named) is None:
+            raise Conflict("listeners", f"a {role} needs a listener {named}, for example {example}")
+        if not is_needed and config.listener(named) is not None:
+            raise Conflict(
+                "listeners", f"{named} is served by a {role} only: remove it, or add {role} to process.roles"
+            )
+    if config.listener(PLAINTEXT) is not None and not config.is_broker:
+        raise Conflict("listeners", "PLAINTEXT is served by a broker only: remove it, or add broker to process.roles")
+
+
+def _check_ports(config: NodeConfig) -> None:
+    for index, listener in enumerate(config.listeners):
+        for other in config.listeners[:index]:
+            if listener.port == other.port:
+                raise Conflict("listeners", f"{other.name} and {listener.name} both ask for port {listener.port}")
+
+
+def _check_voters(config: NodeConfig) -> None:
+    voter = next((voter for voter in config.quorum.voters if voter.node_id == config.node_id), None)
+    controller = config.listener(CONTROLLER)
+    if voter is None:
+        if controller is not None:
+            raise Conflict(
+                "controller.quorum.voters",
+                f"does not name this node: a controller votes, so add {config.node_id}@host:{controller.port}",
+            )
+        return
+    if controller is None:
+        raise Conflict(
+            "controller.quorum.voters",
+            f"names this node, {voter}, which is no controller: add controller to process.roles, or remove the voter",
+        )
+    if voter.port != controller.port:
+        raise Conflict(
+            "controller.quorum.voters",
+            f"says {voter} for this node, whose listener is {controller}: the ports must be the same",
+        )
+
+
+def _check_replicas(config: NodeConfig) -> None:
+    topics = config.topics
+    if topics.min_insync_replicas > topics.replication_factor:
+        raise Conflict(
+            "min.insync.replicas",
+            f"above default.replication.factor={topics.replication_factor}: no record could ever be acknowledged; "
+            "lower the one or raise the other",
+        )
+
+
+def _check_times(config: NodeConfig) -> None:
+    if config.broker.heartbeat_interval_ms * 2 > config.broker.session_timeout_ms:
+        raise Conflict(
+            "broker.heartbeat.interval.ms",
+            f"above half of broker.session.timeout.ms={config.broker.session_timeout_ms}: "
+            "one late heartbeat would fence the broker",
+        )
+    if config.replication.fetch_wait_max_ms >= config.replication.lag_time_max_ms:
+        raise Conflict(
+            "replica.fetch.wait.max.ms",
+            f"not below replica.lag.time.max.ms={config.replication.lag_time_max_ms}: "
+            "a follower that waits for records would leave the ISR",
+        )
+
+
+def _check_sizes(config: NodeConfig) -> None:
+    if config.log.message_bytes_max >= config.network.request_bytes_max:
+        raise Conflict(
+            "message.max.bytes",
+            f"not below socket.request.max.bytes={config.network.request_bytes_max}: "
+            "a batch of that size would never get in",
+        )

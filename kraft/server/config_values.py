@@ -1,0 +1,240 @@
+"""What a node is told by its configuration file, as frozen values: one dataclass a component.
+
+Each docstring of a field names Kafka's key; what the keys mean, take and default to stands in `config_keys`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from kraft.model.ids import BrokerId
+
+GRPC = "GRPC"
+"""Our own listener: clients, and brokers among themselves."""
+
+CONTROLLER = "CONTROLLER"
+"""The quorum and what brokers ask the active controller."""
+
+PLAINTEXT = "PLAINTEXT"
+"""The Kafka wire protocol."""
+
+LISTENER_NAMES = (PLAINTEXT, GRPC, CONTROLLER)
+
+
+class Role(StrEnum):
+    BROKER = "broker"
+    CONTROLLER = "controller"
+
+
+class Durability(StrEnum):
+    """What a replica waits for before it counts a record as its own."""
+
+    FSYNC = "fsync"
+    PAGE_CACHE = "page-cache"
+
+
+def host_and_port(host: str, port: int) -> str:
+    """As people and gRPC write it: an IPv6 address stands in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """`name://host:port`. An empty host listens on every interface; an advertised listener always has one."""
+
+    name: str
+    host: str
+    port: int
+
+    @property
+    def address(self) -> str:
+        """`host:port` to bind to or to dial; every interface is `[::]`."""
+        return host_and_port(self.host or "::", self.port)
+
+    @property
+    def is_wildcard(self) -> bool:
+        """True when it names every interface, which no client can dial."""
+        return self.host in ("", "0.0.0.0", "::")
+
+    def __str__(self) -> str:
+        return f"{self.name}://{host_and_port(self.host, self.port)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Voter:
+    """One controller of the metadata quorum: `node_id@host:port` of its CONTROLLER listener."""
+
+    node_id: BrokerId
+    host: str
+    port: int
+
+    @property
+    def address(self) -> str:
+        return host_and_port(self.host, self.port)
+
+    def __str__(self) -> str:
+        return f"{self.node_id}@{self.address}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumSettings:
+    """The metadata quorum as this node sees it, whether it votes or only follows."""
+
+    voters: tuple[Voter, ...]
+    """`controller.quorum.voters`"""
+
+    election_timeout_ms: int
+    """`controller.quorum.election.timeout.ms`: the upper end of the random wait; the lower end is half of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDefaults:
+    """What a topic gets that is created without saying otherwise."""
+
+    partitions: int
+    """`num.partitions`"""
+
+    replication_factor: int
+    """`default.replication.factor`"""
+
+    min_insync_replicas: int
+    """`min.insync.replicas`"""
+
+    auto_create_enabled: bool
+    """`auto.create.topics.enable`"""
+
+    deletion_enabled: bool
+    """`delete.topic.enable`"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDefaults:
+    """Partition logs, where the topic does not say otherwise."""
+
+    message_bytes_max: int
+    """`message.max.bytes`: a whole record batch, as compressed by the producer."""
+
+    segment_bytes: int
+    """`log.segment.bytes`"""
+
+    index_interval_bytes: int
+    """`log.index.interval.bytes`"""
+
+    durability: Durability
+    """`log.durability`"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationConfig:
+    """How this broker follows partition leaders, and when it drops a follower of its own from the ISR."""
+
+    lag_time_max_ms: int
+    """`replica.lag.time.max.ms`"""
+
+    fetch_bytes_max: int
+    """`replica.fetch.max.bytes`: of one partition."""
+
+    fetch_response_bytes_max: int
+    """`replica.fetch.response.max.bytes`: of all partitions in one answer."""
+
+    fetch_bytes_min: int
+    """`replica.fetch.min.bytes`"""
+
+    fetch_wait_max_ms: int
+    """`replica.fetch.wait.max.ms`"""
+
+    high_watermark_checkpoint_interval_ms: int
+    """`replica.high.watermark.checkpoint.interval.ms`"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerTimings:
+    """A broker's life in the eyes of the active controller."""
+
+    heartbeat_interval_ms: int
+    """`broker.heartbeat.interval.ms`"""
+
+    session_timeout_ms: int
+    """`broker.session.timeout.ms`: silence after which the controller fences the broker."""
+
+    controlled_shutdown_enabled: bool
+    """`controlled.shutdown.enable`"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkLimits:
+    request_bytes_max: int
+    """`socket.request.max.bytes`"""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigWarning:
+    """A setting that was read and does not do what its writer expects."""
+
+    key: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """Everything one node is told at its start, checked as a whole."""
+
+    file: Path
+    """The file it was read from, for messages."""
+
+    roles: frozenset[Role]
+    """`process.roles`"""
+
+    node_id: BrokerId
+    """`node.id`"""
+
+    cluster_id: str | None
+    """`cluster.id`; None leaves it to the formatted directory."""
+
+    rack: str
+    """`broker.rack`, empty when not said."""
+
+    listeners: tuple[Listener, ...]
+    """`listeners`"""
+
+    advertised_listeners: tuple[Listener, ...]
+    """`advertised.listeners`, completed: one for each client listener of a broker."""
+
+    log_dir: Path
+    """`log.dirs`, absolute."""
+
+    metadata_log_dir: Path
+    """`metadata.log.dir`, absolute; the log directory when not said."""
+
+    quorum: QuorumSettings
+    topics: TopicDefaults
+    log: LogDefaults
+    replication: ReplicationConfig
+    broker: BrokerTimings
+    network: NetworkLimits
+
+    log_level: str
+    """`log.level`: of what the node writes about itself."""
+
+    warnings: tuple[ConfigWarning, ...] = ()
+
+    @property
+    def is_broker(self) -> bool:
+        return Role.BROKER in self.roles
+
+    @property
+    def is_controller(self) -> bool:
+        return Role.CONTROLLER in self.roles
+
+    @property
+    def is_whole_cluster(self) -> bool:
+        """True for a combined node that is the only voter: there is nobody to agree with on a cluster id."""
+        return self.is_broker and [voter.node_id for voter in self.quorum.voters] == [self.node_id]
+
+    def listener(self, name: str) -> Listener | None:
+        return next((listener for listener in self.listeners if listener.name == name), None)
+
+    def advertised(self, name: str) -> Listener | None:
+        return next((listener for listener in self.advertised_listeners if listener.name == name), None)

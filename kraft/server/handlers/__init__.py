@@ -1,0 +1,1 @@
+"""One file for each API: what a broker answers, whichever listener asked."""

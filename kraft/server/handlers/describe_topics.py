@@ -1,0 +1,55 @@
+"""DescribeTopics: topics with their partitions and the configs that were set on them."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from kraft.metadata.image import MetadataImage, PartitionImage, TopicImage
+from kraft.model.errors import ErrorCode
+from kraft.model.requests import (
+    DescribeTopicsRequest,
+    DescribeTopicsResponse,
+    PartitionMetadata,
+    TopicDescription,
+    TopicMetadata,
+)
+
+NO_TOPIC_ID = UUID(int=0)
+
+
+def describe_topics(image: MetadataImage, request: DescribeTopicsRequest) -> DescribeTopicsResponse:
+    names = request.topics or sorted(image.topic_ids)
+    return DescribeTopicsResponse(topics=[_describe(image, name) for name in names])
+
+
+def _describe(image: MetadataImage, name: str) -> TopicDescription:
+    topic = image.topic(name)
+    if topic is None:
+        return TopicDescription(metadata=unknown_topic(name), configs={})
+    return TopicDescription(metadata=topic_metadata(image, topic), configs=dict(topic.configs))
+
+
+def unknown_topic(name: str) -> TopicMetadata:
+    return TopicMetadata(
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        error_message=f"there is no topic '{name}'",
+        topic=name,
+        topic_id=NO_TOPIC_ID,
+        partitions=[],
+    )
+
+
+def topic_metadata(image: MetadataImage, topic: TopicImage) -> TopicMetadata:
+    partitions = [_partition(image, topic.partitions[number]) for number in sorted(topic.partitions)]
+    return TopicMetadata(error_code=ErrorCode.NONE, topic=topic.topic, topic_id=topic.topic_id, partitions=partitions)
+
+
+def _partition(image: MetadataImage, state: PartitionImage) -> PartitionMetadata:
+    return PartitionMetadata(
+        partition=state.partition,
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        replicas=list(state.replicas),
+        isr=list(state.isr),
+        offline_replicas=[broker_id for broker_id in state.replicas if not image.is_alive(broker_id)],
+    )

@@ -1,0 +1,84 @@
+"""Metadata: the brokers that are in service, and topics with their leaders, as this broker knows them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kraft.metadata.image import MetadataImage
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.requests import (
+    BrokerEndpoint,
+    CreateTopicsRequest,
+    MetadataRequest,
+    MetadataResponse,
+    NewTopic,
+    TopicMetadata,
+)
+from kraft.server.config_values import TopicDefaults
+from kraft.server.controller_client import ControllerClient, NoController
+from kraft.server.handlers.describe_topics import topic_metadata, unknown_topic
+from kraft.server.metadata_loader import MetadataLoader
+
+AUTO_CREATE_TIMEOUT_MS = 5_000
+
+
+class MetadataHandler:
+    """`listener` is the one whose clients are answered: they are told that listener's addresses."""
+
+    def __init__(
+        self, loader: MetadataLoader, controllers: ControllerClient, defaults: TopicDefaults, listener: str
+    ) -> None:
+        self._loader = loader
+        self._controllers = controllers
+        self._defaults = defaults
+        self._listener = listener
+
+    async def handle(self, request: MetadataRequest) -> MetadataResponse:
+        image = self._loader.image
+        names = sorted(image.topic_ids) if request.all_topics else request.topics
+        missing = [name for name in names if image.topic(name) is None]
+        if missing and request.allow_auto_topic_creation and self._defaults.auto_create_enabled:
+            created = await self._create(missing)
+        else:
+            created = {}
+        return MetadataResponse(
+            cluster_id=image.cluster_id,
+            controller_id=self._controllers.active_id,
+            brokers=self._brokers(image),
+            topics=[self._topic(image, name, created) for name in names],
+        )
+
+    def _brokers(self, image: MetadataImage) -> list[BrokerEndpoint]:
+        return [
+            BrokerEndpoint(broker_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+            for broker in image.alive_brokers()
+            if (endpoint := broker.endpoint(self._listener)) is not None
+        ]
+
+    def _topic(self, image: MetadataImage, name: str, created: dict[str, TopicMetadata]) -> TopicMetadata:
+        topic = image.topic(name)
+        if topic is not None:
+            return topic_metadata(image, topic)
+        return created.get(name) or unknown_topic(name)
+
+    async def _create(self, names: list[str]) -> dict[str, TopicMetadata]:
+        """What to answer for each: a topic in creation is not there yet, and every client asks again for that."""
+        request = CreateTopicsRequest(
+            topics=[NewTopic(topic=name) for name in names], timeout_ms=AUTO_CREATE_TIMEOUT_MS
+        )
+        try:
+            response = await self._controllers.call_admin(
+                lambda peer, timeout_s: peer.create_topics(request, timeout_s), AUTO_CREATE_TIMEOUT_MS / 1_000
+            )
+        except (NoController, Refusal) as error:
+            return {name: _not_there(name, ErrorCode.LEADER_NOT_AVAILABLE, str(error)) for name in names}
+        answers = {}
+        for result in response.results:
+            in_creation = result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+            code = ErrorCode.LEADER_NOT_AVAILABLE if in_creation else result.error_code
+            answers[result.topic] = _not_there(result.topic, code, result.error_message)
+        return answers
+
+
+def _not_there(name: str, code: ErrorCode, message: str) -> TopicMetadata:
+    return replace(unknown_topic(name), error_code=code, error_message=message)

@@ -1,0 +1,47 @@
+"""InitProducerId: a producer id that no other producer of the cluster has, out of blocks from the controller."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from kraft.metadata.commands import AllocateProducerIdsRequest
+from kraft.model.errors import ErrorCode
+from kraft.model.ids import BrokerEpoch, BrokerId
+from kraft.model.requests import InitProducerIdResponse
+from kraft.server.controller_client import ControllerClient, NoController
+
+BLOCK_MAX_S: Final = 10.0
+
+
+class ProducerIdHandler:
+    def __init__(
+        self, broker_id: BrokerId, broker_epoch: Callable[[], BrokerEpoch], controllers: ControllerClient
+    ) -> None:
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._controllers = controllers
+        self._next, self._end = 0, 0
+        self._refilling = asyncio.Lock()
+
+    async def handle(self) -> InitProducerIdResponse:
+        async with self._refilling:
+            if self._next == self._end and (refused := await self._refill()) is not None:
+                return refused
+            producer_id, self._next = self._next, self._next + 1
+        return InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0)
+
+    async def _refill(self) -> InitProducerIdResponse | None:
+        """Takes the next block; an answer for the producer when there is none."""
+        request = AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
+        try:
+            block = await self._controllers.call(
+                lambda peer, timeout_s: peer.allocate_producer_ids(request, timeout_s), BLOCK_MAX_S
+            )
+        except NoController as error:
+            return InitProducerIdResponse(error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=str(error))
+        if block.error_code is not ErrorCode.NONE:
+            return InitProducerIdResponse(error_code=block.error_code, error_message=block.error_message)
+        self._next, self._end = block.first, block.first + block.count
+        return None

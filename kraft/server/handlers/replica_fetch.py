@@ -1,0 +1,116 @@
+"""Fetch of followers: everything the leader has, answered as soon as there is something that they do not know."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import BrokerEpoch, BrokerId, Offset, TopicId
+from kraft.model.replica_requests import (
+    ReplicaFetchPartition,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+    ReplicaFetchResult,
+)
+from kraft.replication.divergence import DivergingEpoch, check_follower_fetch
+from kraft.server.partition import Partition
+from kraft.server.partitions import Partitions
+from kraft.server.purgatory import Progress, Watch
+
+
+class ReplicaFetchHandler:
+    def __init__(self, partitions: Partitions) -> None:
+        self._partitions = partitions
+
+    async def handle(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
+        """Waits while there are no records, no new high watermark and nothing else to tell."""
+        deadline = asyncio.get_running_loop().time() + request.max_wait_ms / 1_000
+        # What the request says of the follower is heard once; what it asks for is looked for until it is there.
+        refused = [self._hear(request, wanted) for wanted in request.partitions]
+        with Watch(self._watched(request)) as watch:
+            while True:
+                watch.again()
+                results = self._read_all(request, refused)
+                if any(map(_is_news, request.partitions, results)):
+                    break
+                if not await watch.wait(deadline - asyncio.get_running_loop().time()):
+                    break
+        return ReplicaFetchResponse(partitions=results)
+
+    def _watched(self, request: ReplicaFetchRequest) -> list[Progress]:
+        found = (self._partitions.find(TopicId(wanted.topic_id), wanted.partition) for wanted in request.partitions)
+        return [
+            progress
+            for partition in found
+            if partition is not None
+            for progress in (partition.appended, partition.committed)
+        ]
+
+    def _hear(self, request: ReplicaFetchRequest, wanted: ReplicaFetchPartition) -> Refusal | None:
+        """Counts the follower's progress, when its log is in line with ours."""
+        try:
+            partition, diverging = self._compare(wanted)
+            if diverging is None:
+                partition.follower_fetched(
+                    BrokerId(request.replica_id), BrokerEpoch(request.broker_epoch), Offset(wanted.fetch_offset)
+                )
+        except Refusal as refusal:
+            return refusal
+        return None
+
+    def _compare(self, wanted: ReplicaFetchPartition) -> tuple[Partition, DivergingEpoch | None]:
+        partition = self._partitions.by_id(TopicId(wanted.topic_id), wanted.partition)
+        leader = partition.as_leader(wanted.current_leader_epoch)
+        return partition, check_follower_fetch(partition.log, leader.leader_epoch, wanted)
+
+    def _read_all(self, request: ReplicaFetchRequest, refused: list[Refusal | None]) -> list[ReplicaFetchResult]:
+        left, results = request.max_bytes, []
+        for wanted, refusal in zip(request.partitions, refused, strict=True):
+            result = self._refused(wanted, refusal) if refusal else self._read(wanted, left, left == request.max_bytes)
+            left = max(left - len(result.records), 0)
+            results.append(result)
+        return results
+
+    def _read(self, wanted: ReplicaFetchPartition, bytes_left: int, at_least_one: bool) -> ReplicaFetchResult:
+        try:
+            partition, diverging = self._compare(wanted)
+            records = b""
+            if diverging is None:
+                bytes_max = min(bytes_left, wanted.partition_max_bytes)
+                records = partition.read(
+                    Offset(wanted.fetch_offset), bytes_max, partition.log.log_end_offset, at_least_one
+                )
+        except Refusal as refusal:
+            return self._refused(wanted, refusal)
+        return ReplicaFetchResult(
+            topic_id=wanted.topic_id,
+            partition=wanted.partition,
+            error_code=ErrorCode.NONE,
+            leader_epoch=partition.leader_epoch,
+            high_watermark=partition.high_watermark,
+            log_start_offset=partition.log.log_start_offset,
+            records=records,
+            diverging_epoch=-1 if diverging is None else diverging.epoch,
+            diverging_end_offset=-1 if diverging is None else diverging.end_offset,
+        )
+
+    def _refused(self, wanted: ReplicaFetchPartition, refusal: Refusal) -> ReplicaFetchResult:
+        held = self._partitions.find(TopicId(wanted.topic_id), wanted.partition)
+        return ReplicaFetchResult(
+            topic_id=wanted.topic_id,
+            partition=wanted.partition,
+            error_code=refusal.error_code,
+            error_message=refusal.message,
+            leader_epoch=-1 if held is None else held.leader_epoch,
+            log_start_offset=-1 if held is None else held.log.log_start_offset,
+        )
+
+
+def _is_news(wanted: ReplicaFetchPartition, result: ReplicaFetchResult) -> bool:
+    """Whether the follower learns anything; a high watermark that moved on counts (KIP-1166)."""
+    return (
+        result.error_code is not ErrorCode.NONE
+        or bool(result.records)
+        or result.diverging_epoch >= 0
+        or result.high_watermark > wanted.high_watermark
+    )

@@ -1,0 +1,81 @@
+"""What the node writes about itself: one event a line, its facts as fields, on standard error.
+
+JSON lines for programs; on a terminal, coloured columns for people. Libraries that use the standard logging module
+come out the same way.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any, TextIO
+
+import structlog
+from structlog.types import EventDict, Processor, WrappedLogger
+
+# Their messages are about their own insides; ours say what happened to the cluster.
+_LIBRARIES = ("asyncio", "grpc", "pysyncobj")
+
+
+def configure(level: str, stream: TextIO | None = None, json_lines: bool | None = None) -> None:
+    """Set up once, before the first event. Without `json_lines`, a terminal decides.
+
+    The level holds for our own events; libraries are heard from WARNING on, and in full at DEBUG.
+    """
+    stream = stream if stream is not None else sys.stderr
+    as_json = json_lines if json_lines is not None else not stream.isatty()
+    number = logging.getLevelNamesMapping()[level]
+    renderer = _json_renderer() if as_json else _console_renderer()
+    structlog.configure(
+        processors=[*_common(), *renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.PrintLoggerFactory(stream),
+        cache_logger_on_first_use=True,
+    )
+    _route_standard_logging(number, stream, renderer)
+
+
+def _common() -> list[Processor]:
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+
+
+def _json_renderer() -> list[Processor]:
+    return [
+        structlog.processors.format_exc_info,
+        _timestamp_level_event_first,
+        structlog.processors.JSONRenderer(default=_as_text, ensure_ascii=False),
+    ]
+
+
+def _console_renderer() -> list[Processor]:
+    return [structlog.dev.ConsoleRenderer(colors=True, exception_formatter=structlog.dev.plain_traceback)]
+
+
+def _timestamp_level_event_first(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """People read JSON lines too, from the left."""
+    first = {name: event.pop(name) for name in ("timestamp", "level", "event") if name in event}
+    return first | dict(event)
+
+
+def _as_text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _route_standard_logging(level: int, stream: TextIO, renderer: list[Processor]) -> None:
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*_common(), structlog.stdlib.add_logger_name],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    for name in _LIBRARIES:
+        logging.getLogger(name).setLevel(level if level <= logging.DEBUG else max(level, logging.WARNING))
+    logging.captureWarnings(True)

@@ -1,0 +1,114 @@
+"""Follows the cluster's committed metadata from a controller, and hands each new image on.
+
+Any controller will do, because only what is committed is sent. One that fell behind is left for another: heartbeats
+tell what the active controller has committed, and who follows a slow or cut-off controller stays below that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from itertools import cycle
+from typing import Final
+
+import structlog
+
+from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
+from kraft.model.errors import Refusal
+from kraft.model.ids import BrokerId
+from kraft.rpc.cluster_messages import FollowMetadataRequest, MetadataBatch
+from kraft.rpc.cluster_peers import ControllerPeer
+from kraft.rpc.metadata_codec import decode_records
+from kraft.rpc.peers import Unreachable
+from kraft.server.controller_client import ControllerClient
+
+log = structlog.get_logger()
+
+SILENCE_MAX_S: Final = 3.0
+"""A controller sends a beat every half second; one that is silent for longer than this is left."""
+
+LAG_MAX_S: Final = 2.0
+RECONNECT_AFTER_S: Final = 0.1
+
+Publish = Callable[[MetadataImage, MetadataImage], Awaitable[None]]
+"""Acts on the step from the first image to the second; returns when this broker has done so."""
+
+
+class _FellBehind(Exception):
+    """The controller that is followed does not have what another has committed."""
+
+
+class MetadataLoader:
+    def __init__(self, cluster_id: str, broker_id: BrokerId, controllers: ControllerClient, publish: Publish) -> None:
+        self._cluster_id = cluster_id
+        self._broker_id = broker_id
+        self._controllers = controllers
+        self._publish = publish
+        self._received = EMPTY_IMAGE
+        self._received_index = 0
+        self._committed_index_known = 0
+        self.image = EMPTY_IMAGE
+        """What this broker acts on."""
+        self.published_index = 0
+        """The metadata entry up to which this broker has acted."""
+        self._published = asyncio.Condition()
+
+    def committed_elsewhere(self, index: int) -> None:
+        """The active controller told that it has committed this entry."""
+        self._committed_index_known = max(self._committed_index_known, index)
+
+    async def until(self, holds: Callable[[MetadataImage], bool], timeout_s: float) -> bool:
+        """Waits until this broker acts on an image for which `holds`; False when that took too long."""
+        try:
+            async with asyncio.timeout(timeout_s), self._published:
+                await self._published.wait_for(lambda: holds(self.image))
+        except TimeoutError:
+            return False
+        return True
+
+    async def run(self) -> None:
+        """Follows until cancelled."""
+        for peer in cycle(self._controllers.peers()):
+            try:
+                await self._follow(peer)
+            except (Unreachable, Refusal, _FellBehind) as error:
+                log.info("metadata is followed elsewhere", controller=peer.address, reason=str(error))
+            except TimeoutError:
+                log.warning("controller is silent", controller=peer.address)
+            await asyncio.sleep(RECONNECT_AFTER_S)
+
+    async def _follow(self, peer: ControllerPeer) -> None:
+        request = FollowMetadataRequest(
+            cluster_id=self._cluster_id, broker_id=self._broker_id, after_index=self._received_index
+        )
+        loop = asyncio.get_running_loop()
+        level_since = loop.time()
+        async with aclosing(peer.follow_metadata(request)) as batches:
+            while True:
+                async with asyncio.timeout(SILENCE_MAX_S):
+                    batch = await anext(batches, None)
+                if batch is None:
+                    raise Unreachable(peer.address, "it ended the stream")
+                self._take(batch)
+                if self._received_index >= batch.committed_index:
+                    await self._act()
+                if self._received_index >= self._committed_index_known:
+                    level_since = loop.time()
+                elif loop.time() - level_since > LAG_MAX_S:
+                    raise _FellBehind(f"it has {self._received_index} of {self._committed_index_known} entries")
+
+    def _take(self, batch: MetadataBatch) -> None:
+        if batch.records and batch.index > self._received_index:
+            self._received = self._received.replay(decode_records(batch.records, batch.index))
+            self._received_index = batch.index
+
+    async def _act(self) -> None:
+        """Acts on everything received so far, in one step."""
+        before, after, index = self.image, self._received, self._received_index
+        if index == self.published_index:
+            return
+        await self._publish(before, after)
+        self.image, self.published_index = after, index
+        async with self._published:
+            self._published.notify_all()

@@ -1,0 +1,221 @@
+"""One node of a cluster: a process with the roles of its configuration file, from its start to its stop.
+
+A stop that was asked for closes everything in order and leaves the mark of a clean stop. Anything else that ends the
+node (a disk that fails, a broker id that another process took, our own bug) ends the process at once and in one line:
+what was acknowledged is on disk, and the next start recovers it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import grpc.aio
+import structlog
+
+from kraft.metadata.controller import ControllerDefaults
+from kraft.model.errors import Corruption
+from kraft.quorum.config import QuorumConfig, VoterAddress
+from kraft.quorum.engine import RaftQuorum
+from kraft.quorum.peer_link import SERVER_OPTIONS as QUORUM_SERVER_OPTIONS
+from kraft.rpc.cluster_services import ControllerService
+from kraft.rpc.services import SERVER_OPTIONS, AdminHandlers, AdminService
+from kraft.runtime.clock import SystemClock
+from kraft.runtime.disk import RealDisk
+from kraft.runtime.entropy import SystemEntropy
+from kraft.server import storage
+from kraft.server.broker_lifecycle import BrokerRefused
+from kraft.server.broker_node import BrokerNode, BrokerWorld
+from kraft.server.config_values import CONTROLLER, GRPC, Listener, NodeConfig
+from kraft.server.controller_node import ControllerConfig, ControllerNode
+from kraft.server.storage import StorageError, StorageMeta
+
+log = structlog.get_logger()
+
+LISTENER_GRACE_S: Final = 1.0
+"""How long calls that are under way may take to end when a listener closes."""
+
+
+class StartError(Exception):
+    """Why the node does not start or go on: one line, with the remedy."""
+
+
+def run(config: NodeConfig) -> int:
+    """Runs the node until SIGTERM or SIGINT. Returns the process' exit code. Raises StartError."""
+    try:
+        with storage.lock(config):
+            meta = storage.load(config)
+            return asyncio.run(_Node(config, meta).run())
+    except StorageError as error:
+        raise StartError(str(error)) from error
+
+
+class _Node:
+    def __init__(self, config: NodeConfig, meta: StorageMeta) -> None:
+        self._config = config
+        self._meta = meta
+        self._clock, self._entropy = SystemClock(), SystemEntropy()
+        self._stop_asked: asyncio.Future[None]
+        self._failed: asyncio.Future[str]
+        self._listeners: list[grpc.aio.Server] = []
+        self._controller: ControllerNode | None = None
+        self._quorum: RaftQuorum | None = None
+        self._broker: BrokerNode | None = None
+        self._roles: list[asyncio.Task[None]] = []
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        self._failed, self._stop_asked = loop.create_future(), loop.create_future()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._ask_to_stop)
+        await self._start()
+        ends: list[asyncio.Future[Any]] = [self._stop_asked, self._failed]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if self._failed.done():
+            raise StartError(self._failed.result())
+        await self._stop()
+        return 0
+
+    # --- start -----------------------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        config = self._config
+        clean_shutdown = storage.take_clean_shutdown_marker(config)
+        log.info(
+            "node starts",
+            node=config.node_id,
+            cluster=self._meta.cluster_id,
+            roles=sorted(config.roles),
+            pid=os.getpid(),
+            clean_shutdown=clean_shutdown,
+        )
+        if config.is_controller:
+            await self._start_controller()
+        if config.is_broker:
+            await self._start_broker(clean_shutdown)
+
+    async def _start_controller(self) -> None:
+        config = self._config
+        self._controller = ControllerNode(
+            ControllerConfig(
+                cluster_id=self._meta.cluster_id,
+                node_id=config.node_id,
+                broker_session_timeout_ms=config.broker.session_timeout_ms,
+                defaults=ControllerDefaults(
+                    partitions=config.topics.partitions,
+                    replication_factor=config.topics.replication_factor,
+                    min_insync_replicas=config.topics.min_insync_replicas,
+                ),
+            ),
+            self._clock,
+            self._entropy,
+        )
+        self._quorum = RaftQuorum(config=self._quorum_config(), listener=self._controller.host, fatal=self._fail)
+        self._controller.attach(self._quorum)
+        admin = AdminHandlers(
+            create_topics=self._controller.create_topics,
+            delete_topics=self._controller.delete_topics,
+            describe_topics=self._controller.describe_topics,
+            describe_quorum=self._controller.describe_quorum,
+        )
+        services = [self._quorum.service, ControllerService(self._controller.handlers()), AdminService(admin)]
+        await self._listen(CONTROLLER, services, QUORUM_SERVER_OPTIONS)
+        try:
+            await self._quorum.start()
+        except Corruption as corruption:
+            raise StartError(
+                f"the metadata log is damaged: {corruption}; restore it from another voter"
+            ) from corruption
+        self._play("controller", self._controller.run())
+
+    async def _start_broker(self, clean_shutdown: bool) -> None:
+        world = BrokerWorld(clock=self._clock, entropy=self._entropy, disk=RealDisk(), fatal=self._fail)
+        self._broker = BrokerNode(self._config, self._meta, world, clean_shutdown=clean_shutdown)
+        request_bytes_max = self._config.network.request_bytes_max
+        services = list(self._broker.services())
+        await self._listen(GRPC, services, [("grpc.max_receive_message_length", request_bytes_max)])
+        self._play("broker", self._broker.run())
+
+    async def _listen(self, name: str, services: list[Any], options: Sequence[tuple[str, int]]) -> None:
+        listener = self._config.listener(name)
+        assert listener is not None, f"the configuration was checked to have a {name} listener"
+        server = grpc.aio.server(options=[*SERVER_OPTIONS, *options])
+        for service in services:
+            service.add_to(server)
+        _bind(server, listener)
+        await server.start()
+        self._listeners.append(server)
+        log.info("listening", listener=str(listener))
+
+    def _play(self, role: str, playing: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(playing, name=role)
+        task.add_done_callback(self._role_ended)
+        self._roles.append(task)
+
+    # --- end -------------------------------------------------------------------------------------------------
+
+    def _ask_to_stop(self) -> None:
+        if not self._stop_asked.done():
+            self._stop_asked.set_result(None)
+
+    def _role_ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._fail(_in_one_line(error, task.get_name()))
+
+    def _fail(self, reason: str) -> None:
+        """Ends the node without another word to anybody: what is not acknowledged by now never will be."""
+        if not self._failed.done():
+            self._failed.set_result(reason)
+
+    async def _stop(self) -> None:
+        log.info("node stops", node=self._config.node_id)
+        if self._broker is not None:
+            await self._broker.hand_on_leaderships()
+        for server in reversed(self._listeners):
+            await server.stop(LISTENER_GRACE_S)
+        for task in self._roles:
+            task.cancel()
+        for task in self._roles:
+            with suppress(asyncio.CancelledError):
+                await task
+        if self._broker is not None:
+            await self._broker.close()
+        if self._quorum is not None:
+            await self._quorum.stop()
+        storage.leave_clean_shutdown_marker(self._config)
+        log.info("node stopped", node=self._config.node_id)
+
+    def _quorum_config(self) -> QuorumConfig:
+        quorum = self._config.quorum
+        return QuorumConfig(
+            node_id=self._config.node_id,
+            cluster_id=self._meta.cluster_id,
+            voters={voter.node_id: VoterAddress(host=voter.host, port=voter.port) for voter in quorum.voters},
+            directory=self._config.metadata_log_dir / "__cluster_metadata",
+            election_timeout_ms_min=quorum.election_timeout_ms // 2,
+            election_timeout_ms_max=quorum.election_timeout_ms,
+        )
+
+
+def _bind(server: grpc.aio.Server, listener: Listener) -> None:
+    try:
+        bound = server.add_insecure_port(listener.address)
+    except RuntimeError:
+        bound = 0
+    if bound != listener.port:
+        raise StartError(f"{listener} cannot be bound: the port is in use or the host is not this machine's")
+
+
+def _in_one_line(error: BaseException, role: str) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, BrokerRefused | Corruption | OSError):
+        return str(error)
+    # Our own bug: the place it happened at is what its report needs.
+    log.error("bug", role=role, exc_info=error)
+    return f"the {role} stopped on an internal error: {error!r}; please report it with this log"

@@ -1,0 +1,318 @@
+"""One replica on this broker: its log, and the machine of the role that it has at present.
+
+Connects the pure machines of `kraft.replication` to the log, to those who wait in purgatory, and to the nodes around.
+Nothing in here awaits: each event is taken in whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import assert_never
+
+from kraft.log.group_commit import SyncTicket
+from kraft.log.log_config import LogConfig
+from kraft.log.partition_log import AppendResult, PartitionLog
+from kraft.metadata.configs import TopicConfig
+from kraft.metadata.image import PartitionImage
+from kraft.model.errors import Corruption, ErrorCode, Refusal
+from kraft.model.ids import (
+    NO_BROKER,
+    NO_LEADER_EPOCH,
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
+from kraft.replication.effects import HighWatermarkAdvanced, IsrChanged, LeaderEffect, ProposeIsr, RestartAt, TruncateTo
+from kraft.replication.follower import PartitionFollower
+from kraft.replication.leader import PartitionLeader
+from kraft.server.purgatory import ProducePurgatory, Progress
+
+ProduceOutcome = ErrorCode | asyncio.Future[ErrorCode]
+"""How an acks=all produce ended, or will end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionSurroundings:
+    """What every partition of a broker shares. Times are monotonic milliseconds."""
+
+    broker_id: BrokerId
+    replica_lag_time_max_ms: int
+    sync_before_ack: bool
+    """log.durability=fsync; with page-cache what is written counts as durable."""
+    monotonic_ms: Callable[[], int]
+    wall_ms: Callable[[], int]
+    request_sync: Callable[[Partition], None]
+    propose_isr: Callable[[Partition, ProposeIsr], None]
+    storage_failed: Callable[[str], None]
+    """A write failed, so the log directory can no longer be trusted: ends the node."""
+
+
+class Partition:
+    def __init__(
+        self,
+        *,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        log: PartitionLog,
+        high_watermark: Offset,
+        config: TopicConfig,
+        surroundings: PartitionSurroundings,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.log = log
+        self.leader: PartitionLeader | None = None
+        self.follower: PartitionFollower | None = None
+        self.leader_id = NO_BROKER
+        self.leader_epoch = NO_LEADER_EPOCH
+        self.appended = Progress()
+        """Moves on with every append as the leader, and as a follower when the log may be fetched on from its end."""
+        self.committed = Progress()
+        """Moves on with the high watermark, and when this broker's role changes."""
+        self._known_high_watermark = high_watermark
+        self._config = config
+        self._surroundings = surroundings
+        self._produces = ProducePurgatory()
+        self._closed = False
+
+    # --- state -----------------------------------------------------------------------------------------------
+
+    @property
+    def high_watermark(self) -> Offset:
+        machine = self.leader or self.follower
+        return self._known_high_watermark if machine is None else machine.high_watermark
+
+    @property
+    def durable_end(self) -> Offset:
+        """Everything below counts as being on this broker's disk."""
+        return self.log.synced_end_offset if self._surroundings.sync_before_ack else self.log.log_end_offset
+
+    def as_leader(self, current_leader_epoch: int = NO_LEADER_EPOCH) -> PartitionLeader:
+        """The leader's machine. Raises Refusal when this broker does not lead, or not in the epoch that was asked."""
+        if self.leader is None:
+            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self.topic_partition}")
+        if current_leader_epoch not in (NO_LEADER_EPOCH, self.leader_epoch):
+            stale = current_leader_epoch < self.leader_epoch
+            code = ErrorCode.FENCED_LEADER_EPOCH if stale else ErrorCode.UNKNOWN_LEADER_EPOCH
+            message = f"{self.topic_partition} is in leader epoch {self.leader_epoch}, not {current_leader_epoch}"
+            raise Refusal(code, message)
+        return self.leader
+
+    def read(self, start: Offset, bytes_max: int, upper: Offset, at_least_one: bool) -> bytes:
+        """Whole batches from `start`, none that ends above `upper`; of the first even more than `bytes_max` if asked.
+
+        Raises Refusal OFFSET_OUT_OF_RANGE, and KAFKA_STORAGE_ERROR for bytes that rotted.
+        """
+        with self._watching_storage():
+            records = self.log.read(start, bytes_max, upper)
+        return records if at_least_one or len(records) <= bytes_max else b""
+
+    def offset_at(self, timestamp_ms: int) -> tuple[Offset, int] | None:
+        """Offset and timestamp of the first record at or after that time."""
+        with self._watching_storage():
+            return self.log.offset_for_timestamp(timestamp_ms)
+
+    def offset_of_max_timestamp(self) -> tuple[Offset, int] | None:
+        with self._watching_storage():
+            return self.log.offset_of_max_timestamp()
+
+    # --- roles -----------------------------------------------------------------------------------------------
+
+    def lead(self, state: PartitionImage, broker_epoch: BrokerEpoch) -> None:
+        """Leads from here on, or goes on leading with a changed ISR or replicas."""
+        if self.leader is not None and self.leader_epoch == state.leader_epoch:
+            self._run(self.leader.partition_changed(state.isr, state.partition_epoch, state.replicas))
+            return
+        self._leave_role(state)
+        self.leader = PartitionLeader(
+            topic_id=self.topic_id,
+            partition=self.topic_partition.partition,
+            broker_id=self._surroundings.broker_id,
+            broker_epoch=broker_epoch,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.partition_epoch,
+            replicas=state.replicas,
+            isr=state.isr,
+            log_start=self.log.log_start_offset,
+            log_end=self.log.log_end_offset,
+            durable_end=self.durable_end,
+            high_watermark=self._known_high_watermark,
+            min_insync_replicas=self._config.min_insync_replicas,
+            replica_lag_time_max_ms=self._surroundings.replica_lag_time_max_ms,
+            now_ms=self._surroundings.monotonic_ms(),
+        )
+        self._run(self.leader.start())
+        self._sync_if_needed()
+
+    def follow(self, state: PartitionImage) -> None:
+        """Follows the partition's leader from here on; when there is none, waits for the metadata to name one."""
+        self._leave_role(state)
+        if not state.has_leader:
+            return
+        self.follower = PartitionFollower(
+            topic_id=self.topic_id,
+            partition=self.topic_partition.partition,
+            leader_id=state.leader,
+            leader_epoch=state.leader_epoch,
+            log=self.log,
+            durable_end=self.durable_end,
+            high_watermark=self._known_high_watermark,
+        )
+        self._sync_if_needed()
+
+    def close(self) -> None:
+        """Serves no more; everything is durable afterwards."""
+        self._retire()
+        self._closed = True
+        self.log.close()
+
+    def delete(self) -> None:
+        """Serves no more, and is gone from the disk."""
+        self._retire()
+        self._closed = True
+        self.log.delete()
+
+    def _retire(self) -> None:
+        self._known_high_watermark = self.high_watermark
+        self.leader = self.follower = None
+        self._produces.abandon(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.appended.notify()
+        self.committed.notify()
+
+    def reconfigure(self, config: TopicConfig, log_config: LogConfig) -> None:
+        """The topic's configs were altered: what is appended from now on follows them."""
+        self._config = config
+        self.log.reconfigure(log_config)
+        if self.leader is not None:
+            self._run(self.leader.min_insync_changed(config.min_insync_replicas))
+
+    def _leave_role(self, state: PartitionImage) -> None:
+        self._retire()
+        self.leader_id, self.leader_epoch = state.leader, state.leader_epoch
+
+    # --- events as a leader ----------------------------------------------------------------------------------
+
+    def append(self, records: bytes, acks: int) -> AppendResult:
+        """Appends a producer's batches. Raises Refusal, and then nothing was appended."""
+        leader = self.as_leader()
+        leader.check_produce(acks)
+        with self._watching_storage():
+            result = self.log.append_as_leader(records, LeaderEpoch(self.leader_epoch), self._surroundings.wall_ms())
+        self._run(leader.appended(self.log.log_end_offset))
+        self._sync_if_needed()
+        self.appended.notify()
+        return result
+
+    def park_produce(self, required_offset: Offset) -> ProduceOutcome:
+        """The outcome, or what it will be, of an acks=all produce whose records end at `required_offset`."""
+        assert self.leader is not None, "parked by the one who just appended"
+        outcome = self.leader.acks_result(required_offset)
+        return outcome if outcome is not None else self._produces.park(required_offset)
+
+    def follower_fetched(self, broker_id: BrokerId, broker_epoch: BrokerEpoch, fetch_offset: Offset) -> None:
+        leader = self.as_leader()
+        self._run(leader.follower_fetched(broker_id, broker_epoch, fetch_offset, self._surroundings.monotonic_ms()))
+
+    def alter_partition_answered(
+        self, proposal: ProposeIsr, error_code: ErrorCode, isr: Sequence[int], leader_epoch: int, partition_epoch: int
+    ) -> None:
+        if self.leader is None or self.leader_epoch != proposal.leader_epoch:
+            return
+        self._run(
+            self.leader.alter_partition_answered(
+                attempt=proposal.attempt,
+                error_code=error_code,
+                isr=[BrokerId(broker_id) for broker_id in isr],
+                leader_epoch=leader_epoch,
+                partition_epoch=partition_epoch,
+            )
+        )
+
+    def tick(self) -> None:
+        if self.leader is not None:
+            self._run(self.leader.tick(self._surroundings.monotonic_ms()))
+
+    # --- as a follower -----------------------------------------------------------------------------------------
+
+    def append_as_follower(self, records: bytes) -> None:
+        """Appends what the leader sent. Raises InvalidBatch when it does not continue the log."""
+        with self._watching_storage():
+            self.log.append_as_follower(records)
+        self._sync_if_needed()
+
+    def cut_back(self, effect: TruncateTo | RestartAt) -> None:
+        """Drops what the leader does not have."""
+        assert self.follower is not None, "only a follower's log is cut back"
+        with self._watching_storage():
+            match effect:
+                case TruncateTo():
+                    self.log.truncate_to(effect.offset)
+                case RestartAt():
+                    self.log.truncate_fully_and_start_at(effect.offset)
+        self.follower.truncated(self.log.log_end_offset, self.durable_end)
+        self._sync_if_needed()
+
+    # --- events of the log -----------------------------------------------------------------------------------
+
+    def prepare_sync(self) -> SyncTicket | None:
+        return self.log.prepare_sync() if self.log.dirty and self.log.failure is None else None
+
+    def complete_sync(self, ticket: SyncTicket) -> None:
+        if self._closed:
+            # The log only gives up its files now; that it takes no appends any more is no failure.
+            with suppress(Refusal):
+                self.log.complete_sync(ticket)
+            return
+        with suppress(Refusal), self._watching_storage():
+            self.log.complete_sync(ticket)
+            self.log_became_durable()
+
+    def log_became_durable(self) -> None:
+        """Tells the machine of the present role how far the log is on disk."""
+        if self.leader is not None:
+            self._run(self.leader.synced(self.durable_end))
+        elif self.follower is not None:
+            # Its one effect is a new high watermark, which is read from the machine wherever it is needed.
+            self.follower.appended(self.log.log_end_offset, self.durable_end)
+            self.appended.notify()
+
+    def _sync_if_needed(self) -> None:
+        if self._surroundings.sync_before_ack:
+            if self.log.synced_end_offset < self.log.log_end_offset:
+                self._surroundings.request_sync(self)
+        else:
+            self.log_became_durable()
+
+    @contextmanager
+    def _watching_storage(self) -> Iterator[None]:
+        try:
+            yield
+        except Refusal as refusal:
+            if refusal.error_code is ErrorCode.KAFKA_STORAGE_ERROR:
+                self._surroundings.storage_failed(f"{self.topic_partition}: {refusal.message}")
+            raise
+        except Corruption as corruption:
+            self._surroundings.storage_failed(str(corruption))
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(corruption)) from corruption
+
+    # --- effects ---------------------------------------------------------------------------------------------
+
+    def _run(self, effects: Sequence[LeaderEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case ProposeIsr():
+                    self._surroundings.propose_isr(self, effect)
+                case HighWatermarkAdvanced():
+                    self._produces.complete_below(effect.high_watermark)
+                    self.committed.notify()
+                case IsrChanged():
+                    if self.leader is not None:
+                        self._produces.complete(self.leader.acks_result)
+                case _:
+                    assert_never(effect)

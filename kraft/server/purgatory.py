@@ -1,0 +1,111 @@
+"""Where requests wait for what they need: produces for their replicas, fetches for something to read.
+
+Named as in Kafka. Nothing in here has a clock: whoever waits brings its own deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from kraft.model.errors import ErrorCode
+from kraft.model.ids import Offset
+
+
+@dataclass(frozen=True, slots=True)
+class _Parked:
+    required_offset: Offset
+    outcome: asyncio.Future[ErrorCode]
+
+
+class ProducePurgatory:
+    """The acks=all produces of one partition, in the order of their appends."""
+
+    def __init__(self) -> None:
+        self._parked: deque[_Parked] = deque()
+
+    def park(self, required_offset: Offset) -> asyncio.Future[ErrorCode]:
+        """Done when every record below `required_offset` is committed, or will not be in this leader epoch."""
+        outcome: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self._parked.append(_Parked(required_offset, outcome))
+        return outcome
+
+    def complete(self, outcome_at: Callable[[Offset], ErrorCode | None]) -> None:
+        """Ends the waiting of all whose outcome is decided; None means: it still waits."""
+        waiting: deque[_Parked] = deque()
+        for parked in self._parked:
+            outcome = outcome_at(parked.required_offset)
+            if outcome is None and not parked.outcome.done():
+                waiting.append(parked)
+            else:
+                _settle(parked, outcome)
+        self._parked = waiting
+
+    def complete_below(self, high_watermark: Offset) -> None:
+        """As `complete`, for a high watermark that moved on: looks at no more than it completes, and one."""
+        while self._parked and self._parked[0].required_offset <= high_watermark:
+            _settle(self._parked.popleft(), ErrorCode.NONE)
+
+    def abandon(self, outcome: ErrorCode) -> None:
+        """Ends all waiting: this broker no longer leads in the epoch in which the records were appended."""
+        while self._parked:
+            _settle(self._parked.popleft(), outcome)
+
+
+def _settle(parked: _Parked, outcome: ErrorCode | None) -> None:
+    # A waiter whose deadline passed has cancelled its future.
+    if outcome is not None and not parked.outcome.done():
+        parked.outcome.set_result(outcome)
+
+
+class Progress:
+    """Something that moves on, and those who want to know."""
+
+    def __init__(self) -> None:
+        self._watchers: set[Watch] = set()
+
+    def notify(self) -> None:
+        for watch in self._watchers:
+            watch.moved.set()
+
+    def add(self, watch: Watch) -> None:
+        self._watchers.add(watch)
+
+    def discard(self, watch: Watch) -> None:
+        self._watchers.discard(watch)
+
+
+class Watch:
+    """Watches several progresses at once, from the moment it is entered: `with Watch(...) as watch`.
+
+    What moves between looking and waiting is not missed: `again` is called before each look.
+    """
+
+    def __init__(self, watched: Iterable[Progress]) -> None:
+        self._watched = list(watched)
+        self.moved = asyncio.Event()
+
+    def __enter__(self) -> Watch:
+        for progress in self._watched:
+            progress.add(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for progress in self._watched:
+            progress.discard(self)
+
+    def again(self) -> None:
+        self.moved.clear()
+
+    async def wait(self, timeout_s: float) -> bool:
+        """True when something moved since `again`, False when the time is over."""
+        if timeout_s <= 0:
+            return self.moved.is_set()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.moved.wait()
+        except TimeoutError:
+            return False
+        return True

@@ -1,0 +1,238 @@
+"""Copies partitions from their leaders: one stream to each leader, for all partitions that follow it.
+
+A round asks for every partition that is ready to go on, applies the answer to each, and the next round names the new
+positions. A fetch from N tells the leader that everything below N is on this disk, so a partition takes part again
+only after its log was synced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+import structlog
+
+from kraft.model.errors import InvalidBatch, Refusal
+from kraft.model.ids import BrokerEpoch, BrokerId
+from kraft.model.replica_requests import ReplicaFetchPartition, ReplicaFetchRequest, ReplicaFetchResult
+from kraft.replication.effects import (
+    AppendRecords,
+    FollowerEffect,
+    RestartAt,
+    Retry,
+    SetHighWatermark,
+    TruncatedBelowHighWatermark,
+    TruncateTo,
+    WaitForMetadata,
+)
+from kraft.replication.follower import FetchPosition, PartitionFollower
+from kraft.rpc.cluster_peers import ReplicaFetchStream, ReplicationPeer
+from kraft.rpc.peers import Unreachable
+from kraft.server.config_values import ReplicationConfig
+from kraft.server.partition import Partition
+from kraft.server.partitions import Partitions
+from kraft.server.purgatory import Watch
+
+log = structlog.get_logger()
+
+RECONNECT_AFTER_S: Final = 0.1
+ANSWER_GRACE_S: Final = 5.0
+"""How much longer than its wait a fetch may take before the leader counts as gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    partition: Partition
+    follower: PartitionFollower
+    position: FetchPosition
+
+
+class ReplicaFetcher:
+    """Follows one leader. `run` lasts until it is cancelled."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: BrokerId,
+        broker_epoch: Callable[[], BrokerEpoch],
+        leader_id: BrokerId,
+        peer: Callable[[], ReplicationPeer | None],
+        partitions: Partitions,
+        config: ReplicationConfig,
+    ) -> None:
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._leader_id = leader_id
+        self._peer = peer
+        self._partitions = partitions
+        self._config = config
+        self._not_before: dict[Partition, float] = {}
+        self._assigned = asyncio.Event()
+        self._told = ""
+
+    def assignment_changed(self) -> None:
+        """Other partitions follow this leader now: a fetch that is under way without them is given up."""
+        self._assigned.set()
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self._follow()
+            except (Unreachable, Refusal) as error:
+                self._tell_once(str(error))
+            except TimeoutError:
+                self._tell_once("it does not answer")
+            await asyncio.sleep(RECONNECT_AFTER_S)
+
+    def _tell_once(self, reason: str) -> None:
+        """A leader that is down is tried ten times a second, and told of once."""
+        if reason != self._told:
+            self._told = reason
+            log.warning("leader cannot be fetched from", leader=self._leader_id, reason=reason)
+
+    async def _follow(self) -> None:
+        peer = self._peer()
+        if peer is None:
+            return
+        stream = peer.fetch_stream()
+        try:
+            while True:
+                self._assigned.clear()
+                asked = self._ask()
+                if not asked:
+                    await self._until_something_is_ready()
+                    continue
+                if not await self._round(stream, asked):
+                    return
+        finally:
+            await stream.close()
+
+    def _ask(self) -> list[_Asked]:
+        """Every partition of this leader that is ready to go on."""
+        now = asyncio.get_running_loop().time()
+        asked = []
+        for partition in self._partitions:
+            follower = partition.follower
+            if follower is None or follower.leader_id != self._leader_id or self._not_before.get(partition, 0) > now:
+                continue
+            position = follower.next_fetch()
+            if position is not None:
+                asked.append(_Asked(partition=partition, follower=follower, position=position))
+        return asked
+
+    async def _until_something_is_ready(self) -> None:
+        mine = [
+            partition
+            for partition in self._partitions
+            if partition.follower is not None and partition.follower.leader_id == self._leader_id
+        ]
+        with Watch([partition.appended for partition in mine]) as watch:
+            if not self._assigned.is_set() and not self._ask():
+                await watch.wait(RECONNECT_AFTER_S)
+
+    async def _round(self, stream: ReplicaFetchStream, asked: list[_Asked]) -> bool:
+        """One fetch and what follows from it; False when it was given up because the assignment changed."""
+        await stream.send(self._request(asked))
+        receiving = asyncio.ensure_future(stream.receive())
+        changing = asyncio.ensure_future(self._assigned.wait())
+        try:
+            timeout_s = self._config.fetch_wait_max_ms / 1_000 + ANSWER_GRACE_S
+            await asyncio.wait([receiving, changing], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            if not receiving.done():
+                if changing.done():
+                    return False
+                raise TimeoutError
+            response = receiving.result()
+        finally:
+            receiving.cancel()
+            changing.cancel()
+        self._told = ""
+        answers = {(result.topic_id, result.partition): result for result in response.partitions}
+        for one in asked:
+            result = answers.get((one.partition.topic_id, one.partition.topic_partition.partition))
+            # The partition may have been given another role, or deleted, while the answer was on its way.
+            if result is not None and one.partition.follower is one.follower:
+                self._apply(one, result)
+        return True
+
+    def _request(self, asked: list[_Asked]) -> ReplicaFetchRequest:
+        return ReplicaFetchRequest(
+            replica_id=self._broker_id,
+            broker_epoch=self._broker_epoch(),
+            max_wait_ms=self._config.fetch_wait_max_ms,
+            min_bytes=self._config.fetch_bytes_min,
+            max_bytes=self._config.fetch_response_bytes_max,
+            partitions=[
+                ReplicaFetchPartition(
+                    topic_id=one.partition.topic_id,
+                    partition=one.partition.topic_partition.partition,
+                    fetch_offset=one.position.fetch_offset,
+                    last_fetched_epoch=one.position.last_fetched_epoch,
+                    current_leader_epoch=one.position.current_leader_epoch,
+                    log_start_offset=one.position.log_start,
+                    high_watermark=one.position.high_watermark,
+                    partition_max_bytes=self._config.fetch_bytes_max,
+                )
+                for one in asked
+            ],
+        )
+
+    # --- answers ---------------------------------------------------------------------------------------------
+
+    def _apply(self, one: _Asked, result: ReplicaFetchResult) -> None:
+        for effect in one.follower.answered(one.position, result):
+            self._run(one.partition, one.follower, effect, result)
+
+    def _run(
+        self, partition: Partition, follower: PartitionFollower, effect: FollowerEffect, result: ReplicaFetchResult
+    ) -> None:
+        match effect:
+            case AppendRecords():
+                self._append(partition, follower, effect.records)
+            case TruncateTo() | RestartAt():
+                self._cut_back(partition, effect)
+            case TruncatedBelowHighWatermark():
+                log.error(
+                    "committed records are dropped: the leader does not have them",
+                    partition=str(partition.topic_partition),
+                    offset=effect.offset,
+                    high_watermark=effect.high_watermark,
+                    leader=self._leader_id,
+                )
+            case SetHighWatermark():
+                partition.committed.notify()
+            case Retry():
+                self._not_before[partition] = asyncio.get_running_loop().time() + effect.after_ms / 1_000
+                log.info(
+                    "fetch is tried again",
+                    partition=str(partition.topic_partition),
+                    leader=self._leader_id,
+                    reason=result.error_code.name,
+                )
+            case WaitForMetadata():
+                log.info("leader epoch has ended", partition=str(partition.topic_partition), leader=self._leader_id)
+            case _:
+                assert_never(effect)
+
+    def _append(self, partition: Partition, follower: PartitionFollower, records: bytes) -> None:
+        try:
+            partition.append_as_follower(records)
+        except InvalidBatch as error:
+            log.error(
+                "records from the leader are refused", partition=str(partition.topic_partition), reason=str(error)
+            )
+            follower.append_refused()
+            self._not_before[partition] = asyncio.get_running_loop().time() + RECONNECT_AFTER_S
+
+    def _cut_back(self, partition: Partition, effect: TruncateTo | RestartAt) -> None:
+        before = partition.log.log_end_offset
+        partition.cut_back(effect)
+        log.info(
+            "log is cut back to what the leader has",
+            partition=str(partition.topic_partition),
+            log_end_before=before,
+            log_end=partition.log.log_end_offset,
+            leader=self._leader_id,
+        )
