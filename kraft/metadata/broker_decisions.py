@@ -46,7 +46,8 @@ def register_broker(
     """Makes a broker's process known under a new epoch, fenced until it has caught up with the metadata.
 
     The same process asking again (its answer was lost) gets its epoch again. Another process under the same id is
-    refused while `session_is_alive` says that the earlier one is heard from, unless that one is shutting down.
+    refused while `session_is_alive` says that the earlier one is heard from, unless that one is shutting down or has
+    the same log directories: a process locks those, so the earlier one is gone, and a restart need not wait for it.
 
     A new process is not trusted to hold what the one before held: it leaves every ISR in which others remain, and
     must be found in sync under its new epoch (KIP-903). A last ISR member stays, without leading until it is unfenced.
@@ -57,7 +58,7 @@ def register_broker(
     earlier = image.broker(request.broker_id)
     if earlier is not None and earlier.incarnation_id == request.incarnation_id:
         return Decision(records=[], response=RegistrationResult(broker_epoch=earlier.broker_epoch))
-    if earlier is not None and session_is_alive and not earlier.in_controlled_shutdown:
+    if earlier is not None and session_is_alive and not (earlier.in_controlled_shutdown or _succeeds(request, earlier)):
         problem = (
             f"another process is still heard from as broker {request.broker_id}: give each node its own node.id, "
             "or, after a crash, try again when that session is over"
@@ -162,6 +163,10 @@ def _check_registration(request: RegisterBrokerRequest) -> None:
     if not listeners or len(set(listeners)) < len(listeners):
         problem = f"broker {request.broker_id} advertises listeners {listeners}: each exactly once, and at least one"
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
+
+
+def _succeeds(request: RegisterBrokerRequest, earlier: BrokerRegistration) -> bool:
+    return bool(earlier.directory_ids) and set(request.directory_ids) == set(earlier.directory_ids)
 
 
 def _registered(image: MetadataImage, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerRegistration:

@@ -30,9 +30,11 @@ from kraft.runtime.entropy import SystemEntropy
 from kraft.server import storage
 from kraft.server.broker_lifecycle import BrokerRefused
 from kraft.server.broker_node import BrokerNode, BrokerWorld
+from kraft.server.config import ConfigError
 from kraft.server.config_values import CONTROLLER, GRPC, Listener, NodeConfig
 from kraft.server.controller_node import ControllerConfig, ControllerNode
-from kraft.server.storage import StorageError, StorageMeta
+from kraft.server.ports import check_listeners
+from kraft.server.storage import StorageMeta
 
 log = structlog.get_logger()
 
@@ -49,8 +51,10 @@ def run(config: NodeConfig) -> int:
     try:
         with storage.lock(config):
             meta = storage.load(config)
+            # Before the mark of the last clean stop is used up.
+            check_listeners(config)
             return asyncio.run(_Node(config, meta).run())
-    except StorageError as error:
+    except ConfigError as error:
         raise StartError(str(error)) from error
 
 

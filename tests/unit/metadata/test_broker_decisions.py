@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
@@ -27,7 +28,7 @@ from kraft.metadata.records import (
     RegisterBroker,
 )
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, ProducerId
+from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, ProducerId
 from tests.unit.metadata.clusters import CLUSTER, ORDERS, cluster, epoch_of, ids, partition, registration, with_topic
 
 
@@ -67,6 +68,15 @@ def test_a_cluster_never_changes_its_id() -> None:
 # --- registration ---
 
 
+def on_other_disks(request: RegisterBrokerRequest) -> RegisterBrokerRequest:
+    return replace(request, directory_ids=[DirectoryId(UUID(int=9_999))])
+
+
+def test_a_restarted_process_need_not_wait_for_the_session_of_the_one_before() -> None:
+    decision = register_broker(cluster(1), registration(1, process=2), session_is_alive=True)
+    assert decision.response.broker_epoch == 2
+
+
 def test_a_broker_registers_under_a_new_epoch() -> None:
     image = cluster(1)
     decision = register_broker(image, registration(2), session_is_alive=False)
@@ -85,7 +95,7 @@ def test_the_same_process_asking_again_gets_its_epoch_again() -> None:
 
 def test_another_process_under_a_live_brokers_id_is_refused() -> None:
     with pytest.raises(Refusal, match=r"its own node\.id") as refused:
-        register_broker(cluster(1), registration(1, process=2), session_is_alive=True)
+        register_broker(cluster(1), on_other_disks(registration(1, process=2)), session_is_alive=True)
     assert refused.value.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 

@@ -1,0 +1,175 @@
+"""`kraft dev`: a cluster on this machine with nothing to configure."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kraft.cli.one_line import one_line_errors
+
+if TYPE_CHECKING:
+    from kraft.server.cluster_files import NodePlan
+    from kraft.server.config import NodeConfig
+    from kraft.server.local_cluster import LocalCluster
+
+VOTERS_MAX = 3
+BASE_PORT = 9092
+_PORTS_FROM_NODE_TO_NODE = 100
+_CONTROLLER_OFFSET, _GRPC_OFFSET = 1, 2
+_WATCH_INTERVAL_S = 0.1
+
+
+def dev(
+    nodes: Annotated[
+        int, typer.Option("--nodes", min=1, max=100, help="How many; the first three are controllers.")
+    ] = 3,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--data-dir", help="Keep the cluster here, and start it again from here; by default it is thrown away."
+        ),
+    ] = None,
+    base_port: Annotated[
+        int | None,
+        typer.Option(
+            "--base-port", min=1, help=f"Node 1 has ports from here on, node 2 a hundred higher. [{BASE_PORT}]"
+        ),
+    ] = None,
+) -> None:
+    """Run a cluster on this machine until Ctrl-C, which stops it in order."""
+    from kraft.server.node_process import NodeFailed
+
+    stop = _StopRequest()
+    directory = data_dir.absolute() if data_dir is not None else Path(tempfile.mkdtemp(prefix="kraft-dev-"))
+    keep = data_dir is not None
+    try:
+        with one_line_errors(NodeFailed, _Refused):
+            _run(directory, nodes, base_port, stop)
+    finally:
+        if not keep:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+class _Refused(Exception):
+    """A cluster that cannot be started like this: one line, with the remedy."""
+
+
+class _StopRequest:
+    """Ctrl-C, SIGTERM, or a closed terminal, from now on. Children are in sessions of their own and do not see them."""
+
+    def __init__(self) -> None:
+        self._is_made = False
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._make)
+
+    def __call__(self) -> bool:
+        return self._is_made
+
+    def _make(self, _number: int, _frame: object) -> None:
+        self._is_made = True
+
+
+def _run(directory: Path, nodes: int, base_port: int | None, stop: _StopRequest) -> None:
+    from kraft.server import cluster_files, storage
+    from kraft.server.local_cluster import LocalCluster
+    from kraft.server.node_process import NodeFailed
+
+    existing = cluster_files.read(directory)
+    if nodes < len(existing):
+        raise _Refused(f"{directory} holds a cluster of {len(existing)} nodes: start it with --nodes {len(existing)}")
+    plans = _plan(existing, nodes, base_port if base_port is not None else _base_port_of(existing))
+    _check_ports_are_free(plans)
+    cluster_id = existing[0].cluster_id if existing else None
+    cluster_files.write(directory, plans, cluster_id or storage.random_cluster_id())
+    cluster = LocalCluster(directory, plans)
+    try:
+        cluster.start()
+        if cluster.wait_ready(give_up=stop):
+            _print_cluster(cluster)
+            _watch(cluster, stop)
+    except BaseException:
+        # What went wrong is told; how the other nodes then ended is not.
+        with suppress(NodeFailed):
+            cluster.stop()
+        raise
+    print("Stopping ...", flush=True)
+    cluster.stop()
+    print("Stopped.", flush=True)
+
+
+def _plan(existing: list[NodeConfig], nodes: int, base_port: int) -> list[NodePlan]:
+    """The voters of a cluster that is there stay its voters; a new one gets its first three."""
+    voters = [node.node_id for node in existing if node.is_controller] or range(1, min(nodes, VOTERS_MAX) + 1)
+    highest_port = base_port + (nodes - 1) * _PORTS_FROM_NODE_TO_NODE + _GRPC_OFFSET
+    if highest_port > 65535:
+        raise _Refused(f"--base-port {base_port}: the last node would have port {highest_port}, above 65535")
+    return [_plan_node(node_id, base_port, is_voter=node_id in voters) for node_id in range(1, nodes + 1)]
+
+
+def _plan_node(node_id: int, base_port: int, is_voter: bool) -> NodePlan:
+    from kraft.server.cluster_files import NodePlan
+
+    first = base_port + (node_id - 1) * _PORTS_FROM_NODE_TO_NODE
+    return NodePlan(
+        node_id=node_id,
+        grpc_port=first + _GRPC_OFFSET,
+        controller_port=first + _CONTROLLER_OFFSET if is_voter else None,
+    )
+
+
+def _base_port_of(existing: list[NodeConfig]) -> int:
+    from kraft.server.config import GRPC
+
+    listener = existing[0].listener(GRPC) if existing else None
+    return BASE_PORT if listener is None else listener.port - _GRPC_OFFSET
+
+
+def _check_ports_are_free(plans: list[NodePlan]) -> None:
+    from kraft.server.cluster_files import HOST
+    from kraft.server.ports import why_not_free
+
+    for plan in plans:
+        for name, port in (("GRPC", plan.grpc_port), ("CONTROLLER", plan.controller_port)):
+            if port is not None and (reason := why_not_free(HOST, port)):
+                raise _Refused(
+                    f"port {port}, for {name} of node {plan.node_id}: {reason}: "
+                    "stop what has it, or choose other ports with --base-port"
+                )
+
+
+def _print_cluster(cluster: LocalCluster) -> None:
+    import psutil
+    from rich.console import Console
+    from rich.table import Table
+
+    took_s = time.time() - psutil.Process().create_time()
+    table = Table()
+    for title in ("node", "roles", "address", "pid", "memory", "log"):
+        table.add_column(title, overflow="fold")
+    for node in cluster.nodes.values():
+        table.add_row(
+            str(node.node_id),
+            "broker, controller" if node.is_controller else "broker",
+            node.address,
+            str(node.pid),
+            f"{node.resident_bytes() / 1_000_000:.0f} MB",
+            str(node.log_path),
+        )
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(f"The cluster answered {took_s:.2f} s after the start. Ctrl-C stops it.")
+    console.print(f"Next: kraft topics list --bootstrap-server {cluster.bootstrap_servers}", soft_wrap=True)
+
+
+def _watch(cluster: LocalCluster, stop: _StopRequest) -> None:
+    while not stop():
+        for node in cluster.nodes.values():
+            node.check_running()
+        time.sleep(_WATCH_INTERVAL_S)

@@ -1,0 +1,26 @@
+"""What the commands around a node's files share: the option that names the file, and errors in one line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ConfigFile = Annotated[Path, typer.Option("--config", "-c", help="The node's configuration file.", metavar="FILE")]
+
+
+@contextmanager
+def one_line_errors(*more: type[Exception]) -> Iterator[None]:
+    """A wrong configuration or log directory, and `more`, become one line on standard error and exit code 1."""
+    from kraft.server.config import ConfigError
+
+    expected: tuple[type[Exception], ...] = (ConfigError, *more)
+    try:
+        yield
+    except expected as error:
+        print(f"kraft: {error}", file=sys.stderr)
+        raise typer.Exit(1) from None

@@ -1,0 +1,32 @@
+"""Real clusters for tests: yours and ours.
+
+    from kraft.testing import Cluster
+
+    with Cluster(nodes=3) as cluster:
+        cluster.node(1).kill()
+
+With pytest, the fixture `kraft_cluster` is there without an import (see `kraft.testing.plugin`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kraft.server.node_process import NodeFailed, NodeProcess
+    from kraft.testing.cluster import Cluster
+
+__all__ = ["Cluster", "NodeFailed", "NodeProcess"]
+
+
+def __getattr__(name: str) -> Any:
+    """Imported when asked for: pytest loads this package with the plugin, in every run of everybody who has it."""
+    if name == "Cluster":
+        from kraft.testing.cluster import Cluster
+
+        return Cluster
+    if name in ("NodeFailed", "NodeProcess"):
+        from kraft.server import node_process
+
+        return getattr(node_process, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,42 @@
+"""Fixtures for pytest: `kraft_cluster`, and `start_kraft_cluster` for a test that needs its own.
+
+    def test_orders_arrive(kraft_cluster):
+        producer = Producer(kraft_cluster.bootstrap_servers)
+
+The shared cluster is started once a test run, for the first test that asks for it, with the ini option `kraft_nodes`
+(3) nodes. Tests that kill nodes take their own: `start_kraft_cluster(nodes=3, overrides={...})`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+# Every pytest run of everybody who has the package loads this module; only those who ask for a cluster pay for it.
+if TYPE_CHECKING:
+    from kraft.testing.cluster import Cluster
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini("kraft_nodes", "nodes of the cluster that tests share through the fixture kraft_cluster", default="3")
+
+
+@pytest.fixture(scope="session")
+def kraft_cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
+    """A running cluster that all tests of the run share; the topics in it are everybody's."""
+    from kraft.testing.cluster import Cluster
+
+    with Cluster(nodes=int(pytestconfig.getini("kraft_nodes"))) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def start_kraft_cluster() -> Iterator[Callable[..., Cluster]]:
+    """Starts a cluster of the test's own, with the arguments of `Cluster`; it is gone after the test."""
+    from kraft.testing.cluster import Cluster
+
+    with ExitStack() as running:
+        yield lambda **arguments: running.enter_context(Cluster(**arguments))

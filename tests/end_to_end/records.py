@@ -1,0 +1,39 @@
+"""Records that can be told apart, published through the client and read back whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from kraft.client import Admin, Consumer, Producer, TopicPartition
+
+
+def create_topic(bootstrap_servers: str, topic: str, *, partitions: int, replication_factor: int = 3) -> None:
+    configs = {"min.insync.replicas": str(max(1, replication_factor - 1))}
+    with Admin(bootstrap_servers) as admin:
+        admin.create_topic(topic, partitions, replication_factor, configs)
+
+
+def publish(bootstrap_servers: str, topic: str, numbers: Iterable[int]) -> None:
+    """One record for each number, keyed by it, on disk on every in-sync replica when this returns."""
+    with Producer(bootstrap_servers, acks="all", compression_type="lz4") as producer:
+        sent = [producer.send(topic, b"%d" % number, key=b"%d" % (number % 17)) for number in numbers]
+        assert producer.flush(timeout_ms=60_000)
+        for future in sent:
+            future.result(timeout=1)
+
+
+def read_all(bootstrap_servers: str, topic: str) -> Counter[int]:
+    """How often each number is in the topic, over all partitions up to their ends."""
+    found: Counter[int] = Counter()
+    with Consumer(bootstrap_servers) as consumer:
+        partitions = [TopicPartition(topic, partition) for partition in consumer.partitions_for(topic)]
+        begins, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
+        for partition in partitions:
+            for columns in consumer.read_columns(partition, begins[partition], ends[partition], timeout_ms=20_000):
+                found.update(int(value or b"") for value in columns.columns.values)
+    return found
+
+
+def once_each(count: int) -> Counter[int]:
+    return Counter(range(count))

@@ -1,0 +1,112 @@
+"""`kraft dev` as a person meets it: a real command, real nodes, Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import Empty, Queue
+
+import psutil
+import pytest
+
+import kraft
+from kraft.server.free_ports import ReservedPorts
+
+
+class Dev:
+    """A running `kraft dev` and what it has printed so far."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "kraft", "dev", *arguments],
+            env=os.environ | {"PYTHONPATH": str(Path(kraft.__file__).parents[1]), "COLUMNS": "200"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.output = ""
+        self._lines: Queue[str] = Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def wait_for(self, text: str, deadline_s: float = 60) -> None:
+        try:
+            while text not in self.output:
+                self.output += self._lines.get(timeout=deadline_s)
+        except Empty:
+            raise AssertionError(f"{text!r} was not printed in time:\n{self.output}") from None
+
+    def end(self, number: signal.Signals, deadline_s: float = 60) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(deadline_s)
+
+    def node_pids(self) -> list[int]:
+        return [child.pid for child in psutil.Process(self.process.pid).children()]
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.put(line)
+        self._lines.put("(end of output)\n")
+
+
+@pytest.fixture(name="start_dev")
+def _start_dev() -> Iterator[Callable[..., Dev]]:
+    started = []
+
+    def start_dev(*arguments: str) -> Dev:
+        started.append(Dev(*arguments))
+        return started[-1]
+
+    yield start_dev
+    for dev in started:
+        if dev.process.poll() is None:
+            dev.process.kill()
+            dev.process.wait(30)
+
+
+@pytest.fixture
+def base_port() -> str:
+    reserved = ReservedPorts(1)
+    reserved.release()
+    return str(reserved.ports[0])
+
+
+def test_three_nodes_answer_are_listed_and_end_with_control_c(start_dev: Callable[..., Dev], base_port: str) -> None:
+    dev = start_dev("--nodes", "3", "--base-port", base_port)
+    dev.wait_for("Ctrl-C stops it")
+    print(dev.output)
+    pids = dev.node_pids()
+    assert len(pids) == 3
+    assert all(str(pid) in dev.output for pid in pids)
+    assert all(f"127.0.0.1:{int(base_port) + 2 + 100 * index}" in dev.output for index in range(3))
+    assert dev.end(signal.SIGINT) == 0
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+
+
+def test_a_kept_cluster_comes_back_as_itself(start_dev: Callable[..., Dev], base_port: str, tmp_path: Path) -> None:
+    arguments = ("--nodes", "1", "--data-dir", str(tmp_path))
+    first = start_dev(*arguments, "--base-port", base_port)
+    first.wait_for("Ctrl-C stops it")
+    assert first.end(signal.SIGTERM) == 0
+    meta = (tmp_path / "node-1" / "meta.properties").read_text()
+    second = start_dev(*arguments)
+    second.wait_for(f"127.0.0.1:{int(base_port) + 2}")
+    assert second.end(signal.SIGINT) == 0
+    assert (tmp_path / "node-1" / "meta.properties").read_text() == meta
+
+
+def test_a_node_that_dies_is_named_and_ends_the_command(start_dev: Callable[..., Dev], base_port: str) -> None:
+    dev = start_dev("--nodes", "2", "--base-port", base_port)
+    dev.wait_for("Ctrl-C stops it")
+    pids = dev.node_pids()
+    os.kill(pids[-1], signal.SIGKILL)
+    assert dev.process.wait(60) == 1
+    dev.wait_for("(end of output)")
+    assert re.search(r"kraft: node \d ended with exit code -9; the end of ", dev.output)
+    assert not any(psutil.pid_exists(pid) for pid in pids)

@@ -1,0 +1,78 @@
+"""Three real nodes: what was acknowledged outlives every way of stopping them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from kraft.client import Admin, Producer
+from kraft.testing import Cluster
+from tests.end_to_end.records import create_topic, once_each, publish, read_all
+
+RECORDS = 5_000
+
+
+def stop_in_order(cluster: Cluster) -> None:
+    cluster.stop()
+
+
+def kill_all(cluster: Cluster) -> None:
+    cluster.kill()
+
+
+@pytest.mark.parametrize("stop", [stop_in_order, kill_all])
+def test_everything_is_there_after_all_nodes_stopped_and_started(stop: Callable[[Cluster], None]) -> None:
+    with Cluster(nodes=3) as cluster:
+        create_topic(cluster.bootstrap_servers, "kept", partitions=4)
+        create_topic(cluster.bootstrap_servers, "also-kept", partitions=1, replication_factor=1)
+        publish(cluster.bootstrap_servers, "kept", range(RECORDS))
+        publish(cluster.bootstrap_servers, "also-kept", range(10))
+        stop(cluster)
+        cluster.start()
+        cluster.wait_ready()
+        with Admin(cluster.bootstrap_servers) as admin:
+            assert admin.list_topics() == ["also-kept", "kept"]
+        assert read_all(cluster.bootstrap_servers, "kept") == once_each(RECORDS)
+        assert read_all(cluster.bootstrap_servers, "also-kept") == once_each(10)
+        publish(cluster.bootstrap_servers, "kept", range(RECORDS, 2 * RECORDS))
+        assert read_all(cluster.bootstrap_servers, "kept") == once_each(2 * RECORDS)
+
+
+def test_a_killed_leader_costs_neither_loss_nor_duplicates() -> None:
+    with Cluster(nodes=3) as cluster:
+        create_topic(cluster.bootstrap_servers, "orders", partitions=3)
+        with Admin(cluster.bootstrap_servers) as admin:
+            (described,) = admin.describe_topics(["orders"])
+        leader = described.metadata.partitions[0].leader_id
+        with Producer(cluster.bootstrap_servers, acks="all", linger_ms=1, batch_size=4_096) as producer:
+            sent = []
+            for number in range(20_000):
+                sent.append(producer.send("orders", b"%d" % number, key=b"%d" % number))
+                if number == 10_000:
+                    sent[0].result(timeout=30)
+                    cluster.node(leader).kill()
+            assert producer.flush(timeout_ms=60_000)
+            for future in sent:
+                future.result(timeout=1)
+        assert read_all(cluster.bootstrap_servers, "orders") == once_each(20_000)
+        cluster.node(leader).start()
+        cluster.wait_ready()
+
+
+def test_a_stopped_node_hands_on_what_it_leads() -> None:
+    with Cluster(nodes=3) as cluster:
+        create_topic(cluster.bootstrap_servers, "orders", partitions=3)
+        cluster.node(1).terminate()
+        with Admin(cluster.bootstrap_servers) as admin:
+            (described,) = admin.describe_topics(["orders"])
+        assert {partition.leader_id for partition in described.metadata.partitions} == {2, 3}
+        publish(cluster.bootstrap_servers, "orders", range(100))
+        assert read_all(cluster.bootstrap_servers, "orders") == once_each(100)
+
+
+def test_roles_may_be_on_separate_nodes() -> None:
+    with Cluster(nodes=4, roles=["controller", "broker", "broker", "broker"]) as cluster:
+        create_topic(cluster.bootstrap_servers, "orders", partitions=3)
+        publish(cluster.bootstrap_servers, "orders", range(1_000))
+        assert read_all(cluster.bootstrap_servers, "orders") == once_each(1_000)

@@ -1,0 +1,59 @@
+"""The cluster that tests are given: real nodes, killed, paused and started again."""
+
+from __future__ import annotations
+
+import pytest
+
+from kraft.testing import Cluster, NodeFailed
+
+
+def test_a_cluster_is_ready_inside_and_gone_afterwards() -> None:
+    with Cluster(nodes=3) as cluster:
+        pids = {node.pid for node in cluster.nodes}
+        memory = [node.resident_bytes() for node in cluster.nodes]
+        assert len(pids) == 3
+        assert len(cluster.bootstrap_servers.split(",")) == 3
+        print("resident memory of idle nodes:", [f"{size / 1e6:.0f} MB" for size in memory])
+        assert max(memory) < 120_000_000
+    assert not any(node.is_running for node in cluster.nodes)
+    assert not cluster.directory.exists()
+
+
+def test_a_cluster_survives_its_nodes_deaths() -> None:
+    with Cluster(nodes=3) as cluster:
+        cluster.node(1).kill()
+        cluster.wait_ready()
+        cluster.node(1).start()
+        cluster.wait_ready()
+        cluster.node(2).terminate()
+        cluster.node(2).start()
+        cluster.wait_ready()
+        cluster.kill()
+        cluster.start()
+        cluster.wait_ready()
+
+
+def test_roles_can_be_parted() -> None:
+    with Cluster(nodes=2, roles=["controller", "broker"], overrides={"num.partitions": "2"}) as cluster:
+        assert [node.is_controller for node in cluster.nodes] == [True, False]
+        assert cluster.node(1).address is None
+        assert cluster.bootstrap_servers == cluster.node(2).address
+
+
+def test_settings_that_no_node_takes_are_refused_before_the_start() -> None:
+    with pytest.raises(ValueError, match=r"num\.partitions=none: expected"):
+        Cluster(nodes=1, overrides={"num.partitions": "none"})
+
+
+def test_a_failing_test_shows_the_nodes_logs() -> None:
+    with pytest.raises(RuntimeError) as raised, Cluster(nodes=1):
+        raise RuntimeError("the test's own failure")
+    assert "the end of node 1's log" in raised.value.__notes__[0]
+
+
+def test_a_node_that_cannot_start_is_told_with_its_log() -> None:
+    cluster = Cluster(nodes=1)
+    cluster.node(1).config_path.write_text("nothing=here\n")
+    with pytest.raises(NodeFailed, match=r"process\.roles is missing"), cluster:
+        raise AssertionError("never ready")
+    assert not cluster.directory.exists()

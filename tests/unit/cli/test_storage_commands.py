@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kraft.cli.storage import app
+from kraft.model.ids import uuid_from_text
+
+CLUSTER = "kJ2Yk0mVT0ma0wV2Yk0mVQ"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "process.roles=broker,controller\nnode.id=1\nlisteners=GRPC://localhost:9094,CONTROLLER://localhost:9093\n"
+        f"controller.quorum.voters=1@localhost:9093,2@localhost:9193\nlog.dirs={tmp_path / 'data'}\n"
+    )
+    return file
+
+
+def run(*arguments: str | Path) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_format_says_what_it_did_and_what_it_did_not(config: Path, tmp_path: Path) -> None:
+    expected = f"{tmp_path / 'data'}: {{}}: node 1 of cluster {CLUSTER}\n"
+    assert run("format", "-c", config, "--cluster-id", CLUSTER) == (0, expected.format("formatted"), "")
+    assert run("format", "--config", config, "-t", CLUSTER) == (
+        0,
+        expected.format("was formatted already, nothing is changed"),
+        "",
+    )
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "expected"),
+    [
+        ([], "has no cluster.id: add it or give --cluster-id"),
+        (["-t", "mine"], "--cluster-id mine: expected an id of 22 base64 characters"),
+    ],
+)
+def test_a_missing_or_malformed_cluster_id_is_one_line(config: Path, cluster_id: list[str], expected: str) -> None:
+    code, output, error = run("format", "-c", config, *cluster_id)
+    assert (code, output, error.count("\n")) == (1, "", 1)
+    assert error.startswith("kraft: ")
+    assert expected in error
+
+
+def test_a_directory_of_another_cluster_is_one_line(config: Path) -> None:
+    run("format", "-c", config, "-t", CLUSTER)
+    code, _, error = run("format", "-c", config, "-t", "AAAAAAAAAAAAAAAAAAAAAg")
+    assert (code, error.count("\n")) == (1, 1)
+    assert f"belongs to cluster {CLUSTER}, not to AAAAAAAAAAAAAAAAAAAAAg" in error
+
+
+def test_a_wrong_configuration_is_one_line(config: Path) -> None:
+    config.write_text(config.read_text() + "num.partitions=none\n")
+    code, _, error = run("format", "-c", config, "-t", CLUSTER)
+    assert (code, error) == (1, f"kraft: {config}:6: num.partitions=none: expected a whole number from 1 to 10000\n")
+
+
+def test_random_uuid_prints_an_id_that_format_takes(config: Path) -> None:
+    code, output, _ = run("random-uuid")
+    assert code == 0
+    uuid_from_text(output.strip())
+    assert run("format", "-c", config, "-t", output.strip())[0] == 0

@@ -1,0 +1,325 @@
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kraft.server import config_values
+from kraft.server.config import CONTROLLER, GRPC, ConfigError, Durability, NodeConfig, Role, load
+from kraft.server.config_keys import KEYS, Required
+
+CONTRACT = """
+process.roles=broker,controller
+node.id=1
+cluster.id=kJ2Yk0mVT0ma0wV2Yk0mVQ
+controller.quorum.voters=1@localhost:9093,2@localhost:9193,3@localhost:9293
+listeners=PLAINTEXT://localhost:9092,GRPC://localhost:9094,CONTROLLER://localhost:9093
+advertised.listeners=PLAINTEXT://localhost:9092,GRPC://localhost:9094
+log.dirs=data/node-1
+"""
+
+COMBINED = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@localhost:9093
+listeners=GRPC://localhost:9094,CONTROLLER://localhost:9093
+log.dirs=data
+"""
+
+Load = Callable[[str], NodeConfig]
+Refuse = Callable[[str], str]
+
+
+@pytest.fixture(name="load_text")
+def _load_text(tmp_path: Path) -> Load:
+    def load_text(text: str) -> NodeConfig:
+        file = tmp_path / "server.properties"
+        file.write_text(text)
+        return load(file)
+
+    return load_text
+
+
+@pytest.fixture
+def refused(load_text: Load) -> Refuse:
+    def refused(text: str) -> str:
+        with pytest.raises(ConfigError) as raised:
+            load_text(text)
+        message = str(raised.value)
+        assert "\n" not in message
+        assert "server.properties" in message
+        return message
+
+    return refused
+
+
+def test_the_sample_of_the_guide_is_taken(load_text: Load) -> None:
+    config = load_text(CONTRACT)
+    assert config.roles == {Role.BROKER, Role.CONTROLLER}
+    assert config.node_id == 1
+    assert config.cluster_id == "kJ2Yk0mVT0ma0wV2Yk0mVQ"
+    assert [str(voter) for voter in config.quorum.voters] == [
+        "1@localhost:9093",
+        "2@localhost:9193",
+        "3@localhost:9293",
+    ]
+    assert config.log_dir == config.metadata_log_dir == Path("data/node-1").absolute()
+    assert [str(listener) for listener in config.advertised_listeners] == [
+        "PLAINTEXT://localhost:9092",
+        "GRPC://localhost:9094",
+    ]
+    assert [(warning.key, "not served" in warning.message) for warning in config.warnings] == [("listeners", True)]
+
+
+def test_what_is_not_said_is_kafkas_default(load_text: Load) -> None:
+    config = load_text(COMBINED)
+    assert config.topics == config_values.TopicDefaults(
+        partitions=1, replication_factor=1, min_insync_replicas=1, auto_create_enabled=True, deletion_enabled=True
+    )
+    assert config.log.message_bytes_max == 1_048_588
+    assert config.log.segment_bytes == 1 << 30
+    assert config.log.durability is Durability.FSYNC
+    assert config.replication.lag_time_max_ms == 30_000
+    assert (config.cluster_id, config.rack, config.log_level, config.warnings) == (None, "", "INFO", ())
+
+
+def test_a_value_replaces_its_default(load_text: Load) -> None:
+    config = load_text(
+        COMBINED + "num.partitions = 6\nlog.durability: page-cache\nauto.create.topics.enable FALSE\nlog.level=debug\n"
+    )
+    assert config.topics.partitions == 6
+    assert config.topics.auto_create_enabled is False
+    assert config.log.durability is Durability.PAGE_CACHE
+    assert config.log_level == "DEBUG"
+
+
+def test_every_row_of_the_table_has_its_field_and_a_default_of_its_type() -> None:
+    for key in KEYS:
+        if key.field is None:
+            continue
+        component, _, name = key.field.rpartition(".")
+        owner = typing.get_type_hints(NodeConfig)[component] if component else NodeConfig
+        kind = typing.get_type_hints(owner)[name]
+        if not isinstance(key.default, Required) and key.default is not None:
+            assert isinstance(key.default, typing.get_origin(kind) or kind), key.name
+        assert key.purpose.strip(), key.name
+
+
+def test_every_field_is_set_by_a_row_of_the_table() -> None:
+    said = {key.field for key in KEYS}
+    for field in dataclasses.fields(NodeConfig):
+        kind = typing.get_type_hints(NodeConfig)[field.name]
+        names = [field.name]
+        if dataclasses.is_dataclass(kind):
+            names = [f"{field.name}.{inner.name}" for inner in dataclasses.fields(kind)]
+        for name in set(names) - {"file", "warnings"}:
+            assert name in said, name
+
+
+def test_every_default_fits_every_other(load_text: Load) -> None:
+    assert load_text(COMBINED).broker.session_timeout_ms == 3_000
+
+
+@pytest.mark.parametrize("key", [key.name for key in KEYS if isinstance(key.default, Required)])
+def test_a_missing_key_is_named_with_an_example(refused: Refuse, key: str) -> None:
+    rest = "\n".join(line for line in COMBINED.splitlines() if not line.startswith(key))
+    assert f"{key} is missing, for example {key}=" in refused(rest)
+
+
+MALFORMED = [
+    ("num.partitions=many", "num.partitions=many: expected a whole number from 1 to 10000"),
+    ("num.partitions=0", "num.partitions=0: expected a whole number from 1 to 10000"),
+    ("num.partitions=1_0", "num.partitions=1_0: expected a whole number"),
+    ("num.partitions=", "num.partitions=: expected a whole number"),
+    ("num.partitions=99999999999999999999", "expected a whole number"),
+    ("auto.create.topics.enable=yes", "auto.create.topics.enable=yes: expected true or false"),
+    ("log.durability=none", "log.durability=none: expected fsync or page-cache"),
+    ("log.level=loud", "log.level=loud: expected DEBUG or INFO or WARNING or ERROR"),
+    ("cluster.id=mine", "cluster.id=mine: expected an id of 22 base64 characters"),
+    ("cluster.id=kJ2Yk0mVT0ma0wV2Yk0mVR", "expected an id of 22 base64 characters"),
+    ("cluster.id=kJ2Yk0mVT0ma0wV2Yk!mVQ", "expected an id of 22 base64 characters"),
+    ("process.roles=broker,boss", "process.roles=broker,boss: expected broker, controller, or broker,controller"),
+    ("process.roles=", "expected broker, controller, or broker,controller"),
+    ("node.id=-1", "ids are not given automatically"),
+    ("node.id=2147483648", "expected a whole number from 0 to 2147483647"),
+    ("log.dirs=a,b", "log.dirs=a,b: several log directories are not built yet"),
+    ("log.dirs=", "expected the path of a directory"),
+    ("listeners=GRPC:9094", "'GRPC:9094' is no listener: expected NAME://host:port"),
+    ("listeners=", "expected listeners as NAME://host:port"),
+    ("listeners=INTERNAL://localhost:9094", "there is no listener 'INTERNAL': there are PLAINTEXT, GRPC, CONTROLLER"),
+    ("listeners=SASL_SSL://localhost:9094", "SASL_SSL: security is not built yet"),
+    ("listeners=GRPC://localhost:0", "0 is no port: expected 1 to 65535"),
+    ("listeners=GRPC://localhost:65536", "65536 is no port: expected 1 to 65535"),
+    ("listeners=GRPC://a:1,GRPC://b:2", "names GRPC twice"),
+    ("controller.quorum.voters=localhost:9093", "'localhost:9093' is no controller: expected id@host:port"),
+    ("controller.quorum.voters=1@:9093", "expected id@host:port"),
+    ("controller.quorum.voters=1@a:1,1@b:2", "names the id 1 twice"),
+    ("controller.quorum.voters=1@a:1,2@a:1", "names the address a:1 twice"),
+    ("inter.broker.listener.name=PLAINTEXT", "inter.broker.listener.name=PLAINTEXT: expected GRPC"),
+    ("controller.listener.names=QUORUM", "controller.listener.names=QUORUM: expected CONTROLLER"),
+]
+
+
+@pytest.mark.parametrize(("line", "expected"), MALFORMED)
+def test_a_malformed_value_is_refused_with_what_is_allowed(refused: Refuse, line: str, expected: str) -> None:
+    message = refused(COMBINED + line + "\n")
+    assert expected in message
+    assert "server.properties:7: " in message
+
+
+CONFLICTS = [
+    ("listeners=CONTROLLER://localhost:9093", "a broker needs a listener GRPC, for example GRPC://localhost:9094"),
+    ("listeners=GRPC://localhost:9094", "a controller needs a listener CONTROLLER"),
+    ("process.roles=controller", "GRPC is served by a broker only"),
+    ("process.roles=broker", "CONTROLLER is served by a controller only"),
+    (
+        "process.roles=controller\nlisteners=CONTROLLER://localhost:9093,PLAINTEXT://localhost:9092",
+        "PLAINTEXT is served by a broker only",
+    ),
+    (
+        "process.roles=broker\nlisteners=GRPC://localhost:9094",
+        "names this node, 1@localhost:9093, which is no controller",
+    ),
+    ("listeners=GRPC://localhost:9093,CONTROLLER://localhost:9093", "GRPC and CONTROLLER both ask for port 9093"),
+    ("controller.quorum.voters=2@localhost:9093", "does not name this node: a controller votes, so add 1@host:9093"),
+    ("controller.quorum.voters=1@localhost:9999", "says 1@localhost:9999 for this node, whose listener is CONTROLLER"),
+    ("advertised.listeners=GRPC://0.0.0.0:9094", "GRPC://0.0.0.0:9094 is every interface, which no client can dial"),
+    ("advertised.listeners=PLAINTEXT://localhost:9092", "advertises PLAINTEXT, which listeners does not name"),
+    (
+        "listeners=GRPC://:9094,CONTROLLER://:9093",
+        "GRPC://:9094 is every interface, which no client can dial: advertise",
+    ),
+    ("min.insync.replicas=2", "min.insync.replicas=2: above default.replication.factor=1: no record could ever"),
+    ("broker.session.timeout.ms=900", "broker.heartbeat.interval.ms=500 (the default): above half of broker.session"),
+    ("replica.fetch.wait.max.ms=30000", "not below replica.lag.time.max.ms=30000"),
+    ("message.max.bytes=16777216", "not below socket.request.max.bytes=16777216"),
+    ("log.durability=page-cache\nlog.flush.interval.messages=1", "log.flush.interval.messages=1: has no effect with"),
+    ("broker.id=2", "broker.id=2: contradicts node.id=1: remove it"),
+]
+
+
+@pytest.mark.parametrize(("lines", "expected"), CONFLICTS)
+def test_settings_that_do_not_fit_together_are_refused(refused: Refuse, lines: str, expected: str) -> None:
+    assert expected in refused(COMBINED + lines + "\n")
+
+
+DANGEROUS = [
+    (
+        "zookeeper.connect=localhost:2181",
+        "there is no ZooKeeper here: name the controllers in controller.quorum.voters=",
+    ),
+    ("ssl.keystore.password=hush", "ssl.keystore.password: security is not built yet"),
+    ("sasl.enabled.mechanisms=PLAIN", "security is not built yet"),
+    ("security.inter.broker.protocol=SSL", "security is not built yet"),
+    ("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "security is not built yet"),
+    ("listener.security.protocol.map=GRPC:SSL", "GRPC can be mapped to PLAINTEXT only"),
+    ("allow.everyone.if.no.acl.found=false", "security is not built yet"),
+]
+
+
+@pytest.mark.parametrize(("line", "expected"), DANGEROUS)
+def test_what_somebody_would_rely_on_is_refused_rather_than_ignored(refused: Refuse, line: str, expected: str) -> None:
+    message = refused(COMBINED + line + "\n")
+    assert expected in message
+    assert "hush" not in message
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL",
+        "security.inter.broker.protocol=PLAINTEXT",
+        "allow.everyone.if.no.acl.found=true",
+        "advertised.listeners=GRPC://localhost:9094,CONTROLLER://localhost:9093",
+        "controller.listener.names=CONTROLLER",
+        "inter.broker.listener.name=GRPC",
+    ],
+)
+def test_what_kafkas_own_files_say_and_holds_here_is_taken_quietly(load_text: Load, line: str) -> None:
+    assert load_text(COMBINED + line + "\n").warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "expected"),
+    [
+        ("num.partition=3", "num.partition", "unknown key: has no effect: did you mean num.partitions?"),
+        ("colour=blue", "colour", "unknown key: has no effect"),
+        (
+            "log.retention.hours=168",
+            "log.retention.hours",
+            "not built yet: has no effect (Kafka's settings for retention",
+        ),
+        ("num.io.threads=8", "num.io.threads", "not built yet: has no effect"),
+        ("offsets.topic.replication.factor=3", "offsets.topic.replication.factor", "not built yet"),
+        ("port=9092", "port", "listeners and advertised.listeners say the addresses"),
+        ("retention.ms=1", "retention.ms", "it belongs to a topic"),
+        ("group.id=g", "group.id", "it belongs to a client"),
+        ("ssl.keystore.location=", "ssl.keystore.location", "has no effect: it is empty"),
+        ("num.partitions=1\nnum.partitions=2", "num.partitions", "set in lines 7 and 8"),
+        ("broker.id=1", "broker.id", "is an older name: write node.id"),
+    ],
+)
+def test_what_has_no_effect_is_warned_of_once(load_text: Load, line: str, key: str, expected: str) -> None:
+    (warning,) = load_text(COMBINED + line + "\n").warnings
+    assert warning.key == key
+    assert expected in warning.message
+
+
+def test_the_last_of_two_settings_counts(load_text: Load) -> None:
+    assert load_text(COMBINED + "num.partitions=1\nnum.partitions=2\n").topics.partitions == 2
+
+
+def test_older_names_are_taken(load_text: Load) -> None:
+    config = load_text(COMBINED.replace("node.id", "broker.id").replace("log.dirs", "log.dir"))
+    assert config.node_id == 1
+    assert config.log_dir == Path("data").absolute()
+
+
+def test_an_older_name_with_a_bad_value_is_named_as_written(refused: Refuse) -> None:
+    assert "server.properties:3: broker.id=x: expected" in refused(COMBINED.replace("node.id=1", "broker.id=x"))
+
+
+def test_listener_addresses_may_be_ipv6_or_every_interface(load_text: Load) -> None:
+    config = load_text(
+        COMBINED + "listeners=GRPC://[::1]:9094,CONTROLLER://:9093\ncontroller.quorum.voters=1@[::1]:9093\n"
+    )
+    grpc, controller = config.listener(GRPC), config.listener(CONTROLLER)
+    assert grpc is not None
+    assert controller is not None
+    assert (grpc.host, grpc.address, str(grpc)) == ("::1", "[::1]:9094", "GRPC://[::1]:9094")
+    assert (controller.address, controller.is_wildcard) == ("[::]:9093", True)
+    assert config.quorum.voters[0].address == "[::1]:9093"
+
+
+def test_an_advertised_address_stands_for_a_door_on_every_interface(load_text: Load) -> None:
+    config = load_text(
+        COMBINED + "listeners=GRPC://:9094,CONTROLLER://:9093\nadvertised.listeners=GRPC://broker-1.example:19094\n"
+    )
+    assert [listener.address for listener in config.advertised_listeners] == ["broker-1.example:19094"]
+
+
+def test_a_broker_that_is_no_controller_names_the_voters_only(load_text: Load) -> None:
+    config = load_text(
+        COMBINED + "node.id=4\nprocess.roles=broker\nlisteners=GRPC://localhost:9394\nmetadata.log.dir=meta\n"
+    )
+    assert (config.is_broker, config.is_controller, config.is_whole_cluster) == (True, False, False)
+    assert config.metadata_log_dir == Path("meta").absolute()
+
+
+def test_a_single_combined_node_is_the_whole_cluster(load_text: Load) -> None:
+    assert load_text(COMBINED).is_whole_cluster
+    assert not load_text(CONTRACT).is_whole_cluster
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.properties: cannot read .*No such file"):
+        load(tmp_path / "nowhere.properties")
+    with pytest.raises(ConfigError, match=r"cannot read .*Is a directory"):
+        load(tmp_path)
+
+
+def test_a_file_that_is_no_properties_file_is_refused(refused: Refuse) -> None:
+    assert "server.properties:2: " in refused("node.id=1\nx=\\u00\n")
