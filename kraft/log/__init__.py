@@ -1,0 +1,1 @@
+"""The partition log: record batches in Kafka's format v2, and the segments that hold them. The disk is an argument."""

@@ -1,0 +1,126 @@
+"""What a partition remembers of each idempotent producer, to tell a retry from a gap.
+
+A producer numbers its records per partition. A batch that continues the numbers is taken, one of the last five is
+answered with the offsets it got the first time, and anything else is refused. Sources: KIP-98, KIP-360 (a producer that
+is not known, perhaps because its records are gone, may begin anywhere); the rules are Kafka's ProducerAppendInfo's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from kraft.log.record_batch import SEQUENCE_MAX, BatchHeader
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import Offset
+
+BATCHES_REMEMBERED: Final = 5
+"""A producer has at most five requests in flight, so a retry is never older."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenBatch:
+    """A batch in the log, by its producer's numbers and by ours."""
+
+    first_sequence: int
+    last_sequence: int
+    base_offset: Offset
+    last_offset: Offset
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerState:
+    """`batches` are the latest of this epoch, oldest first; none when the epoch has only written a marker."""
+
+    epoch: int
+    batches: tuple[WrittenBatch, ...]
+    last_offset: Offset
+    """Of the last batch or marker that changed this state."""
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else -1
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """The batch continues the producer's numbers, or the batch has no producer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duplicate:
+    """The batch is in the log already, at these offsets."""
+
+    base_offset: Offset
+    last_offset: Offset
+
+
+ACCEPT: Final = Accept()
+
+
+class ProducerStates:
+    """All producers of one partition."""
+
+    def __init__(self) -> None:
+        self._states: dict[int, ProducerState] = {}
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def get(self, producer_id: int) -> ProducerState | None:
+        return self._states.get(producer_id)
+
+    def check(self, header: BatchHeader) -> Accept | Duplicate:
+        """Raises Refusal with INVALID_PRODUCER_EPOCH or OUT_OF_ORDER_SEQUENCE_NUMBER."""
+        state = self._states.get(header.producer_id)
+        if not header.has_producer or state is None:
+            return ACCEPT
+        if header.producer_epoch < state.epoch:
+            raise Refusal(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {header.producer_id} sent epoch {header.producer_epoch}, its latest is {state.epoch}",
+            )
+        expected = 0
+        if header.producer_epoch == state.epoch:
+            for batch in state.batches:
+                if (batch.first_sequence, batch.last_sequence) == (header.base_sequence, header.last_sequence):
+                    return Duplicate(base_offset=batch.base_offset, last_offset=batch.last_offset)
+            expected = (state.last_sequence + 1) & SEQUENCE_MAX
+        if header.base_sequence != expected:
+            raise Refusal(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} epoch {header.producer_epoch} sent sequence {header.base_sequence}, "
+                f"expected {expected}",
+            )
+        return ACCEPT
+
+    def update(self, header: BatchHeader) -> None:
+        """The batch is in the log, at the offsets of its header."""
+        if not header.has_producer:
+            return
+        state = self._states.get(header.producer_id)
+        batches = state.batches if state is not None and state.epoch == header.producer_epoch else ()
+        # A transaction marker carries its producer's epoch, and no sequence.
+        if not header.is_control:
+            batches = (*batches[-(BATCHES_REMEMBERED - 1) :], _written(header))
+        self._states[header.producer_id] = ProducerState(
+            epoch=header.producer_epoch, batches=batches, last_offset=header.last_offset
+        )
+
+    def reaches(self, offset: Offset) -> bool:
+        """True when a batch at or above `offset` is remembered: truncating there means rebuilding from the log."""
+        return any(state.last_offset >= offset for state in self._states.values())
+
+    def clear(self) -> None:
+        self._states.clear()
+
+
+def _written(header: BatchHeader) -> WrittenBatch:
+    return WrittenBatch(
+        first_sequence=header.base_sequence,
+        last_sequence=header.last_sequence,
+        base_offset=Offset(header.base_offset),
+        last_offset=header.last_offset,
+        timestamp_ms=header.max_timestamp_ms,
+    )

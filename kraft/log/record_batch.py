@@ -1,0 +1,318 @@
+"""A record batch of Kafka's format v2: what a producer builds, the wire carries, the disk holds and a consumer reads.
+
+| byte | field | | byte | field | | byte | field |
+|---|---|---|---|---|---|---|---|
+| 0 | base offset, int64 | | 17 | CRC-32C of all that follows, uint32 | | 43 | producer id, int64 |
+| 8 | batch length from byte 12, int32 | | 21 | attributes, int16 | | 51 | producer epoch, int16 |
+| 12 | leader epoch, int32 | | 23 | last offset delta, int32 | | 53 | base sequence, int32 |
+| 16 | magic 2, int8 | | 27, 35 | base and max timestamp, int64 | | 57 | record count, int32; records from 61 |
+
+Base offset and leader epoch lie outside the CRC, so a broker sets them without touching the rest.
+Source: the class comment of Kafka's DefaultRecordBatch.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from kraft.log.compression import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress
+from kraft.log.record_codec import Header, Record, RecordColumns, append_record, decode_columns, encode_records
+from kraft.model.errors import ErrorCode, InvalidBatch
+from kraft.model.ids import LeaderEpoch, Offset
+
+Buffer = bytes | bytearray | memoryview
+
+HEADER_BYTES: Final = 61
+MAGIC: Final = 2
+SEQUENCE_MAX: Final = 0x7FFFFFFF
+
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_CRC_ONWARDS: Final = struct.Struct(">hiqqqhii")
+_LENGTH_STARTS_AT: Final = 12
+_CRC_STARTS_AT: Final = 17
+_CRC_COVERS_FROM: Final = 21
+_MAX_TIMESTAMP_AT: Final = 35
+_OFFSET: Final = struct.Struct(">q")
+_EPOCH: Final = struct.Struct(">i")
+_CRC: Final = struct.Struct(">I")
+_ATTRIBUTES: Final = struct.Struct(">h")
+_TIMESTAMP: Final = struct.Struct(">q")
+
+_CODEC_MASK: Final = 0x07
+_LOG_APPEND_TIME_BIT: Final = 0x08
+_TRANSACTIONAL_BIT: Final = 0x10
+_CONTROL_BIT: Final = 0x20
+
+
+class TimestampType(IntEnum):
+    """Who set the timestamps of a batch; `message.timestamp.type` of a topic."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class BatchHeader(NamedTuple):
+    """The first 61 bytes of a batch. A tuple rather than a dataclass: one is made for every batch that passes by."""
+
+    base_offset: int
+    batch_length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the whole batch, header included."""
+        return self.batch_length + _LENGTH_STARTS_AT
+
+    @property
+    def last_offset(self) -> Offset:
+        return Offset(self.base_offset + self.last_offset_delta)
+
+    @property
+    def next_offset(self) -> Offset:
+        return Offset(self.base_offset + self.last_offset_delta + 1)
+
+    @property
+    def codec(self) -> Codec:
+        return Codec(self.attributes & _CODEC_MASK)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        is_append_time = self.attributes & _LOG_APPEND_TIME_BIT
+        return TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & _TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & _CONTROL_BIT)
+
+    @property
+    def has_producer(self) -> bool:
+        """True for a batch of an idempotent producer, whose sequence numbers count."""
+        return self.producer_id >= 0
+
+    @property
+    def last_sequence(self) -> int:
+        """Of the last record; sequences wrap to 0 behind 2^31 - 1."""
+        return -1 if self.base_sequence < 0 else (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
+
+
+# --- reading -------------------------------------------------------------------------------------------------
+
+
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header at `position`, its fields checked against each other; the batch itself may reach beyond the buffer.
+
+    Raises InvalidBatch.
+    """
+    if len(buffer) - position < HEADER_BYTES:
+        raise InvalidBatch(f"{len(buffer) - position} bytes are too few for the header of a batch")
+    header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
+    if header.magic != MAGIC:
+        raise InvalidBatch(
+            f"record batches of format {header.magic} are not supported, only those of format {MAGIC}",
+            ErrorCode.INVALID_RECORD if header.magic in (0, 1) else ErrorCode.CORRUPT_MESSAGE,
+        )
+    if header.batch_length < HEADER_BYTES - _LENGTH_STARTS_AT:
+        raise InvalidBatch(f"a batch claims a length of {header.batch_length} bytes")
+    if header.attributes & _CODEC_MASK > Codec.ZSTD:
+        raise InvalidBatch("a batch names an unknown compression codec", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    if header.base_offset < 0 or not 0 <= header.record_count <= header.last_offset_delta + 1:
+        raise InvalidBatch(
+            f"a batch claims {header.record_count} records within {header.last_offset_delta + 1} offsets "
+            f"from {header.base_offset}",
+            ErrorCode.INVALID_RECORD,
+        )
+    return header
+
+
+def split(buffer: Buffer) -> list[tuple[BatchHeader, memoryview]]:
+    """The batches that stand back to back in the buffer, not copied; checksums are not checked. Raises InvalidBatch."""
+    view = memoryview(buffer)
+    batches: list[tuple[BatchHeader, memoryview]] = []
+    position = 0
+    while position < len(view):
+        header = read_header(view, position)
+        end = position + header.size_bytes
+        if end > len(view):
+            raise InvalidBatch(f"a batch of {header.size_bytes} bytes ends after {len(view) - position}")
+        batches.append((header, view[position:end]))
+        position = end
+    return batches
+
+
+def check_crc(header: BatchHeader, batch: Buffer) -> None:
+    """Raises InvalidBatch when the bytes are not those that were checksummed."""
+    computed = crc32c(memoryview(batch)[_CRC_COVERS_FROM:])
+    if computed != header.crc:
+        raise InvalidBatch(f"the checksum of a batch is {computed:#010x}, its header says {header.crc:#010x}")
+
+
+def validate(buffer: Buffer) -> BatchHeader:
+    """The header of the one batch that the buffer holds, checksum checked. Raises InvalidBatch."""
+    header = read_header(buffer)
+    if header.size_bytes != len(buffer):
+        raise InvalidBatch(f"a batch of {header.size_bytes} bytes stands in {len(buffer)} bytes")
+    check_crc(header, buffer)
+    return header
+
+
+def decode_batch(batch: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
+    """The records of one batch, control records included; the checksum is not checked. Raises InvalidBatch."""
+    return list(map(Record._make, zip(*decode_batch_columns(batch, bytes_max), strict=True)))
+
+
+def decode_batch_columns(batch: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> RecordColumns:
+    """The same, column by column."""
+    header = read_header(batch)
+    payload = decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size_bytes], bytes_max)
+    columns = decode_columns(payload, header.record_count, header.base_offset, header.base_timestamp_ms)
+    if columns.offsets and columns.offsets[-1] > header.last_offset:
+        raise InvalidBatch(f"a batch that ends at offset {header.last_offset} holds offset {columns.offsets[-1]}")
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        # The broker rewrote the header alone; the records inside still carry what the producer said.
+        return columns._replace(timestamps_ms=[header.max_timestamp_ms] * header.record_count)
+    return columns
+
+
+def iter_records(buffer: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
+    """The records of all batches in the buffer as a consumer sees them: checksums checked, control records left out.
+
+    Each batch is unpacked when its first record is asked for. Raises InvalidBatch.
+    """
+    for header, batch in split(buffer):
+        check_crc(header, batch)
+        if not header.is_control:
+            yield from decode_batch(batch, bytes_max)
+
+
+# --- writing -------------------------------------------------------------------------------------------------
+
+
+def build_batch(
+    records: list[Record],
+    codec: Codec = Codec.NONE,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    transactional: bool = False,
+) -> bytes:
+    """One batch of at least one record, numbered from `base_offset` in the order of the list."""
+    assert records, "a batch holds at least one record"
+    base_timestamp_ms = records[0].timestamp_ms
+    return _assemble(
+        payload=compress(codec, encode_records(records, base_timestamp_ms)),
+        attributes=codec | (_TRANSACTIONAL_BIT if transactional else 0),
+        record_count=len(records),
+        base_timestamp_ms=base_timestamp_ms,
+        max_timestamp_ms=max(record.timestamp_ms for record in records),
+        producer=(producer_id, producer_epoch, base_sequence),
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+    )
+
+
+def _assemble(
+    *,
+    payload: bytes,
+    attributes: int,
+    record_count: int,
+    base_timestamp_ms: int,
+    max_timestamp_ms: int,
+    producer: tuple[int, int, int],
+    base_offset: int,
+    leader_epoch: int,
+) -> bytes:
+    checksummed = _CRC_ONWARDS.pack(
+        attributes, record_count - 1, base_timestamp_ms, max_timestamp_ms, *producer, record_count
+    )
+    crc = crc32c(payload, crc32c(checksummed))
+    length = HEADER_BYTES - _LENGTH_STARTS_AT + len(payload)
+    return b"".join((struct.pack(">qiibI", base_offset, length, leader_epoch, MAGIC, crc), checksummed, payload))
+
+
+def assign_offsets(
+    buffer: bytearray | memoryview, position: int, base_offset: Offset, leader_epoch: LeaderEpoch
+) -> None:
+    """Gives the batch at `position` its place in the log, in place: both fields lie outside the checksum."""
+    _OFFSET.pack_into(buffer, position, base_offset)
+    _EPOCH.pack_into(buffer, position + _LENGTH_STARTS_AT, leader_epoch)
+
+
+def placed(
+    batch: memoryview, base_offset: Offset, leader_epoch: LeaderEpoch, append_time_ms: int | None
+) -> tuple[bytearray, memoryview]:
+    """The batch as the log stores it, in two pieces: a header of its own, and the records where they are.
+
+    A large batch is so written without being copied. `append_time_ms` becomes the timestamp of every record.
+    """
+    header, payload = bytearray(batch[:HEADER_BYTES]), batch[HEADER_BYTES:]
+    assign_offsets(header, 0, base_offset, leader_epoch)
+    if append_time_ms is not None:
+        (attributes,) = _ATTRIBUTES.unpack_from(header, _CRC_COVERS_FROM)
+        _ATTRIBUTES.pack_into(header, _CRC_COVERS_FROM, attributes | _LOG_APPEND_TIME_BIT)
+        _TIMESTAMP.pack_into(header, _MAX_TIMESTAMP_AT, append_time_ms)
+        _CRC.pack_into(header, _CRC_STARTS_AT, crc32c(payload, crc32c(header[_CRC_COVERS_FROM:])))
+    return header, payload
+
+
+class RecordBatchBuilder:
+    """Gathers a producer's records into one batch of at most `bytes_max`, counted before compression."""
+
+    def __init__(self, codec: Codec, bytes_max: int) -> None:
+        self._codec = codec
+        self._bytes_max = bytes_max
+        self._parts: list[bytes] = []
+        self._base_timestamp_ms = 0
+        self._max_timestamp_ms = 0
+        self.record_count = 0
+        self.size_bytes = HEADER_BYTES
+        """Of the batch that `build` would make without compression."""
+
+    def append(self, key: bytes | None, value: bytes | None, headers: tuple[Header, ...], timestamp_ms: int) -> bool:
+        """False, and nothing is added, when the batch would grow above its bound. The first record always fits."""
+        if self.record_count == 0:
+            self._base_timestamp_ms = self._max_timestamp_ms = timestamp_ms
+        parts_before = len(self._parts)
+        timestamp_delta = timestamp_ms - self._base_timestamp_ms
+        size = append_record(self._parts, self.record_count, timestamp_delta, key, value, headers)
+        if self.record_count and self.size_bytes + size > self._bytes_max:
+            del self._parts[parts_before:]
+            return False
+        self._max_timestamp_ms = max(self._max_timestamp_ms, timestamp_ms)
+        self.record_count += 1
+        self.size_bytes += size
+        return True
+
+    def build(self, producer_id: int = -1, producer_epoch: int = -1, base_sequence: int = -1) -> bytes:
+        """The batch, with offsets from 0 as a producer sends it. The builder can be asked again, and goes on."""
+        assert self.record_count, "a batch holds at least one record"
+        return _assemble(
+            payload=compress(self._codec, b"".join(self._parts)),
+            attributes=self._codec,
+            record_count=self.record_count,
+            base_timestamp_ms=self._base_timestamp_ms,
+            max_timestamp_ms=self._max_timestamp_ms,
+            producer=(producer_id, producer_epoch, base_sequence),
+            base_offset=0,
+            leader_epoch=-1,
+        )

@@ -1,0 +1,45 @@
+"""Words for the tests of the partition log: small logs with recognisable records."""
+
+from __future__ import annotations
+
+from kraft.log.disk import Disk
+from kraft.log.log_config import LogConfig
+from kraft.log.partition_log import AppendResult, PartitionLog
+from kraft.log.record_batch import build_batch, iter_records
+from kraft.log.record_codec import Record
+from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
+
+DIRECTORY = "data/orders-0"
+ORDERS = TopicPartition("orders", 0)
+NOW_MS = 1_700_000_000_000
+
+
+def open_log(disk: Disk, config: LogConfig | None = None, clean_shutdown: bool = False) -> PartitionLog:
+    return PartitionLog.open(disk, DIRECTORY, config or LogConfig(), ORDERS, clean_shutdown)
+
+
+def batch_of(*values: str, timestamp_ms: int = 1000) -> bytes:
+    return build_batch([Record(0, timestamp_ms + index, None, value.encode()) for index, value in enumerate(values)])
+
+
+def append(log: PartitionLog, *values: str, epoch: int = 0, timestamp_ms: int = 1000) -> AppendResult:
+    """One batch with a record for each value."""
+    return log.append_as_leader(batch_of(*values, timestamp_ms=timestamp_ms), LeaderEpoch(epoch), NOW_MS)
+
+
+def sync(log: PartitionLog) -> None:
+    ticket = log.prepare_sync()
+    ticket.run()
+    log.complete_sync(ticket)
+
+
+def read_all(log: PartitionLog, bytes_max: int = 1 << 20) -> list[str]:
+    """The values of every record from the start of the log."""
+    values: list[str] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        for record in iter_records(log.read(offset, bytes_max, log.log_end_offset)):
+            assert record.offset == offset
+            values.append((record.value or b"").decode())
+            offset = Offset(offset + 1)
+    return values

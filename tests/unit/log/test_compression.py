@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import gzip
+import struct
+import tracemalloc
+
+import lz4.frame
+import pytest
+import snappy
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kraft.log.compression import CODEC_OF_NAME, Codec, compress, decompress
+from kraft.model.errors import ErrorCode, InvalidBatch
+
+TEXT = b"the quick brown fox jumps over the lazy dog " * 3000
+PACKED = [codec for codec in Codec if codec is not Codec.NONE]
+
+
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("size", [0, 1, 100, 32 << 10, (32 << 10) + 1, len(TEXT)])
+def test_what_was_compressed_comes_back(codec: Codec, size: int) -> None:
+    packed = compress(codec, TEXT[:size])
+    assert decompress(codec, packed) == TEXT[:size]
+    assert decompress(codec, memoryview(packed), bytes_max=size) == TEXT[:size]
+
+
+@given(st.sampled_from(list(Codec)), st.binary(max_size=3000))
+def test_any_data_comes_back(codec: Codec, data: bytes) -> None:
+    assert decompress(codec, compress(codec, data)) == data
+
+
+def test_codecs_have_the_names_of_compression_type() -> None:
+    assert sorted(CODEC_OF_NAME) == ["gzip", "lz4", "none", "snappy", "zstd"]
+    assert CODEC_OF_NAME["lz4"] is Codec.LZ4
+
+
+def test_snappy_is_framed_as_java_reads_it() -> None:
+    framed = compress(Codec.SNAPPY, TEXT)
+    assert framed[:16] == bytes.fromhex("82534e4150505900 00000001 00000001")
+    (block_size,) = struct.unpack(">i", framed[16:20])
+    assert snappy.uncompress(framed[20 : 20 + block_size]) == TEXT[: 32 << 10]
+
+
+def test_unframed_snappy_as_librdkafka_writes_it_is_read() -> None:
+    assert decompress(Codec.SNAPPY, snappy.compress(TEXT)) == TEXT
+
+
+def test_lz4_frames_have_independent_blocks_and_no_content_checksum() -> None:
+    info = lz4.frame.get_frame_info(compress(Codec.LZ4, TEXT))
+    assert not info["block_linked"]
+    assert not info["content_checksum"]
+
+
+def test_what_other_encoders_write_is_read() -> None:
+    assert decompress(Codec.GZIP, gzip.compress(TEXT)) == TEXT
+    assert decompress(Codec.LZ4, lz4.frame.compress(TEXT, content_checksum=True, block_linked=True)) == TEXT
+    without_size = zstandard.ZstdCompressor(write_content_size=False, write_checksum=True).compress(TEXT)
+    assert decompress(Codec.ZSTD, without_size) == TEXT
+
+
+def test_streams_back_to_back_are_one_payload() -> None:
+    for codec in (Codec.GZIP, Codec.LZ4, Codec.ZSTD):
+        assert decompress(codec, compress(codec, b"one ") + compress(codec, b"two")) == b"one two"
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_one_byte_above_the_bound_is_refused(codec: Codec) -> None:
+    with pytest.raises(InvalidBatch, match="unpacks to more than") as refused:
+        decompress(codec, compress(codec, TEXT), bytes_max=len(TEXT) - 1)
+    assert refused.value.error_code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_a_bomb_is_refused_before_it_is_unpacked(codec: Codec) -> None:
+    bomb = compress(codec, bytes(64 << 20))
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidBatch, match="unpacks to more than"):
+            decompress(codec, bomb, bytes_max=4 << 20)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_snappy_block_that_promises_too_much_is_refused() -> None:
+    with pytest.raises(InvalidBatch, match="unpacks to more than"):
+        decompress(Codec.SNAPPY, b"\xff\xff\xff\xff\x0f\x00", bytes_max=1 << 20)
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
+def test_a_payload_cut_anywhere_is_refused(codec: Codec) -> None:
+    packed = compress(codec, TEXT[:500])
+    for size in range(len(packed)):
+        with pytest.raises(InvalidBatch):
+            decompress(codec, packed[:size])
+
+
+@given(st.sampled_from(PACKED), st.binary(max_size=200), st.integers(0, 60), st.integers(0, 255))
+def test_any_bytes_end_in_invalid_batch(codec: Codec, garbage: bytes, position: int, byte: int) -> None:
+    damaged = bytearray(compress(codec, TEXT[:300]))
+    damaged[position % len(damaged)] = byte
+    for data in (garbage, bytes(damaged), compress(codec, b"x")[:8] + garbage):
+        try:
+            assert len(decompress(codec, data, bytes_max=10_000)) <= 10_000
+        except InvalidBatch:
+            continue
