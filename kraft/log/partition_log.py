@@ -20,7 +20,7 @@ from kraft.log.producer_state import Duplicate, ProducerStates
 from kraft.log.record_batch import BatchHeader, Buffer, TimestampType, check_crc, decode_batch, placed, split
 from kraft.log.recovery import RecoveredLog, RecoveryReport, recover
 from kraft.log.segment import RELATIVE_OFFSET_MAX, Segment
-from kraft.model.errors import Corruption, ErrorCode, InvalidBatch, Refusal
+from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
 
 
@@ -64,7 +64,6 @@ class PartitionLog:
         # What an earlier process wrote may be in the page cache only; from here on it has to be durable to count.
         self._active.file.sync()
         self._synced_end = self._log_end
-        self._adopt_checkpointed_epoch()
 
     @classmethod
     def open(
@@ -126,10 +125,6 @@ class PartitionLog:
     def epoch_at(self, offset: Offset) -> LeaderEpoch:
         """In which the record at `offset` was written; -1 when that is not known."""
         return self.epoch_cache.epoch_at(offset)
-
-    def assign_leader_epoch(self, epoch: LeaderEpoch) -> None:
-        """This replica leads from now on: `epoch` starts at the end of the log, even if it never writes."""
-        self.epoch_cache.assign(epoch, self._log_end)
 
     def reconfigure(self, config: LogConfig) -> None:
         """Appends from now on follow `config`."""
@@ -442,17 +437,6 @@ class PartitionLog:
 
     def _write_checkpoint(self) -> None:
         self._disk.write_atomically(f"{self.directory}/{CHECKPOINT_NAME}", self.epoch_cache.encode())
-
-    def _adopt_checkpointed_epoch(self) -> None:
-        """Headers tell of every epoch that wrote; the checkpoint may know of one more that had not written yet."""
-        path = f"{self.directory}/{CHECKPOINT_NAME}"
-        try:
-            entries = LeaderEpochCache.decode(self._disk.read_file(path), path).entries
-        except (FileNotFoundError, Corruption):
-            # Nothing is lost with it: an epoch that wrote nothing has nothing to be compared.
-            return
-        if entries and entries[-1].start_offset == self._log_end and entries[-1].epoch > self.latest_epoch:
-            self.epoch_cache.assign(*entries[-1])
 
 
 def _parent(path: str) -> str:

@@ -258,18 +258,6 @@ def test_timestamps_are_looked_up_to_the_record() -> None:
     assert log.offset_of_max_timestamp() == (5, 5002)
 
 
-# --- epochs --------------------------------------------------------------------------------------------------
-
-
-def test_a_leader_that_never_wrote_still_ends_the_epoch_before() -> None:
-    log = open_log(MemoryDisk())
-    append(log, "a", epoch=1)
-    log.assign_leader_epoch(LeaderEpoch(4))
-    assert log.latest_epoch == 4
-    assert log.end_offset_for_epoch(LeaderEpoch(1)) == (1, 1)
-    assert log.end_offset_for_epoch(LeaderEpoch(4)) == (4, 1)
-
-
 # --- truncation ----------------------------------------------------------------------------------------------
 
 

@@ -183,17 +183,6 @@ def test_what_a_crash_left_behind_is_tidied_up() -> None:
     assert disk.list(DIRECTORY) == [f"{0:020d}.index", f"{0:020d}.log", CHECKPOINT_NAME]
 
 
-def test_an_epoch_that_had_not_written_is_known_from_the_checkpoint() -> None:
-    disk = MemoryDisk()
-    log = open_log(disk)
-    append(log, "a", epoch=1)
-    log.assign_leader_epoch(LeaderEpoch(6))
-    log.close()
-    assert open_log(disk).latest_epoch == 6
-    disk.write_file(f"{DIRECTORY}/{CHECKPOINT_NAME}", b"nonsense")
-    assert open_log(disk).latest_epoch == 1
-
-
 def test_a_stale_checkpoint_does_not_outweigh_the_log() -> None:
     disk = MemoryDisk()
     log = open_log(disk)
