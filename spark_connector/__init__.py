@@ -1,0 +1,7 @@
+"""A Spark source in Python alone: `spark.dataSource.register(KraftDataSource)`, then `format("kraft")`."""
+
+from __future__ import annotations
+
+from spark_connector.source import KraftDataSource
+
+__all__ = ["KraftDataSource"]

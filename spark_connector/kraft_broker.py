@@ -1,0 +1,87 @@
+"""The cluster behind `kraft.client`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from kraft.client import Admin, Consumer, ErrorCode, PartitionColumns, Refusal, TopicPartition
+from spark_connector.broker import Broker, ColumnChunk, OffsetOutOfRange, TopicMissing
+
+FIRST_CONTACT_TIMEOUT_MS = 10_000
+"""A wrong address is told soon; once the cluster has answered, it is given the client's own time to recover."""
+
+MISSING_TOPIC_GRACE_S = 3.0
+"""How long a topic may be unknown before it counts as missing: a broker that has just started learns of it late."""
+
+_MISSING_TOPIC_POLL_S = 0.2
+
+
+class KraftBroker:
+    """Two clients that open nothing before their first call; they belong to the process that makes them."""
+
+    def __init__(self, bootstrap_servers: Sequence[str]) -> None:
+        self._admin = Admin(bootstrap_servers)
+        self._consumer = Consumer(bootstrap_servers)
+        self._timeout_ms: int | None = FIRST_CONTACT_TIMEOUT_MS
+
+    def partitions(self, topic: str) -> Sequence[int]:
+        deadline = time.monotonic() + MISSING_TOPIC_GRACE_S
+        while True:
+            try:
+                return self._partitions_now(topic)
+            except TopicMissing:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(_MISSING_TOPIC_POLL_S)
+
+    def _partitions_now(self, topic: str) -> Sequence[int]:
+        # The consumer remembers a topic's partitions for minutes; a stream wants to see those that were just added.
+        try:
+            [described] = self._admin.describe_topics([topic], timeout_ms=self._timeout_ms)
+        except Refusal as refusal:
+            self._timeout_ms = None
+            if refusal.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise TopicMissing(topic) from None
+            raise
+        self._timeout_ms = None
+        return [each.partition for each in described.metadata.partitions]
+
+    def earliest_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        return self._consumer.beginning_offsets(partitions)
+
+    def latest_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        return self._consumer.end_offsets(partitions)
+
+    def read(self, partition: TopicPartition, start: int, end: int) -> Iterator[ColumnChunk]:
+        try:
+            for part in self._consumer.read_columns(partition, start, end):
+                if part.columns.offsets:
+                    yield _chunk(part)
+        except Refusal as refusal:
+            if refusal.error_code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise OffsetOutOfRange(refusal.message) from None
+            raise
+
+    def close(self) -> None:
+        self._consumer.close()
+        self._admin.close()
+
+
+def connect(bootstrap_servers: Sequence[str]) -> Broker:
+    """Opens nothing yet: the first call finds out whether anybody is there."""
+    return KraftBroker(bootstrap_servers)
+
+
+def _chunk(part: PartitionColumns) -> ColumnChunk:
+    columns = part.columns
+    size_bytes = sum(map(len, filter(None, columns.values))) + sum(map(len, filter(None, columns.keys)))
+    return ColumnChunk(
+        offsets=columns.offsets,
+        timestamps_ms=columns.timestamps_ms,
+        timestamp_type=part.timestamp_type,
+        keys=columns.keys,
+        values=columns.values,
+        headers=columns.headers,
+        size_bytes=size_bytes,
+    )

@@ -1,0 +1,64 @@
+"""A range of one partition: what one Spark task reads, whole or with its losses accounted for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pyspark.sql.datasource import InputPartition
+
+from kraft.client import TopicPartition
+from spark_connector.broker import Broker, ColumnChunk, OffsetOutOfRange
+from spark_connector.data_loss import LossPolicy
+from spark_connector.offsets import Offsets
+
+
+@dataclass(frozen=True, kw_only=True)
+class OffsetRange(InputPartition):
+    """The records of a partition from `start` up to, without, `end`."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+
+
+def plan(begin: Offsets, end: Offsets) -> list[OffsetRange]:
+    """One range for each partition with something to read.
+
+    A partition that is not in `begin` was added since: it is read from offset 0, for all its records are new. An end
+    before the beginning was reported when the end was fixed, and there is nothing to read.
+    """
+    return [
+        OffsetRange(partition=partition, start=begin.get(partition, 0), end=until)
+        for partition, until in sorted(end.items())
+        if until > begin.get(partition, 0)
+    ]
+
+
+def read(broker: Broker, wanted: OffsetRange, losses: LossPolicy) -> Iterator[ColumnChunk]:
+    """The range's records. Raises DataLoss when some are gone and the policy is to fail."""
+    position = wanted.start
+    while position < wanted.end:
+        try:
+            for chunk in broker.read(wanted.partition, position, wanted.end):
+                position = chunk.offsets[-1] + 1
+                yield chunk
+        except OffsetOutOfRange:
+            position = _skip_lost(broker, wanted, position, losses)
+        else:
+            return
+
+
+def _skip_lost(broker: Broker, wanted: OffsetRange, position: int, losses: LossPolicy) -> int:
+    """The next offset of the range that is there, or its end. Always beyond `position`, so that reading ends."""
+    partition = wanted.partition
+    earliest = broker.earliest_offsets([partition])[partition]
+    if earliest > position:
+        resumed = min(earliest, wanted.end)
+        what = f"offsets {position} to {resumed - 1} of {partition} were deleted before they were read"
+    else:
+        resumed = wanted.end
+        latest = broker.latest_offsets([partition])[partition]
+        what = f"{partition} ends at offset {latest}, offsets {position} to {resumed - 1} are not there any more"
+    losses.report(what, records=resumed - position)
+    return resumed

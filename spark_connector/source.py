@@ -1,0 +1,52 @@
+"""The entry point that Spark knows: `format("kraft")`."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from spark_connector.arrow import source_schema
+from spark_connector.batch import KraftBatchReader
+from spark_connector.broker import Connect
+from spark_connector.options import batch_options, shared_options, stream_options
+from spark_connector.stream import KraftStreamReader
+
+
+class SinkNotBuilt(NotImplementedError):
+    """The answer to `df.write` and `df.writeStream`."""
+
+    def __init__(self) -> None:
+        super().__init__('writing with format("kraft") is not built yet: write from foreachBatch with kraft.client')
+
+
+class KraftDataSource(DataSource):
+    """Reads topics of a Kraft cluster, as a batch or as a stream, in the schema of Spark's Kafka source."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "kraft"
+
+    def connector(self) -> Connect:
+        """How the readers reach the cluster. Tests put another one here."""
+        # gRPC takes a tenth of a second to import, and the process that Spark asks for the schema does not need it.
+        from spark_connector.kraft_broker import connect
+
+        return connect
+
+    def schema(self) -> StructType:
+        """Spark asks for it at `load()`, so that a wrong option is named there and not when the query starts."""
+        return source_schema(include_headers=shared_options(self.options).include_headers)
+
+    def reader(self, schema: StructType) -> KraftBatchReader:
+        return KraftBatchReader(batch_options(self.options), schema, self.connector())
+
+    def streamReader(self, schema: StructType) -> KraftStreamReader:
+        return KraftStreamReader(stream_options(self.options), schema, self.connector())
+
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
+        raise SinkNotBuilt
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
+        raise SinkNotBuilt

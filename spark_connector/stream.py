@@ -1,0 +1,153 @@
+"""The source of `spark.readStream`: offsets for each micro-batch on the driver, reads in the tasks.
+
+One process on the driver keeps one reader for a query's life and asks it for offsets and ranges. Tasks read with
+pickled copies that know nothing of what that reader remembers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from kraft.client import TopicPartition
+from spark_connector import connections, ranges
+from spark_connector.arrow import arrow_schema, record_batches
+from spark_connector.bounds import partitions_of, resolve
+from spark_connector.broker import Broker, Connect, TopicMissing
+from spark_connector.data_loss import LossPolicy
+from spark_connector.offsets import (
+    Offsets,
+    beginning_of_batch,
+    from_checkpoint,
+    limited,
+    to_checkpoint,
+)
+from spark_connector.options import SourceOptions
+
+
+class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Picklable: everything that belongs to one process is made at its first use."""
+
+    settle_timeout_s: ClassVar[float] = 10.0
+    settle_poll_s: ClassVar[float] = 0.1
+
+    def __init__(self, options: SourceOptions, schema: StructType, connect: Connect) -> None:
+        self._options = options
+        self._schema = arrow_schema(schema, include_headers=options.include_headers)
+        self._connect = connect
+        self._losses = LossPolicy(fail=options.fail_on_data_loss)
+        self._initial: dict[TopicPartition, int] | None = None
+        self._target: dict[TopicPartition, int] | None = None
+        self._latest: dict[TopicPartition, int] | None = None
+        self._topics_missing: set[str] = set()
+
+    # --- on the driver ---------------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Spark may ask again before the first batch is in its checkpoint; `latest` must not move in between."""
+        if self._initial is None:
+            broker = self._broker()
+            partitions = partitions_of(broker, self._options.topics)
+            self._initial = resolve(broker, "startingOffsets", self._options.starting_offsets, partitions)
+        return to_checkpoint(self._initial)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        records_max = self._options.offsets_per_trigger_max
+        return ReadAllAvailable() if records_max is None else ReadMaxRows(records_max)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._latest_offsets()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        begin = from_checkpoint(start)
+        self._latest = dict(self._target) if self._target is not None else self._latest_offsets()
+        self._account_for_lost(begin, self._latest)
+        end = self._within(limit, begin, self._latest)
+        if end == begin:
+            # Spark compares the text, so nothing new must be the very same.
+            return start
+        return to_checkpoint(end, began=begin if begin == self._initial else None)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """What `latestOffset` last saw, so that a query's progress shows how far behind it is at no further cost."""
+        return None if self._latest is None else to_checkpoint(self._latest)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return ranges.plan(beginning_of_batch(start, end), from_checkpoint(end))
+
+    def stop(self) -> None:
+        connections.close(self._connect, self._options.bootstrap_servers)
+
+    # --- in the tasks ----------------------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, ranges.OffsetRange), "Spark hands back what `partitions` planned"
+        losses = LossPolicy(fail=self._options.fail_on_data_loss)
+        return record_batches(ranges.read(self._broker(), partition, losses), partition.partition, self._schema)
+
+    # --- within ----------------------------------------------------------------------------------------------
+
+    def _broker(self) -> Broker:
+        return connections.broker(self._connect, self._options.bootstrap_servers)
+
+    def _latest_offsets(self) -> dict[TopicPartition, int]:
+        """Of the partitions there are now; a topic that is gone has none, where that is allowed."""
+        broker = self._broker()
+        partitions: list[TopicPartition] = []
+        for topic in self._options.topics:
+            try:
+                partitions += partitions_of(broker, [topic])
+                self._topics_missing.discard(topic)
+            except TopicMissing as missing:
+                self._report_missing(missing)
+        return broker.latest_offsets(partitions) if partitions else {}
+
+    def _report_missing(self, missing: TopicMissing) -> None:
+        """Once each time that a topic goes, for an idle query asks many times a second."""
+        if self._losses.fail:
+            raise missing
+        if missing.topic not in self._topics_missing:
+            self._topics_missing.add(missing.topic)
+            self._losses.report(str(missing), records=0)
+
+    @staticmethod
+    def _within(limit: ReadLimit, begin: Offsets, latest: Offsets) -> Offsets:
+        match limit:
+            case ReadAllAvailable():
+                return latest
+            case ReadMaxRows():
+                return limited(begin, latest, limit.max_rows)
+            case _:
+                raise NotImplementedError(f"the kraft source does not know the read limit {limit!r}")
+
+    def _account_for_lost(self, begin: Offsets, latest: dict[TopicPartition, int]) -> None:
+        """Puts `latest` right where it lies before `begin`, or reports what that means.
+
+        A partition's new leader may for a moment know of fewer committed records than the old one answered with, so
+        such a partition gets some time to catch up; meanwhile it has nothing new.
+        """
+        for partition in sorted(set(begin) - set(latest)):
+            self._losses.report(f"{partition} is gone, the query stands at its offset {begin[partition]}", records=0)
+        behind = [partition for partition in latest if latest[partition] < begin.get(partition, 0)]
+        if not behind:
+            return
+        settled = self._wait_until_caught_up(begin, behind)
+        for partition in behind:
+            latest[partition] = min(settled[partition], begin[partition])
+            if latest[partition] < begin[partition]:
+                what = f"{partition} ends at offset {latest[partition]}, the query stands at {begin[partition]}"
+                self._losses.report(f"{what}: was the topic deleted and created again?", records=0)
+
+    def _wait_until_caught_up(self, begin: Offsets, behind: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        deadline = time.monotonic() + self.settle_timeout_s
+        while True:
+            latest = self._broker().latest_offsets(behind)
+            if all(latest[partition] >= begin[partition] for partition in behind) or time.monotonic() > deadline:
+                return latest
+            time.sleep(self.settle_poll_s)

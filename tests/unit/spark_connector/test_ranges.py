@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import logging
+import pickle
+from pathlib import Path
+
+import pytest
+
+from kraft.client import TopicPartition
+from spark_connector import ranges
+from spark_connector.data_loss import DataLoss, LossPolicy
+from tests.unit.spark_connector.file_broker import CHUNK_RECORDS, FileBroker, FileCluster
+
+A0, A1, A2 = (TopicPartition("a", number) for number in range(3))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> FileCluster:
+    cluster = FileCluster(tmp_path)
+    cluster.create_topic("a", partitions=1)
+    cluster.append("a", 0, [f"v{number}" for number in range(20)])
+    return cluster
+
+
+def read_offsets(broker: FileBroker, start: int, end: int, losses: LossPolicy) -> list[int]:
+    wanted = ranges.OffsetRange(partition=A0, start=start, end=end)
+    return [offset for chunk in ranges.read(broker, wanted, losses) for offset in chunk.offsets]
+
+
+def test_every_partition_with_something_to_read_gets_one_range() -> None:
+    planned = ranges.plan({A0: 3, A1: 5, A2: 0}, {A0: 9, A1: 5, A2: 1})
+    assert planned == [
+        ranges.OffsetRange(partition=A0, start=3, end=9),
+        ranges.OffsetRange(partition=A2, start=0, end=1),
+    ]
+
+
+def test_a_partition_added_since_is_read_from_its_first_record() -> None:
+    assert ranges.plan({A0: 3}, {A0: 3, A1: 2}) == [ranges.OffsetRange(partition=A1, start=0, end=2)]
+
+
+def test_an_end_before_the_beginning_plans_nothing() -> None:
+    assert ranges.plan({A0: 9}, {A0: 3}) == []
+
+
+def test_a_range_survives_the_way_to_a_worker() -> None:
+    wanted = ranges.OffsetRange(partition=A0, start=3, end=9)
+    assert pickle.loads(pickle.dumps(wanted)) == wanted  # noqa: S301 - the bytes are our own
+
+
+def test_exactly_the_range_is_read(cluster: FileCluster) -> None:
+    assert read_offsets(cluster([]), 3, 17, LossPolicy(fail=True)) == list(range(3, 17))
+
+
+def test_records_deleted_before_they_were_read_fail_the_query_by_name(cluster: FileCluster) -> None:
+    cluster.delete_records_before("a", 0, 8)
+    with pytest.raises(DataLoss, match="offsets 3 to 7 of a-0 were deleted before they were read") as lost:
+        read_offsets(cluster([]), 3, 17, LossPolicy(fail=True))
+    assert "failOnDataLoss=false" in str(lost.value)
+
+
+def test_lost_records_are_skipped_counted_and_logged_when_that_is_allowed(
+    cluster: FileCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.delete_records_before("a", 0, 8)
+    losses = LossPolicy(fail=False)
+    with caplog.at_level(logging.WARNING, "spark_connector"):
+        assert read_offsets(cluster([]), 3, 17, losses) == list(range(8, 17))
+    assert losses.skipped_records == 5
+    assert "offsets 3 to 7 of a-0 were deleted" in caplog.text
+    assert "5 records skipped so far" in caplog.text
+
+
+def test_records_deleted_while_a_range_is_read_are_counted_from_where_reading_stood(cluster: FileCluster) -> None:
+    losses = LossPolicy(fail=False)
+    chunks = ranges.read(cluster([]), ranges.OffsetRange(partition=A0, start=0, end=20), losses)
+    first = next(chunks)
+    cluster.delete_records_before("a", 0, 12)
+    rest = [offset for chunk in chunks for offset in chunk.offsets]
+    assert list(first.offsets) == list(range(CHUNK_RECORDS))
+    assert rest == list(range(12, 20))
+    assert losses.skipped_records == 12 - CHUNK_RECORDS
+
+
+def test_a_range_that_was_deleted_whole_ends(cluster: FileCluster) -> None:
+    cluster.delete_records_before("a", 0, 20)
+    losses = LossPolicy(fail=False)
+    assert read_offsets(cluster([]), 3, 17, losses) == []
+    assert losses.skipped_records == 14
+
+
+def test_a_log_that_ends_before_the_range_does_is_a_loss_too(cluster: FileCluster) -> None:
+    cluster.truncate("a", 0, 10)
+    with pytest.raises(DataLoss, match="a-0 ends at offset 10, offsets 10 to 16 are not there any more"):
+        read_offsets(cluster([]), 3, 17, LossPolicy(fail=True))
+    losses = LossPolicy(fail=False)
+    assert read_offsets(cluster([]), 3, 17, losses) == list(range(3, 10))
+    assert losses.skipped_records == 7
