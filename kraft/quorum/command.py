@@ -1,0 +1,57 @@
+"""What our entries look like inside the engine's log.
+
+An engine command is one type byte and a body. Two types exist here: the no-op that a new leader writes, and ours,
+whose body says for which term it was decided and which request it answers. Everything else is refused before it
+gets near the engine, which would unpickle it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from struct import Struct
+
+REGULAR = 0
+"""The engine's type byte of a command by its user."""
+
+NO_OP = 1
+"""The engine's type byte of an entry without content; such a command is this one byte."""
+
+REQUEST_ID_BYTES = 16
+
+_BODY = Struct(f">BQ{REQUEST_ID_BYTES}s")
+
+
+class CommandKind(IntEnum):
+    PAYLOAD = 1
+    BARRIER = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """An entry of ours. It counts only where it was stored in the term that it was decided in."""
+
+    kind: CommandKind
+    decided_term: int
+    request_id: bytes
+    payload: bytes = b""
+
+
+def encode_body(command: Command) -> bytes:
+    """Without the type byte, which the engine puts before it."""
+    return _BODY.pack(command.kind, command.decided_term, command.request_id) + command.payload
+
+
+def decode(data: bytes) -> Command | None:
+    """The command of an entry, type byte included; None for a no-op. Raises ValueError for anything else."""
+    if data == bytes([NO_OP]):
+        return None
+    if len(data) < 1 + _BODY.size or data[0] != REGULAR:
+        raise ValueError("not a command that this version writes")
+    kind, decided_term, request_id = _BODY.unpack_from(data, 1)
+    return Command(
+        kind=CommandKind(kind),
+        decided_term=decided_term,
+        request_id=request_id,
+        payload=data[1 + _BODY.size :],
+    )

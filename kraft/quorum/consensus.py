@@ -1,0 +1,153 @@
+"""PySyncObj, held to elections and log replication: no thread, no socket, no file, no pickle of its own.
+
+Three of its private names are used, and their presence is checked at start, because the alternative is worse in each:
+`__doApplyCommand` is overridden, since the original unpickles what the network brought; `__newAppendEntriesTime` is
+set back, since otherwise an entry waits for the next heartbeat; `createJournal` is replaced while the engine is
+built, since it offers no other way to give it a journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from pysyncobj import syncobj
+from pysyncobj.config import SyncObjConf
+from pysyncobj.version import VERSION
+
+from kraft.quorum.command import REGULAR
+from kraft.quorum.config import APPEND_BATCH_BYTES, QuorumConfig
+from kraft.quorum.journal import QuorumJournal
+from kraft.quorum.transport import QuorumTransport, VoterNode
+
+AUDITED_VERSION = "0.3.17"
+
+LEADER = 2
+"""The engine's number of that state."""
+
+_APPLY = "_SyncObj__doApplyCommand"
+_APPEND_DUE = "_SyncObj__newAppendEntriesTime"
+
+_NEVER = 10**9
+
+OnApply = Callable[[int, int, bytes], None]
+"""Index, term and command of an entry that is committed and on this voter's disk."""
+
+OnLeading = Callable[[bool], None]
+
+
+class UnsuitableEngine(Exception):
+    """The installed PySyncObj is not the one that this code was checked against."""
+
+
+class Consensus(syncobj.SyncObj):  # type: ignore[misc]  # PySyncObj has no type information.
+    """The engine. Its owner calls `advance` often; between two calls it does nothing but take messages."""
+
+    def __init__(
+        self,
+        config: QuorumConfig,
+        journal: QuorumJournal,
+        transport: QuorumTransport,
+        on_apply: OnApply,
+        on_leading: OnLeading,
+    ) -> None:
+        """Neither callback may raise. `on_leading` is called inside an engine step, at once when the state changes."""
+        _check_version()
+        self._journal = journal
+        self._transport = transport
+        self._on_apply = on_apply
+        self._sent_position = (0, 0)
+
+        def on_state_changed(old_state: int, new_state: int) -> None:
+            if new_state == LEADER:
+                on_leading(True)
+            elif old_state == LEADER:
+                on_leading(False)
+
+        with _journal_given(journal):
+            super().__init__(
+                VoterNode(config.node_id),
+                transport.nodes,
+                conf=_engine_settings(config, on_state_changed),
+                transport=transport,
+            )
+        self._check_private_names()
+
+    def advance(self) -> None:
+        """Elects, commits, applies, and prepares messages. The journal is to be synced before those leave."""
+        self.doTick(0.0)
+        while self._isLeader() and (self._position() != self._sent_position or self._transport.resend_wanted):
+            # What was just taken into the log, and what was just committed, would wait for the heartbeat.
+            self._sent_position = self._position()
+            self._transport.resend_wanted = False
+            setattr(self, _APPEND_DUE, 0.0)
+            self.doTick(0.0)
+
+    def append(self, body: bytes) -> None:
+        """Into the log at the next step, in the term of that moment; forgotten when this voter then does not lead."""
+        self._applyCommand(body, None, REGULAR)
+
+    @property
+    def leader_id(self) -> int | None:
+        leader: VoterNode | None = self._getLeader()
+        return None if leader is None else leader.id
+
+    @property
+    def leading(self) -> bool:
+        return bool(self._isLeader())
+
+    def _position(self) -> tuple[int, int]:
+        return self._journal.last_index, self.raftCommitIndex
+
+    def _SyncObj__doApplyCommand(self, command: bytes) -> None:
+        """In place of the engine's own, which unpickles the command and calls a method by its number."""
+        index = self.raftLastApplied + 1
+        term = self._journal.term_at(index)
+        assert term is not None, f"entry {index} was committed and is not in the journal"
+        if not self._journal.synced:
+            # The engine counts its own entries as stored when it adds them. With one voter that is a majority.
+            self._journal.sync()
+        self._on_apply(index, term, command)
+
+    def _check_private_names(self) -> None:
+        if not hasattr(self, _APPEND_DUE):
+            raise UnsuitableEngine(f"PySyncObj {VERSION} has no {_APPEND_DUE}")
+
+
+def _check_version() -> None:
+    if VERSION != AUDITED_VERSION:
+        raise UnsuitableEngine(f"PySyncObj {VERSION} is installed; the quorum was checked against {AUDITED_VERSION}")
+    if not hasattr(syncobj.SyncObj, _APPLY) or not hasattr(syncobj, "createJournal"):
+        raise UnsuitableEngine(f"PySyncObj {VERSION} has no {_APPLY} or no createJournal")
+
+
+def _engine_settings(config: QuorumConfig, on_state_changed: Callable[[int, int], None]) -> SyncObjConf:
+    election_timeout_s_max = config.election_timeout_ms_max / 1000
+    return SyncObjConf(
+        autoTick=False,
+        appendEntriesUseBatch=True,
+        appendEntriesBatchSizeBytes=APPEND_BATCH_BYTES,
+        appendEntriesPeriod=config.append_period_ms / 1000,
+        raftMinTimeout=config.election_timeout_ms_min / 1000,
+        raftMaxTimeout=election_timeout_s_max,
+        leaderFallbackTimeout=election_timeout_s_max,
+        connectionTimeout=election_timeout_s_max,
+        commandsQueueSize=0,
+        commandsWaitLeader=False,
+        dynamicMembershipChange=False,
+        # Snapshots of the engine lose acknowledged entries when it is killed at the wrong moment: none are made.
+        logCompactionMinEntries=_NEVER,
+        logCompactionMinTime=_NEVER,
+        onStateChanged=on_state_changed,
+    )
+
+
+@contextmanager
+def _journal_given(journal: QuorumJournal) -> Iterator[None]:
+    """While inside, the engine's factory of journals gives this one. Nothing else runs on the event loop meanwhile."""
+    original = syncobj.createJournal
+    syncobj.createJournal = lambda _file: journal
+    try:
+        yield
+    finally:
+        syncobj.createJournal = original

@@ -1,0 +1,295 @@
+"""One voter: the engine driven on the event loop, between the journal, the links and the listener.
+
+A step takes the messages and proposals that have come, lets the engine decide, syncs the journal once for all of it,
+and only then lets messages leave. It follows every message and proposal at once, and a slow beat when nothing comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+
+import structlog
+
+from kraft.quorum import command
+from kraft.quorum.command import Command, CommandKind
+from kraft.quorum.config import QuorumConfig
+from kraft.quorum.consensus import Consensus
+from kraft.quorum.journal import QuorumJournal
+from kraft.quorum.messages import Message
+from kraft.quorum.peer_link import PeerLink
+from kraft.quorum.port import (
+    NotLeader,
+    PayloadTooLarge,
+    ProposalUnknown,
+    QuorumListener,
+    QuorumStatus,
+    VoterStatus,
+)
+from kraft.quorum.service import RaftService
+from kraft.quorum.transport import QuorumTransport
+
+log = structlog.get_logger(__name__)
+
+Fatal = Callable[[str], None]
+"""Ends the process, soon if not at once: the voter has already fallen silent when this is called."""
+
+
+class RaftQuorum:
+    """The Quorum port. `service` belongs on the CONTROLLER listener before this is started."""
+
+    def __init__(self, *, config: QuorumConfig, listener: QuorumListener, fatal: Fatal) -> None:
+        self.service = RaftService(config)
+        self._config = config
+        self._listener = listener
+        self._fatal = fatal
+        self._parts: _Parts | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._next_beat: asyncio.TimerHandle | None = None
+        self._step_scheduled = False
+        self._failed = False
+        self._leadership_term: int | None = None
+        self._leadership_request = b""
+        self._pending: dict[bytes, asyncio.Future[int]] = {}
+        self._incarnation = os.urandom(command.REQUEST_ID_BYTES // 2)
+        self._request_count = 0
+
+    # --- life ------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Raises Corruption and JournalInUse."""
+        assert self._parts is None, "started twice"
+        self._loop = asyncio.get_running_loop()
+        journal = QuorumJournal(self._config.directory)
+        transport = QuorumTransport(self._config.peer_ids, journal)
+        consensus = Consensus(self._config, journal, transport, self._on_apply, self._on_leading)
+        links = {
+            peer: PeerLink(self._config, peer, self._on_link_up, self._on_link_down) for peer in self._config.peer_ids
+        }
+        self._parts = _Parts(journal, transport, consensus, links)
+        transport.attach(consensus, self._parts.deliver)
+        for link in links.values():
+            link.start()
+        self.service.open(self._on_messages, lambda peer: links[peer].greeted())
+        self._beat()
+        log.info("quorum voter started", node=self._config.node_id, entries=journal.last_index, term=self.term)
+
+    async def stop(self) -> None:
+        parts = self._parts
+        if parts is None:
+            return
+        self._fall_silent("this voter was stopped")
+        self._parts = None
+        await self.service.close()
+        for link in parts.links.values():
+            await link.stop()
+        parts.consensus.destroy()
+
+    # --- the port ----------------------------------------------------------------------------------------------------
+
+    async def propose(self, payload: bytes, term: int, deadline_s: float) -> int:
+        if len(payload) > self._config.payload_bytes_max:
+            raise PayloadTooLarge(len(payload), self._config.payload_bytes_max)
+        if self._leadership_term != term:
+            raise NotLeader(f"node {self._config.node_id} does not lead in term {term}", self.leader_id)
+        return await self._submit(CommandKind.PAYLOAD, payload, term, deadline_s)
+
+    async def barrier(self, deadline_s: float) -> int:
+        if self._leadership_term is None:
+            raise NotLeader(f"node {self._config.node_id} does not lead", self.leader_id)
+        return await self._submit(CommandKind.BARRIER, b"", self._leadership_term, deadline_s)
+
+    @property
+    def is_leader(self) -> bool:
+        return self._leadership_term is not None
+
+    @property
+    def leader_id(self) -> int | None:
+        return None if self._parts is None or self._failed else self._parts.consensus.leader_id
+
+    @property
+    def term(self) -> int:
+        return 0 if self._parts is None else int(self._parts.consensus.raftCurrentTerm)
+
+    @property
+    def commit_index(self) -> int:
+        return 0 if self._parts is None else int(self._parts.consensus.raftCommitIndex)
+
+    @property
+    def last_applied(self) -> int:
+        return 0 if self._parts is None else int(self._parts.consensus.raftLastApplied)
+
+    def describe(self) -> QuorumStatus:
+        return QuorumStatus(
+            leader_id=self.leader_id,
+            term=self.term,
+            commit_index=self.commit_index,
+            voters=tuple(self._describe_voter(voter) for voter in sorted(self._config.voters)),
+        )
+
+    def _describe_voter(self, voter: int) -> VoterStatus:
+        parts = self._parts
+        if parts is None:
+            return VoterStatus(node_id=voter, match_index=-1, heard_ms_ago=-1)
+        if voter == self._config.node_id:
+            return VoterStatus(node_id=voter, match_index=parts.journal.last_index, heard_ms_ago=0)
+        transport = parts.transport
+        match_index = transport.acknowledgements.match_index(voter) if parts.consensus.leading else -1
+        return VoterStatus(node_id=voter, match_index=match_index, heard_ms_ago=transport.heard_ms_ago(voter))
+
+    async def _submit(self, kind: CommandKind, payload: bytes, term: int, deadline_s: float) -> int:
+        assert self._loop is not None, "a leader is started"
+        request_id = self._new_request_id()
+        answer: asyncio.Future[int] = self._loop.create_future()
+        self._pending[request_id] = answer
+        try:
+            self._append(Command(kind=kind, decided_term=term, request_id=request_id, payload=payload))
+            async with asyncio.timeout(deadline_s):
+                return await answer
+        except TimeoutError:
+            raise ProposalUnknown(f"the quorum did not commit within {deadline_s:g} s") from None
+        finally:
+            self._pending.pop(request_id, None)
+
+    def _append(self, entry: Command) -> None:
+        assert self._parts is not None, "appended before the start"
+        self._parts.consensus.append(command.encode_body(entry))
+        self._schedule_step()
+
+    def _new_request_id(self) -> bytes:
+        self._request_count += 1
+        return self._incarnation + self._request_count.to_bytes(command.REQUEST_ID_BYTES // 2, "big")
+
+    # --- steps -------------------------------------------------------------------------------------------------------
+
+    def _beat(self) -> None:
+        assert self._loop is not None, "beats begin with the start"
+        self._step()
+        if not self._failed:
+            self._next_beat = self._loop.call_later(self._config.beat_ms / 1000, self._beat)
+
+    def _schedule_step(self) -> None:
+        """Soon rather than now, so that everything which arrives in this turn of the loop shares one sync."""
+        if not self._step_scheduled and self._loop is not None:
+            self._step_scheduled = True
+            self._loop.call_soon(self._step)
+
+    def _step(self) -> None:
+        self._step_scheduled = False
+        if self._parts is None or self._failed:
+            return
+        try:
+            self._parts.consensus.advance()
+            self._parts.journal.sync()
+        except Exception as error:  # noqa: BLE001  Whatever it is, this voter must not speak or vote again.
+            self._fail(f"{type(error).__name__}: {error}")
+        if not self._failed:
+            self._parts.transport.flush()
+
+    def _on_messages(self, sender: int, messages: list[Message]) -> None:
+        if self._parts is None or self._failed:
+            return
+        self._parts.links[sender].heard()
+        try:
+            self._parts.transport.receive(sender, messages)
+        except Exception as error:  # noqa: BLE001  Whatever it is, this voter must not speak or vote again.
+            self._fail(f"{type(error).__name__}: {error}")
+        if messages:
+            self._schedule_step()
+
+    def _on_link_up(self, peer: int) -> None:
+        if self._parts is not None:
+            self._parts.transport.link_up(peer)
+            self._schedule_step()
+
+    def _on_link_down(self, peer: int) -> None:
+        if self._parts is not None:
+            self._parts.transport.link_down(peer)
+
+    def _fail(self, reason: str) -> None:
+        if self._failed:
+            return
+        log.error("quorum voter failed", node=self._config.node_id, reason=reason)
+        self._fall_silent(f"this voter failed: {reason}")
+        self._fatal(f"the metadata quorum of node {self._config.node_id} cannot go on: {reason}")
+
+    def _fall_silent(self, reason: str) -> None:
+        self._failed = True
+        if self._next_beat is not None:
+            self._next_beat.cancel()
+        self._withdraw_leadership(reason)
+
+    # --- what the engine tells ---------------------------------------------------------------------------------------
+
+    def _on_apply(self, index: int, term: int, data: bytes) -> None:
+        """Never raises: the engine would apply the entry again, and again."""
+        if self._failed:
+            return
+        try:
+            entry = command.decode(data)
+            if entry is not None:
+                self._apply(index, term, entry)
+        except Exception as error:  # noqa: BLE001  The entry counts on the other voters; here nothing may follow it.
+            self._fail(f"entry {index} could not be applied: {type(error).__name__}: {error}")
+
+    def _apply(self, index: int, term: int, entry: Command) -> None:
+        answer = self._pending.get(entry.request_id)
+        if entry.decided_term != term:
+            # Its author led in another term and decided on a state that others have changed since.
+            if answer is not None and not answer.done():
+                answer.set_exception(NotLeader("the payload was stored in a later term and is void", self.leader_id))
+            return
+        if entry.kind is CommandKind.PAYLOAD:
+            self._listener.on_committed(index, term, entry.payload)
+        elif entry.request_id == self._leadership_request:
+            self._announce_leadership(term)
+        if answer is not None and not answer.done():
+            answer.set_result(index)
+
+    def _on_leading(self, leads: bool) -> None:
+        assert self._parts is not None, "the engine changes its state only in a step"
+        if self._failed:
+            return
+        if not leads:
+            self._withdraw_leadership("leadership was lost")
+            return
+        self._parts.transport.acknowledgements.begin(self.term)
+        self._leadership_request = self._new_request_id()
+        self._append(Command(kind=CommandKind.BARRIER, decided_term=self.term, request_id=self._leadership_request))
+
+    def _announce_leadership(self, term: int) -> None:
+        assert self._parts is not None, "entries are applied only in a step"
+        if self._parts.consensus.leading and term == self.term:
+            self._leadership_term = term
+            log.info("quorum leadership begins", node=self._config.node_id, term=term)
+            self._listener.on_leadership(term)
+
+    def _withdraw_leadership(self, reason: str) -> None:
+        self._leadership_request = b""
+        for answer in self._pending.values():
+            if not answer.done():
+                answer.set_exception(ProposalUnknown(f"{reason} before the quorum's answer"))
+        if self._leadership_term is not None:
+            log.info("quorum leadership ends", node=self._config.node_id, term=self._leadership_term, reason=reason)
+            self._leadership_term = None
+            self._listener.on_leadership(None)
+
+
+class _Parts:
+    """What exists between start and stop."""
+
+    def __init__(
+        self,
+        journal: QuorumJournal,
+        transport: QuorumTransport,
+        consensus: Consensus,
+        links: dict[int, PeerLink],
+    ) -> None:
+        self.journal = journal
+        self.transport = transport
+        self.consensus = consensus
+        self.links = links
+
+    def deliver(self, peer: int, messages: list[Message]) -> None:
+        self.links[peer].send(messages)

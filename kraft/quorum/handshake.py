@@ -1,0 +1,48 @@
+"""How two voters make sure that they belong together before any other word."""
+
+from __future__ import annotations
+
+from kraft.quorum.config import QuorumConfig
+from kraft.quorum.pb import raft_pb2
+
+HANDSHAKE_DEADLINE_S = 5.0
+
+
+class Mismatch(Exception):
+    """The other side is not the voter that this configuration means; says in one line what differs."""
+
+
+def hello(config: QuorumConfig, receiver_id: int) -> raft_pb2.RaftFrame:
+    return raft_pb2.RaftFrame(
+        hello=raft_pb2.RaftHello(
+            cluster_id=config.cluster_id,
+            sender_id=config.node_id,
+            receiver_id=receiver_id,
+            voter_ids=sorted(config.voters),
+        )
+    )
+
+
+def check_hello(config: QuorumConfig, frame: raft_pb2.RaftFrame) -> int:
+    """Node id of the voter that sent this first frame. Raises Mismatch."""
+    if frame.WhichOneof("content") != "hello":
+        raise Mismatch("the first frame is no hello")
+    received = frame.hello
+    if received.cluster_id != config.cluster_id:
+        raise Mismatch(
+            f"cluster.id differs: node {config.node_id} has {config.cluster_id!r}, node {received.sender_id} has"
+            f" {received.cluster_id[:64]!r}"
+        )
+    if received.receiver_id != config.node_id:
+        raise Mismatch(
+            f"node {received.receiver_id} was meant, this is node {config.node_id}: compare node.id with"
+            " controller.quorum.voters"
+        )
+    if list(received.voter_ids) != sorted(config.voters):
+        raise Mismatch(
+            f"controller.quorum.voters differ: node {config.node_id} has {sorted(config.voters)}, node"
+            f" {received.sender_id} has {list(received.voter_ids[:16])}"
+        )
+    if received.sender_id not in config.peer_ids:
+        raise Mismatch(f"node {received.sender_id} is not another voter")
+    return received.sender_id

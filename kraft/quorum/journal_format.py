@@ -1,0 +1,186 @@
+"""Bytes of the journal: a header, then frames, each holding the records of one sync.
+
+    header   magic (8), format version (4), CRC-32C of these (4)
+    frame    magic (4), length of the body (4), CRC-32C of position, length and body (4), body
+    body     records, back to back: type (1), then
+             entry       index (8), term (8), length (4), command
+             vote        term (8), node id voted for (8, signed; -1 for none)
+             truncation  first index that no longer counts (8)
+
+All numbers are big-endian. A frame is written only after the one before it was synced. So what a crash can tear is
+the last frame alone, and a bad frame with a good one behind it is rot. The position inside the CRC keeps bytes that
+merely look like a frame, such as a journal stored inside a command, from passing for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from struct import Struct
+from struct import error as StructError  # noqa: N812  It is an exception class with a lower-case name.
+
+from crc32c import crc32c
+
+from kraft.model.errors import Corruption
+
+FORMAT_VERSION = 1
+NO_VOTE = -1
+
+FRAME_BODY_BYTES_MAX = 32 * 1024 * 1024
+
+_MAGIC = b"KRAFTQJ\0"
+_FRAME_MAGIC = b"\xf1KQF"
+
+_HEADER = Struct(">8sI")
+_CRC = Struct(">I")
+_FRAME = Struct(">4sII")
+_CRC_SEED = Struct(">QI")
+_ENTRY = Struct(">BQQI")
+_VOTE = Struct(">BQq")
+_TRUNCATION = Struct(">BQ")
+
+HEADER_BYTES = _HEADER.size + _CRC.size
+
+
+class _Type(IntEnum):
+    ENTRY = 1
+    VOTE = 2
+    TRUNCATION = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryRecord:
+    index: int
+    term: int
+    command: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteRecord:
+    """The current term and the voter that was voted for in it."""
+
+    term: int
+    voted_for: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruncationRecord:
+    """Entries from `from_index` on no longer count."""
+
+    from_index: int
+
+
+Record = EntryRecord | VoteRecord | TruncationRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """What a journal holds; `valid_bytes` of it, and behind them at most a torn frame."""
+
+    records: list[Record]
+    valid_bytes: int
+
+
+def encode_header() -> bytes:
+    header = _HEADER.pack(_MAGIC, FORMAT_VERSION)
+    return header + _CRC.pack(crc32c(header))
+
+
+def encode_entry(index: int, term: int, command: bytes) -> bytes:
+    return _ENTRY.pack(_Type.ENTRY, index, term, len(command)) + command
+
+
+def encode_vote(term: int, voted_for: int) -> bytes:
+    return _VOTE.pack(_Type.VOTE, term, voted_for)
+
+
+def encode_truncation(from_index: int) -> bytes:
+    return _TRUNCATION.pack(_Type.TRUNCATION, from_index)
+
+
+def encode_frame(position: int, body: bytes) -> bytes:
+    return _FRAME.pack(_FRAME_MAGIC, len(body), _frame_crc(position, body)) + body
+
+
+def _frame_crc(position: int, body: bytes | memoryview) -> int:
+    return crc32c(body, crc32c(_CRC_SEED.pack(position, len(body))))
+
+
+def scan(file: str, data: bytes) -> Scan:
+    """Everything in a journal's bytes. Raises Corruption for a foreign header and for rot."""
+    _check_header(file, data)
+    records: list[Record] = []
+    position = HEADER_BYTES
+    while (body := _frame_at(data, position)) is not None:
+        records.extend(_records(file, position, body))
+        position += _FRAME.size + len(body)
+    survivor = _next_frame(data, position + 1)
+    if survivor is not None:
+        raise Corruption(
+            file,
+            position,
+            f"damaged, while what was written later at byte {survivor} is intact: the disk changed what was synced to"
+            " it; move this directory away to keep it, and ask the other voters before bringing this one back",
+        )
+    return Scan(records=records, valid_bytes=position)
+
+
+def _check_header(file: str, data: bytes) -> None:
+    if len(data) < HEADER_BYTES or data[: len(_MAGIC)] != _MAGIC:
+        raise Corruption(file, 0, "not a quorum journal")
+    if _CRC.unpack_from(data, _HEADER.size)[0] != crc32c(data[: _HEADER.size]):
+        raise Corruption(file, 0, "the header's CRC does not match")
+    version = _HEADER.unpack_from(data)[1]
+    if version != FORMAT_VERSION:
+        raise Corruption(file, len(_MAGIC), f"format version {version}; this program reads version {FORMAT_VERSION}")
+
+
+def _frame_at(data: bytes, position: int) -> bytes | None:
+    """Body of the frame that begins at `position`, None when there is no whole and valid one."""
+    if position + _FRAME.size > len(data):
+        return None
+    magic, length, checksum = _FRAME.unpack_from(data, position)
+    start = position + _FRAME.size
+    if magic != _FRAME_MAGIC or not 0 < length <= FRAME_BODY_BYTES_MAX or start + length > len(data):
+        return None
+    body = data[start : start + length]
+    return body if _frame_crc(position, body) == checksum else None
+
+
+def _next_frame(data: bytes, position: int) -> int | None:
+    """Where the first valid frame at or behind `position` begins."""
+    while (position := data.find(_FRAME_MAGIC, position)) >= 0:
+        if _frame_at(data, position) is not None:
+            return position
+        position += 1
+    return None
+
+
+def _records(file: str, frame_position: int, body: bytes) -> Iterator[Record]:
+    position = 0
+    while position < len(body):
+        try:
+            record, position = _record_at(body, position)
+        except (StructError, ValueError) as error:
+            raise Corruption(file, frame_position, f"a valid frame with an unreadable record: {error}") from error
+        yield record
+
+
+def _record_at(body: bytes, position: int) -> tuple[Record, int]:
+    """The record at `position` and where the next one begins."""
+    match body[position]:
+        case _Type.ENTRY:
+            _, index, term, length = _ENTRY.unpack_from(body, position)
+            start = position + _ENTRY.size
+            if start + length > len(body):
+                raise ValueError("an entry longer than its frame")
+            return EntryRecord(index=index, term=term, command=body[start : start + length]), start + length
+        case _Type.VOTE:
+            _, term, voted_for = _VOTE.unpack_from(body, position)
+            return VoteRecord(term=term, voted_for=voted_for), position + _VOTE.size
+        case _Type.TRUNCATION:
+            _, from_index = _TRUNCATION.unpack_from(body, position)
+            return TruncationRecord(from_index=from_index), position + _TRUNCATION.size
+        case unknown:
+            raise ValueError(f"record type {unknown}")

@@ -1,0 +1,231 @@
+"""What voters say to each other, as values, in the engine's dictionaries, and as protobuf.
+
+Only these four messages cross the network. The engine knows more: forwarded commands, leadership transfer, snapshots
+in pieces. None of them can be expressed here, so none can arrive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from kraft.quorum import command
+from kraft.quorum.config import FRAME_BYTES_MAX
+from kraft.quorum.journal import FIRST_INDEX, Entry
+from kraft.quorum.pb import raft_pb2
+
+EngineMessage = dict[str, Any]
+
+_BATCH_BYTES_TARGET = FRAME_BYTES_MAX // 2
+"""A batch is closed at the message that would exceed this; one message alone stays below the other half."""
+
+
+class BadMessage(ValueError):
+    """Bytes from another voter that no sound voter sends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append:
+    """Entries for a follower, in the engine's own shape, each index one above the last."""
+
+    term: int
+    previous_index: int
+    previous_term: int
+    entries: tuple[Entry, ...]
+    commit_index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendResponse:
+    """`term` is ours: the engine's answers do not say in which term they were given."""
+
+    term: int
+    next_index: int
+    success: bool
+    reset: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteRequest:
+    term: int
+    last_log_index: int
+    last_log_term: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteResponse:
+    term: int
+
+
+Message = Append | AppendResponse | VoteRequest | VoteResponse
+
+
+# --- the engine's dictionaries ---------------------------------------------------------------------------------
+
+
+def from_engine(message: EngineMessage, term: int) -> Message | None:
+    """A message that the engine sends while in `term`; None for one that must not leave this process."""
+    match message["type"]:
+        case "append_entries" if "entries" in message:
+            return Append(
+                term=message["term"],
+                previous_index=message["prevLogIdx"],
+                previous_term=message["prevLogTerm"],
+                entries=tuple(message["entries"]),
+                commit_index=message["commit_index"],
+            )
+        case "next_node_idx":
+            return AppendResponse(
+                term=term, next_index=message["next_node_idx"], success=message["success"], reset=message["reset"]
+            )
+        case "request_vote":
+            return VoteRequest(
+                term=message["term"],
+                last_log_index=message["last_log_index"],
+                last_log_term=message["last_log_term"],
+            )
+        case "response_vote":
+            return VoteResponse(term=message["term"])
+        case _:
+            return None
+
+
+def to_engine(message: Message) -> EngineMessage:
+    match message:
+        case Append():
+            return {
+                "type": "append_entries",
+                "term": message.term,
+                "prevLogIdx": message.previous_index,
+                "prevLogTerm": message.previous_term,
+                "entries": list(message.entries),
+                "commit_index": message.commit_index,
+            }
+        case AppendResponse():
+            return {
+                "type": "next_node_idx",
+                "next_node_idx": message.next_index,
+                "success": message.success,
+                "reset": message.reset,
+            }
+        case VoteRequest():
+            return {
+                "type": "request_vote",
+                "term": message.term,
+                "last_log_index": message.last_log_index,
+                "last_log_term": message.last_log_term,
+            }
+        case VoteResponse():
+            return {"type": "response_vote", "term": message.term}
+        case _:
+            assert_never(message)
+
+
+def sign_of_life(term: int, commit_index: int) -> EngineMessage:
+    """An append that names no previous entry: the engine takes over leader, term and commit index, and truncates and
+    answers nothing."""
+    return {"type": "append_entries", "term": term, "commit_index": commit_index}
+
+
+# --- protobuf --------------------------------------------------------------------------------------------------
+
+
+def to_frames(messages: Iterable[Message]) -> list[raft_pb2.RaftFrame]:
+    """As few frames as hold the messages within the size cap, in order; an empty one, as a sign of life, for none."""
+    frames = [raft_pb2.RaftFrame(batch=raft_pb2.RaftBatch())]
+    batch_bytes = 0
+    for message in messages:
+        encoded = _to_proto(message)
+        encoded_bytes = encoded.ByteSize()
+        if batch_bytes > 0 and batch_bytes + encoded_bytes > _BATCH_BYTES_TARGET:
+            frames.append(raft_pb2.RaftFrame())
+            batch_bytes = 0
+        frames[-1].batch.messages.append(encoded)
+        batch_bytes += encoded_bytes
+    return frames
+
+
+def from_frame(frame: raft_pb2.RaftFrame) -> list[Message]:
+    """Raises BadMessage for anything but a batch of sound messages."""
+    if frame.WhichOneof("content") != "batch":
+        raise BadMessage("a frame that is no batch")
+    return [_from_proto(message) for message in frame.batch.messages]
+
+
+def _to_proto(message: Message) -> raft_pb2.RaftMessage:
+    match message:
+        case Append():
+            entries = [raft_pb2.RaftEntry(term=term, command=data) for data, _, term in message.entries]
+            return raft_pb2.RaftMessage(
+                append=raft_pb2.RaftAppend(
+                    term=message.term,
+                    previous_index=message.previous_index,
+                    previous_term=message.previous_term,
+                    entries=entries,
+                    commit_index=message.commit_index,
+                )
+            )
+        case AppendResponse():
+            return raft_pb2.RaftMessage(
+                append_response=raft_pb2.RaftAppendResponse(
+                    term=message.term, next_index=message.next_index, success=message.success, reset=message.reset
+                )
+            )
+        case VoteRequest():
+            return raft_pb2.RaftMessage(
+                vote_request=raft_pb2.RaftVoteRequest(
+                    term=message.term, last_log_index=message.last_log_index, last_log_term=message.last_log_term
+                )
+            )
+        case VoteResponse():
+            return raft_pb2.RaftMessage(vote_response=raft_pb2.RaftVoteResponse(term=message.term))
+        case _:
+            assert_never(message)
+
+
+def _from_proto(message: raft_pb2.RaftMessage) -> Message:
+    match message.WhichOneof("content"):
+        case "append":
+            return _append_from_proto(message.append)
+        case "append_response":
+            response = message.append_response
+            return AppendResponse(
+                term=response.term, next_index=response.next_index, success=response.success, reset=response.reset
+            )
+        case "vote_request":
+            request = message.vote_request
+            return VoteRequest(
+                term=request.term, last_log_index=request.last_log_index, last_log_term=request.last_log_term
+            )
+        case "vote_response":
+            return VoteResponse(term=message.vote_response.term)
+        case _:
+            raise BadMessage("a message without content, or of a kind that this version does not know")
+
+
+def _append_from_proto(append: raft_pb2.RaftAppend) -> Append:
+    if append.previous_index < FIRST_INDEX:
+        raise BadMessage("an append before the first entry")
+    entries: list[Entry] = []
+    term = append.previous_term
+    for index, entry in enumerate(append.entries, append.previous_index + 1):
+        if not term <= entry.term <= append.term:
+            raise BadMessage(f"entry {index} of term {entry.term} out of order")
+        term = entry.term
+        _check_command(index, entry.command)
+        entries.append((entry.command, index, term))
+    return Append(
+        term=append.term,
+        previous_index=append.previous_index,
+        previous_term=append.previous_term,
+        entries=tuple(entries),
+        commit_index=append.commit_index,
+    )
+
+
+def _check_command(index: int, data: bytes) -> None:
+    try:
+        command.decode(data)
+    except ValueError as error:
+        raise BadMessage(f"entry {index}: {error}") from error

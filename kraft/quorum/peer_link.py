@@ -1,0 +1,202 @@
+"""The stream that this voter dials to one other voter: opened, kept, and opened again when it breaks.
+
+Messages are sent in order or lost. Losing them is the quorum's daily bread, waiting for a dead voter is not: what has
+queued up when a stream breaks is dropped, and so is what exceeds the queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+import grpc
+import structlog
+
+from kraft.quorum.config import FRAME_BYTES_MAX, QuorumConfig
+from kraft.quorum.handshake import HANDSHAKE_DEADLINE_S, Mismatch, check_hello, hello
+from kraft.quorum.messages import Message, to_frames
+from kraft.quorum.pb import raft_pb2
+from kraft.quorum.pb.raft_pb2_grpc import RaftStub
+
+log = structlog.get_logger(__name__)
+
+RETRY_DELAY_S_MIN = 0.1
+RETRY_DELAY_S_MAX = 1.0
+
+QUEUED_MESSAGES_MAX = 128
+"""An append is up to 1.5 MiB; a voter that is this far behind gets what it missed once it answers again."""
+
+_CHANNEL_OPTIONS = (
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.max_send_message_length", FRAME_BYTES_MAX),
+    ("grpc.max_receive_message_length", FRAME_BYTES_MAX),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+SERVER_OPTIONS: tuple[tuple[str, int], ...] = (("grpc.max_receive_message_length", FRAME_BYTES_MAX),)
+"""Options that a CONTROLLER listener's `grpc.aio` server needs for the quorum's streams."""
+
+CHECK_PERIOD_S = 0.25
+SILENT_CHECKS_MAX = 4
+"""A voter that is not heard from in this many checks in a row is taken for dead. Checks rather than seconds, because
+after a pause of our own everything seems to have been silent. gRPC's keepalive does not notice a frozen process."""
+
+_Call = grpc.aio.StreamStreamCall[raft_pb2.RaftFrame, raft_pb2.RaftFrame]
+
+
+class Silence(Exception):
+    """The other voter, or the network on its way back, does not live."""
+
+
+class PeerLink:
+    """One dialed stream. `on_up` and `on_down` are called in turn, on the event loop."""
+
+    def __init__(
+        self, config: QuorumConfig, peer_id: int, on_up: Callable[[int], None], on_down: Callable[[int], None]
+    ) -> None:
+        self.peer_id = peer_id
+        self._config = config
+        self._on_up = on_up
+        self._on_down = on_down
+        self._queue: list[Message] = []
+        self._filled = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._has_written = False
+        self._silent_checks = 0
+        self._is_up = False
+        self._last_problem = ""
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._keep_connected(), name=f"raft link to node {self.peer_id}")
+
+    async def stop(self) -> None:
+        if self._task is None:
+            return
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+        self._task = None
+
+    def send(self, messages: list[Message]) -> None:
+        """Queues for the stream; dropped while there is none, and when too much waits already."""
+        if not self._is_up or len(self._queue) + len(messages) > QUEUED_MESSAGES_MAX:
+            return
+        self._queue.extend(messages)
+        self._filled.set()
+
+    def heard(self) -> None:
+        """The voter spoke, on the stream that it dialed itself."""
+        self._silent_checks = 0
+
+    def greeted(self) -> None:
+        """The voter began a stream of its own, so there is no point in waiting before the next attempt."""
+        self.heard()
+        self._hurry.set()
+
+    async def _keep_connected(self) -> None:
+        delay_s = RETRY_DELAY_S_MIN
+        while True:
+            problem = await self._connect_until_problem()
+            self._note_problem(problem)
+            delay_s = RETRY_DELAY_S_MIN if self._is_up else min(delay_s * 2, RETRY_DELAY_S_MAX)
+            self._mark_down()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(delay_s):
+                    await self._hurry.wait()
+
+    async def _connect_until_problem(self) -> str:
+        """A channel of its own for each attempt: an old one keeps a delay of its own before it dials again."""
+        self._hurry.clear()
+        address = self._config.voters[self.peer_id]
+        async with grpc.aio.insecure_channel(str(address), options=_CHANNEL_OPTIONS) as channel:
+            return await self._converse_until_problem(RaftStub(channel).Exchange())
+
+    async def _converse_until_problem(self, call: _Call) -> str:
+        """What ended the stream, in one line."""
+        try:
+            await self._converse(call)
+        except grpc.aio.AioRpcError as error:
+            return error.details() or error.code().name
+        except TimeoutError:
+            return "no answer to the hello"
+        except asyncio.CancelledError:
+            # gRPC raises this also when the other side cancels the stream; only a cancel of our own is passed on.
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                self._mark_down()
+                raise
+        except Exception as error:  # noqa: BLE001  The quorum lives without a link, and the link is tried again.
+            return str(error) or type(error).__name__
+        return "the other side closed the stream"
+
+    async def _converse(self, call: _Call) -> None:
+        """Returns or raises when the stream ends. Raises Mismatch."""
+        try:
+            async with asyncio.timeout(HANDSHAKE_DEADLINE_S):
+                await call.write(hello(self._config, self.peer_id))
+                answer = await call.read()
+            if not isinstance(answer, raft_pb2.RaftFrame):
+                return
+            if check_hello(self._config, answer) != self.peer_id:
+                raise Mismatch(f"node {answer.hello.sender_id} answered instead of node {self.peer_id}")
+            self._mark_up()
+            await self._write_until_end(call)
+        finally:
+            call.cancel()
+
+    async def _write_until_end(self, call: _Call) -> None:
+        """The other side sends nothing more, so a read returns, or raises, when the stream ends."""
+        tasks = [asyncio.ensure_future(part) for part in (call.read(), self._write(call), self._watch())]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _write(self, call: _Call) -> None:
+        while True:
+            await self._filled.wait()
+            self._filled.clear()
+            messages, self._queue = self._queue, []
+            for frame in to_frames(messages):
+                await call.write(frame)
+            self._has_written = True
+
+    async def _watch(self) -> None:
+        """Gives a sign of life when nothing else is written, and looks for one. Raises Silence."""
+        while self._silent_checks < SILENT_CHECKS_MAX:
+            await asyncio.sleep(CHECK_PERIOD_S)
+            self._silent_checks += 1
+            if not self._has_written:
+                self._filled.set()
+            self._has_written = False
+        raise Silence(f"nothing was heard for {SILENT_CHECKS_MAX * CHECK_PERIOD_S:g} s")
+
+    def _mark_up(self) -> None:
+        self._is_up = True
+        self._last_problem = ""
+        self._silent_checks = 0
+        self._queue.clear()
+        log.info("raft link up", node=self._config.node_id, peer=self.peer_id)
+        self._on_up(self.peer_id)
+
+    def _mark_down(self) -> None:
+        self._queue.clear()
+        if self._is_up:
+            self._is_up = False
+            self._on_down(self.peer_id)
+
+    def _note_problem(self, problem: str) -> None:
+        """Once, not at every attempt. That a voter is not there yet is no cause for alarm; that one is gone may be."""
+        if problem == self._last_problem:
+            return
+        self._last_problem = problem
+        if self._is_up:
+            log.warning("raft link lost", node=self._config.node_id, peer=self.peer_id, problem=problem)
+        else:
+            log.info("raft link not up", node=self._config.node_id, peer=self.peer_id, problem=problem)

@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from kraft.model.errors import ErrorCode
+from kraft.quorum.command import CommandKind
+from kraft.quorum.messages import Message
+from kraft.quorum.peer_link import PeerLink
+from kraft.quorum.port import NotLeader, PayloadTooLarge, ProposalUnknown
+from tests.unit.quorum.loopback import DEADLINE_S, LoopbackCluster, propose, running_cluster, until
+
+Scene = Callable[[LoopbackCluster], Awaitable[None]]
+
+
+def play(directory: Path, scene: Scene, voter_count: int = 3) -> None:
+    async def run() -> None:
+        async with running_cluster(directory, voter_count) as cluster:
+            await scene(cluster)
+
+    asyncio.run(run())
+
+
+def test_three_voters_elect_one_leader_and_tell_all_the_same_in_the_same_order(tmp_path: Path) -> None:
+    async def scene(cluster: LoopbackCluster) -> None:
+        leader = await cluster.leader()
+        payloads = [f"payload {number}".encode() for number in range(50)]
+        indexes = await asyncio.gather(*(propose(leader, payload) for payload in payloads))
+        assert indexes == sorted(set(indexes))
+        await cluster.until_all_told(payloads)
+        assert all(voter.listener.indexes == indexes for voter in cluster.voters.values())
+        assert [voter.quorum.leader_id for voter in cluster.voters.values()] == [leader.config.node_id] * 3
+        assert sum(voter.quorum.is_leader for voter in cluster.voters.values()) == 1
+
+    play(tmp_path, scene)
+
+
+def test_a_single_voter_leads_itself_and_remembers(tmp_path: Path) -> None:
+    async def scene(cluster: LoopbackCluster) -> None:
+        await propose(await cluster.leader(), b"alone")
+        await cluster.stop(1)
+        again = await cluster.start(1)
+        await until(lambda: again.quorum.is_leader)
+        assert again.listener.payloads == [b"alone"]
+
+    play(tmp_path, scene, voter_count=1)
+
+
+def test_a_proposal_is_answered_only_after_the_leaders_own_listener_was_told(tmp_path: Path) -> None:
+    async def scene(cluster: LoopbackCluster) -> None:
+        leader = await cluster.leader()
+        for number in range(5):
+            index = await propose(leader, b"%d" % number)
+            assert leader.listener.indexes[-1] == index
+            assert leader.quorum.last_applied >= index
+
+    play(tmp_path, scene)
+
+
+def test_when_the_leader_stops_another_leads_and_the_returning_one_catches_up(tmp_path: Path) -> None:
+    async def scene(cluster: LoopbackCluster) -> None:
+        first = await cluster.leader()
+        await propose(first, b"before")
+        first_term = first.quorum.term
+        await cluster.stop(first.config.node_id)
+        second = await cluster.leader()
+        assert second.quorum.term > first_term
+        await propose(second, b"without the first")
+        await cluster.start(first.config.node_id)
+        await cluster.until_all_told([b"before", b"without the first"])
+
+    play(tmp_path, scene)
+
+
+def test_after_all_stopped_every_payload_is_told_again_before_leadership_is(tmp_path: Path) -> None:
+    async def scene(cluster: LoopbackCluster) -> None:
+        leader = await cluster.leader()
+        payloads = [b"%d" % number for number in range(20)]
+        for payload in payloads:
+            await propose(leader, payload)
+        await cluster.stop_all()
+        await cluster.start_all()
+        leader = await cluster.leader()
+        assert leader.listener.events == [*payloads, leader.quorum.term]
+        await cluster.until_all_told(payloads)
+
+    play(tmp_path, scene)
+
+
+def test_an_isolated_leader_commits_nothing_steps_down_and_forgets_what_it_wrote_alone(tmp_path: Path) -> None:
+    async def scene(cluster: LoopbackCluster) -> None:
+        stale = await cluster.leader()
+        await propose(stale, b"common")
+        stale_id = stale.config.node_id
+        others = [node_id for node_id in cluster.voters if node_id != stale_id]
+        cluster.isolate(stale_id)
+        with pytest.raises(ProposalUnknown):
+            await propose(stale, b"written alone")
+        assert not stale.quorum.is_leader
+        assert stale.listener.events[-1] is None
+        fresh = await cluster.leader(among=others)
+        await propose(fresh, b"agreed on")
+        assert stale.listener.payloads == [b"common"]
+        cluster.heal()
+        await cluster.until_all_told([b"common", b"agreed on"])
+        assert all(not voter.fatal_reasons for voter in cluster.voters.values())
+
+    play(tmp_path, scene)
+
+
+def test_a_barrier_fails_on_an_isolated_leader_that_still_believes_to_lead(tmp_path: Path) -> None:
+    async def scene(cluster: LoopbackCluster) -> None:
+        leader = await cluster.leader()
+        index = await propose(leader, b"something")
+        assert await leader.quorum.barrier(DEADLINE_S) > index
+        cluster.isolate(leader.config.node_id)
+        assert leader.quorum.is_leader
+        with pytest.raises(ProposalUnknown):
+            await leader.quorum.barrier(0.1)
+
+    play(tmp_path, scene)
+
+
+def test_a_payload_decided_in_another_term_than_it_is_stored_in_is_void_everywhere(tmp_path: Path) -> None:
+    async def scene(cluster: LoopbackCluster) -> None:
+        leader = await cluster.leader()
+        with pytest.raises(NotLeader, match="void"):
+            # The port refuses this at once, so the race behind the refusal is entered by the next door.
+            await leader.quorum._submit(CommandKind.PAYLOAD, b"late", leader.quorum.term - 1, DEADLINE_S)
+        await propose(leader, b"in time")
+        await cluster.until_all_told([b"in time"])
+
+    play(tmp_path, scene)
+
+
+def test_followers_stale_terms_and_large_payloads_are_refused(tmp_path: Path) -> None:
+    async def scene(cluster: LoopbackCluster) -> None:
+        leader = await cluster.leader()
+        follower = next(voter for voter in cluster.voters.values() if voter is not leader)
+        await until(lambda: follower.quorum.leader_id == leader.config.node_id)
+        with pytest.raises(NotLeader) as refusal:
+            await propose(follower, b"not here")
+        assert refusal.value.leader_id == leader.config.node_id
+        assert refusal.value.error_code is ErrorCode.NOT_CONTROLLER
+        with pytest.raises(NotLeader):
+            await leader.quorum.propose(b"not now", leader.quorum.term + 1, DEADLINE_S)
+        with pytest.raises(PayloadTooLarge):
+            await propose(leader, bytes(leader.config.payload_bytes_max + 1))
+        largest = bytes(leader.config.payload_bytes_max)
+        await propose(leader, largest)
+        await cluster.until_all_told([largest])
+
+    play(tmp_path, scene)
+
+
+def test_the_leader_describes_every_voter(tmp_path: Path) -> None:
+    async def scene(cluster: LoopbackCluster) -> None:
+        leader = await cluster.leader()
+        index = await propose(leader, b"something")
+        await until(lambda: all(voter.match_index >= index for voter in leader.quorum.describe().voters))
+        status = leader.quorum.describe()
+        assert status.leader_id == leader.config.node_id
+        assert status.commit_index >= index
+        assert [voter.node_id for voter in status.voters] == [1, 2, 3]
+        assert all(0 <= voter.heard_ms_ago < 1000 for voter in status.voters)
+
+    play(tmp_path, scene)
+
+
+def test_nothing_leaves_a_voter_before_its_journal_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    send = PeerLink.send
+    sent_synced: list[bool] = []
+
+    async def scene(cluster: LoopbackCluster) -> None:
+        def checked_send(link: PeerLink, messages: list[Message]) -> None:
+            parts = cluster.voters[link._config.node_id].quorum._parts
+            assert parts is not None
+            sent_synced.append(parts.journal.synced)
+            send(link, messages)
+
+        monkeypatch.setattr(PeerLink, "send", checked_send)
+        leader = await cluster.leader()
+        await asyncio.gather(*(propose(leader, b"%d" % number) for number in range(100)))
+
+    play(tmp_path, scene)
+    assert sent_synced
+    assert all(sent_synced)
+
+
+def test_a_failing_sync_silences_the_voter_and_acknowledges_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken_disk(_file: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    async def scene(cluster: LoopbackCluster) -> None:
+        leader = await cluster.leader()
+        monkeypatch.setattr(os, "fdatasync", broken_disk)
+        with pytest.raises(ProposalUnknown):
+            await propose(leader, b"never synced")
+        assert len(leader.fatal_reasons) == 1
+        assert "Input/output error" in leader.fatal_reasons[0]
+        monkeypatch.undo()
+        with pytest.raises(NotLeader):
+            await propose(leader, b"afterwards")
+        assert all(b"never synced" not in voter.listener.payloads for voter in cluster.voters.values())
+
+    play(tmp_path, scene)
+
+
+def test_a_listener_that_raises_ends_its_voter_and_is_told_nothing_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene(cluster: LoopbackCluster) -> None:
+        leader = await cluster.leader()
+        calls: list[bytes] = []
+
+        def raise_once_told(index: int, term: int, payload: bytes) -> None:
+            calls.append(payload)
+            raise RuntimeError("cannot take it")
+
+        monkeypatch.setattr(leader.listener, "on_committed", raise_once_told)
+        answers = await asyncio.gather(propose(leader, b"a"), propose(leader, b"b"), return_exceptions=True)
+        assert all(isinstance(answer, ProposalUnknown) for answer in answers)
+        assert calls == [b"a"]
+        assert ["cannot take it" in reason for reason in leader.fatal_reasons] == [True]
+        others = [node_id for node_id in cluster.voters if node_id != leader.config.node_id]
+        await propose(await cluster.leader(among=others), b"life goes on")
+
+    play(tmp_path, scene)

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kraft.quorum import command
+from kraft.quorum.command import Command, CommandKind
+from kraft.quorum.config import FRAME_BYTES_MAX
+from kraft.quorum.messages import (
+    Append,
+    AppendResponse,
+    BadMessage,
+    Message,
+    VoteRequest,
+    VoteResponse,
+    from_engine,
+    from_frame,
+    to_engine,
+    to_frames,
+)
+from kraft.quorum.pb import raft_pb2
+
+NUMBERS = st.integers(1, 2**63)
+
+
+def regular(payload: bytes) -> bytes:
+    entry = Command(kind=CommandKind.PAYLOAD, decided_term=3, request_id=bytes(16), payload=payload)
+    return bytes([command.REGULAR]) + command.encode_body(entry)
+
+
+@st.composite
+def appends(draw: st.DrawFn) -> Append:
+    previous_index = draw(NUMBERS)
+    terms = sorted(draw(st.lists(NUMBERS, max_size=5)))
+    commands = draw(st.lists(st.binary(max_size=20).map(regular) | st.just(b"\1"), min_size=5, max_size=5))
+    entries = zip(commands, range(previous_index + 1, previous_index + 6), terms, strict=False)
+    return Append(
+        term=2**63,
+        previous_index=previous_index,
+        previous_term=min(terms, default=1),
+        entries=tuple(entries),
+        commit_index=draw(NUMBERS),
+    )
+
+
+MESSAGES = st.one_of(
+    appends(),
+    st.builds(AppendResponse, term=NUMBERS, next_index=NUMBERS, success=st.booleans(), reset=st.booleans()),
+    st.builds(VoteRequest, term=NUMBERS, last_log_index=NUMBERS, last_log_term=NUMBERS),
+    st.builds(VoteResponse, term=NUMBERS),
+)
+
+
+@given(st.lists(MESSAGES, min_size=1, max_size=5))
+def test_messages_come_through_the_wire_as_they_were(messages: list[Message]) -> None:
+    received: list[Message] = []
+    for frame in to_frames(messages):
+        received += from_frame(raft_pb2.RaftFrame.FromString(frame.SerializeToString()))
+    assert received == messages
+
+
+@given(MESSAGES)
+def test_messages_come_through_the_engines_dictionaries_as_they_were(message: Message) -> None:
+    term = message.term if isinstance(message, AppendResponse) else 1
+    assert from_engine(to_engine(message), term) == message
+
+
+@pytest.mark.parametrize("kind", ["apply_command", "apply_command_response", "timeout_now"])
+def test_what_the_engine_knows_beyond_the_four_messages_does_not_leave(kind: str) -> None:
+    assert from_engine({"type": kind, "command": b"", "term": 1, "request_id": 1}, 1) is None
+
+
+def test_snapshots_and_entries_in_pieces_do_not_leave() -> None:
+    assert from_engine({"type": "append_entries", "term": 1, "commit_index": 1, "serialized": None}, 1) is None
+    assert from_engine({"type": "append_entries", "term": 1, "transmission": "start", "data": b""}, 1) is None
+
+
+def test_large_messages_are_spread_over_frames_within_the_cap() -> None:
+    largest = Append(
+        term=3,
+        previous_index=1,
+        previous_term=1,
+        entries=((regular(bytes(3 * 512 * 1024)), 2, 3),),
+        commit_index=1,
+    )
+    frames = to_frames([largest, largest, VoteResponse(term=1), largest])
+    assert len(frames) == 3
+    assert all(frame.ByteSize() < FRAME_BYTES_MAX for frame in frames)
+
+
+def test_no_messages_are_one_empty_frame_as_a_sign_of_life() -> None:
+    (frame,) = to_frames([])
+    assert from_frame(raft_pb2.RaftFrame.FromString(frame.SerializeToString())) == []
+
+
+def frame_with(append: raft_pb2.RaftAppend) -> raft_pb2.RaftFrame:
+    return raft_pb2.RaftFrame(batch=raft_pb2.RaftBatch(messages=[raft_pb2.RaftMessage(append=append)]))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\0",
+        b"\0" + pickle.dumps((0, (b"x",))),
+        bytes([2]) + pickle.dumps(["add", "stranger:1"]),
+        bytes([3]) + pickle.dumps(7),
+        b"\1with something behind it",
+        b"\0" + bytes([9]) + bytes(24),
+    ],
+)
+def test_a_command_that_is_not_ours_is_refused_before_the_engine_sees_it(data: bytes) -> None:
+    entry = raft_pb2.RaftEntry(term=1, command=data)
+    with pytest.raises(BadMessage, match="entry 2"):
+        from_frame(frame_with(raft_pb2.RaftAppend(term=1, previous_index=1, entries=[entry])))
+
+
+def test_appends_that_no_leader_sends_are_refused() -> None:
+    with pytest.raises(BadMessage, match="before the first"):
+        from_frame(frame_with(raft_pb2.RaftAppend(term=1, previous_index=0)))
+    falling = [raft_pb2.RaftEntry(term=term, command=b"\1") for term in (3, 2)]
+    with pytest.raises(BadMessage, match="out of order"):
+        from_frame(frame_with(raft_pb2.RaftAppend(term=3, previous_index=1, entries=falling)))
+    with pytest.raises(BadMessage, match="out of order"):
+        from_frame(frame_with(raft_pb2.RaftAppend(term=2, previous_index=1, entries=falling[:1])))
+
+
+def test_empty_frames_second_hellos_and_empty_messages_are_refused() -> None:
+    empty = raft_pb2.RaftFrame(batch=raft_pb2.RaftBatch(messages=[raft_pb2.RaftMessage()]))
+    for frame in (raft_pb2.RaftFrame(), raft_pb2.RaftFrame(hello=raft_pb2.RaftHello()), empty):
+        with pytest.raises(BadMessage):
+            from_frame(frame)

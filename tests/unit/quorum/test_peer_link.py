@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+
+from kraft.quorum import peer_link
+from kraft.quorum.config import QuorumConfig, VoterAddress
+from kraft.quorum.handshake import hello
+from kraft.quorum.messages import Message, VoteResponse, from_frame
+from kraft.quorum.pb import raft_pb2, raft_pb2_grpc
+from kraft.quorum.peer_link import PeerLink
+from tests.unit.quorum.loopback import free_ports, until
+
+
+class QuietVoter(raft_pb2_grpc.RaftServicer):
+    """Answers the hello as voter 2 and then only listens."""
+
+    def __init__(self, config: QuorumConfig) -> None:
+        self._config = config
+        self.stream_count = 0
+        self.sign_of_life_count = 0
+        self.messages: list[Message] = []
+
+    async def Exchange(
+        self, request_iterator: AsyncIterator[raft_pb2.RaftFrame], context: object
+    ) -> AsyncIterator[raft_pb2.RaftFrame]:
+        await anext(request_iterator)
+        self.stream_count += 1
+        yield hello(self._config, 1)
+        async for frame in request_iterator:
+            messages = from_frame(frame)
+            self.messages += messages
+            self.sign_of_life_count += not messages
+
+
+class LinkToQuietVoter:
+    def __init__(self, directory: Path, answering_node_id: int = 2) -> None:
+        ports = free_ports(3)
+        self._voters = {
+            node_id: VoterAddress(host="127.0.0.1", port=port) for node_id, port in enumerate(ports, start=1)
+        }
+        self._directory = directory
+        self.events: list[str] = []
+        self.voter = QuietVoter(self._config(answering_node_id))
+        self.link = PeerLink(
+            self._config(1), 2, on_up=lambda _: self.events.append("up"), on_down=lambda _: self.events.append("down")
+        )
+
+    def _config(self, node_id: int) -> QuorumConfig:
+        return QuorumConfig(node_id=node_id, cluster_id="test", voters=self._voters, directory=self._directory)
+
+    @asynccontextmanager
+    async def voter_running(self) -> AsyncIterator[None]:
+        server = grpc.aio.server()
+        raft_pb2_grpc.add_RaftServicer_to_server(self.voter, server)
+        server.add_insecure_port(str(self._voters[2]))
+        await server.start()
+        try:
+            yield
+        finally:
+            await server.stop(None)
+
+
+def test_messages_arrive_in_order_and_idle_time_brings_signs_of_life(tmp_path: Path) -> None:
+    async def run() -> None:
+        scene = LinkToQuietVoter(tmp_path)
+        async with scene.voter_running():
+            scene.link.start()
+            await until(lambda: scene.events == ["up"])
+            sent: list[Message] = [VoteResponse(term=term) for term in range(1, 50)]
+            for message in sent:
+                scene.link.send([message])
+            await until(lambda: scene.voter.messages == sent)
+            await until(lambda: scene.voter.sign_of_life_count >= 1)
+            await scene.link.stop()
+
+    asyncio.run(run())
+
+
+def test_a_voter_that_says_nothing_is_taken_for_dead_and_dialed_again(tmp_path: Path) -> None:
+    async def run() -> None:
+        scene = LinkToQuietVoter(tmp_path)
+        async with scene.voter_running():
+            scene.link.start()
+            await until(lambda: scene.events == ["up", "down", "up"])
+            assert scene.voter.stream_count == 2
+            await scene.link.stop()
+
+    asyncio.run(run())
+
+
+def test_a_voter_that_is_heard_from_keeps_its_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_link, "CHECK_PERIOD_S", 0.01)
+
+    async def run() -> None:
+        scene = LinkToQuietVoter(tmp_path)
+        async with scene.voter_running():
+            scene.link.start()
+            await until(lambda: scene.events == ["up"])
+
+            def many_signs_have_come() -> bool:
+                scene.link.heard()
+                return scene.voter.sign_of_life_count > 3 * peer_link.SILENT_CHECKS_MAX
+
+            await until(many_signs_have_come)
+            assert scene.events == ["up"]
+            await scene.link.stop()
+
+    asyncio.run(run())
+
+
+def test_a_link_waits_for_its_voter_and_comes_back_with_it(tmp_path: Path) -> None:
+    async def run() -> None:
+        scene = LinkToQuietVoter(tmp_path)
+        scene.link.start()
+        scene.link.send([VoteResponse(term=1)])
+        async with scene.voter_running():
+            await until(lambda: scene.events == ["up"])
+        await until(lambda: scene.events == ["up", "down"])
+        scene.link.greeted()
+        async with scene.voter_running():
+            await until(lambda: scene.events == ["up", "down", "up"])
+        await scene.link.stop()
+        assert scene.voter.messages == [], "what was sent while the link was down is not sent later"
+
+    asyncio.run(run())
+
+
+def test_another_voter_behind_the_address_is_not_taken_for_the_right_one(tmp_path: Path) -> None:
+    async def run() -> None:
+        scene = LinkToQuietVoter(tmp_path, answering_node_id=3)
+        async with scene.voter_running():
+            scene.link.start()
+            await until(lambda: scene.voter.stream_count == 2)
+            assert scene.events == []
+            await scene.link.stop()
+
+    asyncio.run(run())
