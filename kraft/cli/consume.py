@@ -1,0 +1,141 @@
+"""`kraft consume`: records on standard output."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from kraft.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    DEFAULT_TIMEOUT_MS,
+    BootstrapServer,
+    Output,
+    TopicArgument,
+    TopicOption,
+    topic_name,
+)
+from kraft.cli.printing import say
+from kraft.cli.record_format import Formatter, json_line, parse_format
+
+if TYPE_CHECKING:
+    from kraft.client import Consumer, TopicPartition
+
+POLL_MS: Final = 500
+"""How soon Ctrl-C or the end of --timeout-ms is noticed when nothing comes."""
+
+_RECORDS_AT_A_TIME: Final = 10_000
+_WORDS: Final = {"earliest": "earliest", "beginning": "earliest", "latest": "latest", "end": "latest"}
+
+
+def consume(
+    positional: TopicArgument = None,
+    topic: TopicOption = None,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="Begin with the first record there is; by default, with new ones.")
+    ] = False,
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", help="Only this one; may be repeated. By default all.")
+    ] = None,
+    offset: Annotated[
+        str | None, typer.Option("--offset", help="Where to begin: a number with --partition, earliest, or latest.")
+    ] = None,
+    max_messages: Annotated[
+        int | None, typer.Option("--max-messages", min=1, help="End after so many. By default, go on until Ctrl-C.")
+    ] = None,
+    timeout_ms: Annotated[
+        int | None, typer.Option("--timeout-ms", min=1, help="End when no record came for so long.")
+    ] = None,
+    record_format: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help=r"One record a line: %t topic, %p partition, %o offset, %T timestamp, %k key, %v value, %h headers, "
+            r"%% a percent sign, \t \n \\.",
+        ),
+    ] = "%v",
+    group: Annotated[str | None, typer.Option("--group", help="Not built yet.")] = None,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    output: Annotated[Output, typer.Option("--output", help="json: one object a line.")] = Output.TABLE,
+) -> None:
+    """Print the records of a topic, by default the value of each on a line, until Ctrl-C."""
+    from kraft.client import Consumer, NotBuiltYet
+
+    if group is not None:
+        raise NotBuiltYet("--group: consumer groups are not built yet; leave it away to read without one")
+    name = topic_name(positional, topic)
+    write = json_line if output is Output.JSON else parse_format(record_format)
+    start = _start(from_beginning, offset, partition)
+    printed = 0
+    with Consumer(bootstrap_server, default_api_timeout_ms=DEFAULT_TIMEOUT_MS) as consumer:
+        consumer.assign(_partitions(consumer, name, partition))
+        _seek(consumer, start)
+        try:
+            for part in _parts(consumer, max_messages, timeout_ms, write):
+                sys.stdout.buffer.write(part[0])
+                sys.stdout.buffer.flush()
+                printed += part[1]
+        finally:
+            say(f"Processed a total of {printed} message{'' if printed == 1 else 's'}")
+
+
+def _start(from_beginning: bool, offset: str | None, partitions: list[int] | None) -> str | int:
+    """`earliest`, `latest` or an offset. Raises BadParameter."""
+    if offset is None:
+        return "earliest" if from_beginning else "latest"
+    if from_beginning:
+        raise typer.BadParameter("it cannot be given together with --from-beginning", param_hint="--offset")
+    if offset.lower() in _WORDS:
+        return _WORDS[offset.lower()]
+    if not (offset.isascii() and offset.isdigit()):
+        raise typer.BadParameter(f"{offset!r} is neither a number, earliest nor latest", param_hint="--offset")
+    if not partitions:
+        raise typer.BadParameter("a number means a place in one partition: give --partition too", param_hint="--offset")
+    return int(offset)
+
+
+def _partitions(consumer: Consumer, topic: str, wanted: list[int] | None) -> list[TopicPartition]:
+    from kraft.client import ErrorCode, Refusal, TopicPartition
+
+    there = consumer.partitions_for(topic)
+    for number in wanted or ():
+        if number not in there:
+            raise Refusal(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r} has partitions 0 to {there[-1]}, not {number}"
+            )
+    return [TopicPartition(topic, number) for number in wanted or there]
+
+
+def _seek(consumer: Consumer, start: str | int) -> None:
+    if start == "earliest":
+        consumer.seek_to_beginning()
+    elif isinstance(start, int):
+        for partition in consumer.assignment():
+            consumer.seek(partition, start)
+    else:
+        consumer.seek_to_end()
+    # "New ones" means from now on, and not from whenever the first poll comes to it.
+    for partition in consumer.assignment():
+        consumer.position(partition)
+
+
+def _parts(
+    consumer: Consumer, max_messages: int | None, timeout_ms: int | None, write: Formatter
+) -> Iterator[tuple[bytes, int]]:
+    """Printed records and their number, until there were enough or none came for too long."""
+    left = max_messages
+    last_came_s = time.monotonic()
+    while left is None or left > 0:
+        wait_ms = POLL_MS
+        if timeout_ms is not None:
+            wait_ms = min(POLL_MS, timeout_ms - int((time.monotonic() - last_came_s) * 1000))
+            if wait_ms <= 0:
+                return
+        records = consumer.poll(wait_ms, _RECORDS_AT_A_TIME if left is None else min(left, _RECORDS_AT_A_TIME))
+        if records:
+            yield b"".join(map(write, records)), len(records)
+            last_came_s = time.monotonic()
+            left = None if left is None else left - len(records)

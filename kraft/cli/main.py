@@ -1,0 +1,90 @@
+"""The `kraft` command. Each of its commands is a module of its own, loaded only when it is called."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+from typing import Final, NoReturn
+
+import typer
+
+from kraft.model.errors import KraftError
+
+COMMANDS: Final = {
+    "dev": "kraft.cli.dev",
+    "demo": "kraft.cli.demo",
+    "storage": "kraft.cli.storage",
+    "server": "kraft.cli.server",
+    "topics": "kraft.cli.topics",
+    "produce": "kraft.cli.produce",
+    "consume": "kraft.cli.consume",
+    "quorum": "kraft.cli.quorum",
+}
+"""Modules by command: each has a typer `app` for a group, or a function of the command's name."""
+
+NOT_BUILT_YET: Final = ("groups", "configs", "log")
+
+_INTERRUPTED: Final = 130
+
+
+def application(arguments: list[str]) -> typer.Typer:
+    """The command line, with only the command that the arguments call if they call one."""
+    app = typer.Typer(
+        name="kraft",
+        help="A message broker without ZooKeeper.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    # A callback keeps typer from taking a single command for the whole application.
+    app.callback()(_kraft)
+    called = [name for name in arguments[:1] if name in COMMANDS]
+    for name in called or COMMANDS:
+        module = importlib.import_module(COMMANDS[name])
+        group = getattr(module, "app", None)
+        if isinstance(group, typer.Typer):
+            app.add_typer(group, name=name)
+        else:
+            app.command(name)(getattr(module, name))
+    return app
+
+
+def main() -> None:
+    """The console script: one line and a non-zero code for what goes wrong, never a traceback for what may."""
+    arguments = sys.argv[1:]
+    if arguments and arguments[0] in NOT_BUILT_YET:
+        _fail(f"'kraft {arguments[0]}' is not built yet")
+    try:
+        application(arguments)(prog_name="kraft")
+    except KraftError as error:
+        _fail(str(error))
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+    except BrokenPipeError:
+        sys.exit(1)
+    finally:
+        _close_output()
+
+
+def _kraft() -> None:
+    """A message broker without ZooKeeper."""
+
+
+def _fail(reason: str) -> NoReturn:
+    # What was printed before the error comes before it.
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.flush()
+    print(f"kraft: {reason}", file=sys.stderr)
+    sys.exit(1)
+
+
+def _close_output() -> None:
+    """Whoever reads our output may have gone, as `head` does; the interpreter would complain about it at its end."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,54 @@
+"""Options that several commands have, and what follows from them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+
+class Output(StrEnum):
+    """How a command prints its answer."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+BootstrapServer = Annotated[
+    str,
+    typer.Option("--bootstrap-server", metavar="HOST:PORT[,...]", help="gRPC listeners of one or more brokers."),
+]
+OutputFormat = Annotated[Output, typer.Option("--output", help="table for people, json for programs.")]
+Timeout = Annotated[int, typer.Option("--timeout-ms", min=1, help="How long the cluster may take to answer.")]
+TopicArgument = Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Name of the topic.")]
+TopicOption = Annotated[str | None, typer.Option("--topic", help="The same, in Kafka's way.")]
+
+DEFAULT_BOOTSTRAP_SERVER = "localhost:9094"
+DEFAULT_TIMEOUT_MS = 10_000
+
+
+def topic_name(positional: str | None, option: str | None) -> str:
+    """The one topic that was named. Raises BadParameter for none or two."""
+    name = optional_topic_name(positional, option)
+    if name is None:
+        raise typer.BadParameter("name a topic", param_hint="TOPIC")
+    return name
+
+
+def optional_topic_name(positional: str | None, option: str | None) -> str | None:
+    """Raises BadParameter for two."""
+    if positional is not None and option is not None and positional != option:
+        raise typer.BadParameter(f"two topics are named: {positional} and {option}", param_hint="--topic")
+    return positional if positional is not None else option
+
+
+def key_values(pairs: list[str], option: str) -> dict[str, str]:
+    """`key=value` pairs as they stand on the command line. Raises BadParameter."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise typer.BadParameter(f"{pair!r} is not KEY=VALUE", param_hint=option)
+        found[key] = value
+    return found

@@ -1,0 +1,133 @@
+"""`kraft produce`: lines of standard input become records."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from kraft.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    DEFAULT_TIMEOUT_MS,
+    BootstrapServer,
+    Timeout,
+    TopicArgument,
+    TopicOption,
+    key_values,
+    topic_name,
+)
+from kraft.cli.printing import Progress, say
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from kraft.client import Delivery, Producer
+
+READ_BYTES: Final = 1 << 18
+"""A terminal gives one line at a time whatever we ask for; a file or pipe gives this much."""
+
+_PROGRESS_INTERVAL_S: Final = 0.2
+_PROPERTIES: Final = ("parse.key", "key.separator")
+
+
+def produce(
+    positional: TopicArgument = None,
+    topic: TopicOption = None,
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", help="What stands between key and value on each line.")
+    ] = None,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option("--property", metavar="KEY=VALUE", help="parse.key=true and key.separator, as in Kafka."),
+    ] = None,
+    acks: Annotated[str, typer.Option("--acks", help="all, 1 or 0.")] = "all",
+    compression_type: Annotated[
+        str, typer.Option("--compression-type", help="none, gzip, snappy, lz4 or zstd.")
+    ] = "lz4",
+    batch_size: Annotated[int | None, typer.Option("--batch-size", help="In bytes.", show_default=False)] = None,
+    linger_ms: Annotated[int | None, typer.Option("--linger-ms", help="5 by default.", show_default=False)] = None,
+    partition: Annotated[int | None, typer.Option("--partition", help="Send every record there.")] = None,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
+) -> None:
+    """Send each line of standard input as a record, until it ends."""
+    from kraft.client import Producer
+
+    name = topic_name(positional, topic)
+    separator = _separator(key_separator, key_values(properties or [], "--property"))
+    settings: dict[str, Any] = {"batch_size": batch_size, "linger_ms": linger_ms}
+    producer = Producer(
+        bootstrap_server,
+        acks=acks,
+        compression_type=compression_type,
+        max_block_ms=timeout_ms,
+        **{key: value for key, value in settings.items() if value is not None},
+    )
+    with producer:
+        # A topic that does not exist is told before somebody has typed for nothing.
+        producer.partitions_for(name)
+        stored = _send_lines(producer, name, separator, partition)
+    say(f"{stored:,} record{'' if stored == 1 else 's'} stored in {name}")
+
+
+def _separator(option: str | None, properties: dict[str, str]) -> bytes | None:
+    """What parts key from value; None when lines are values only. Raises BadParameter."""
+    for name in properties:
+        if name not in _PROPERTIES:
+            raise typer.BadParameter(f"{name} is none of {', '.join(_PROPERTIES)}", param_hint="--property")
+    if option is None and properties.get("parse.key", "false").lower() == "true":
+        option = properties.get("key.separator", "\t")
+    if option == "":
+        raise typer.BadParameter("it is empty", param_hint="--key-separator")
+    # The shell hands over what it cannot decode as surrogates, which stand for the bytes that were typed.
+    return None if option is None else os.fsencode(option)
+
+
+def _send_lines(producer: Producer, topic: str, separator: bytes | None, partition: int | None) -> int:
+    """Returns the number of records stored. Raises what kept one from it."""
+    progress = Progress("records stored")
+    waiting: list[Future[Delivery]] = []
+    stored = lines_read = 0
+    shown_at_s = time.monotonic()
+    for lines in _lines():
+        keys, values = (None, lines) if separator is None else _split(lines, separator, lines_read)
+        lines_read += len(lines)
+        waiting.append(producer.produce_many(topic, values, keys, partition=partition))
+        while waiting and waiting[0].done():
+            stored += waiting.pop(0).result().records
+        if time.monotonic() - shown_at_s >= _PROGRESS_INTERVAL_S:
+            shown_at_s = time.monotonic()
+            progress.show(stored)
+    producer.flush()
+    progress.clear()
+    return stored + sum(future.result().records for future in waiting)
+
+
+def _lines() -> Iterator[list[bytes]]:
+    """Lines as they come, without their ends, as many at a time as are there."""
+    descriptor = sys.stdin.fileno()
+    rest = b""
+    while read := os.read(descriptor, READ_BYTES):
+        *lines, rest = (rest + read).split(b"\n")
+        if lines:
+            yield [line.removesuffix(b"\r") for line in lines]
+    if rest:
+        yield [rest]
+
+
+def _split(lines: list[bytes], separator: bytes, lines_before: int) -> tuple[list[bytes | None], list[bytes]]:
+    keys: list[bytes | None] = []
+    values: list[bytes] = []
+    for number, line in enumerate(lines, start=lines_before + 1):
+        key, found, value = line.partition(separator)
+        if not found:
+            from kraft.client import KraftError
+
+            raise KraftError(f"line {number} has no key separator {separator.decode(errors='replace')!r}")
+        keys.append(key)
+        values.append(value)
+    return keys, values

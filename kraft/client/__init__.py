@@ -1,0 +1,112 @@
+"""The client: everything that a user of a cluster needs, and nothing that a broker is made of.
+
+    from kraft.client import Producer
+
+    with Producer("localhost:9094", compression_type="lz4") as producer:
+        producer.send("orders", b"...", key=b"customer-7")
+
+These are for threads; `kraft.client.aio` has the same three for asyncio. Names are loaded when they are first used,
+so that a command that only lists topics does not wait for the codecs, and nothing is opened by an import.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kraft.client.admin import Admin
+    from kraft.client.any_broker import NoBrokerReachable
+    from kraft.client.batches import decode_columns, records_of
+    from kraft.client.consumer import Consumer
+    from kraft.client.errors import (
+        BufferExhausted,
+        ClientClosed,
+        DeliveryTimeout,
+        InvalidSetting,
+        NotBuiltYet,
+        RecordTooLarge,
+    )
+    from kraft.client.partitioner import partition_for_key
+    from kraft.client.producer import Producer
+    from kraft.client.values import ConsumerRecord, Delivery, OffsetAndTimestamp, PartitionColumns, RecordMetadata
+    from kraft.log.compression import Codec
+    from kraft.log.record_batch import TimestampType
+    from kraft.log.record_codec import RecordColumns
+    from kraft.model.errors import ErrorCode, InvalidBatch, KraftError, Refusal
+    from kraft.model.ids import TopicPartition
+    from kraft.model.requests import NewTopic
+    from kraft.rpc.peers import Unreachable
+
+__all__ = [
+    "Admin",
+    "BufferExhausted",
+    "ClientClosed",
+    "Codec",
+    "Consumer",
+    "ConsumerRecord",
+    "Delivery",
+    "DeliveryTimeout",
+    "ErrorCode",
+    "InvalidBatch",
+    "InvalidSetting",
+    "KraftError",
+    "NewTopic",
+    "NoBrokerReachable",
+    "NotBuiltYet",
+    "OffsetAndTimestamp",
+    "PartitionColumns",
+    "Producer",
+    "RecordColumns",
+    "RecordMetadata",
+    "RecordTooLarge",
+    "Refusal",
+    "TimestampType",
+    "TopicPartition",
+    "Unreachable",
+    "decode_columns",
+    "partition_for_key",
+    "records_of",
+]
+
+_HOMES = {
+    "kraft.client.admin": ("Admin",),
+    "kraft.client.any_broker": ("NoBrokerReachable",),
+    "kraft.client.batches": ("decode_columns", "records_of"),
+    "kraft.client.consumer": ("Consumer",),
+    "kraft.client.errors": (
+        "BufferExhausted",
+        "ClientClosed",
+        "DeliveryTimeout",
+        "InvalidSetting",
+        "NotBuiltYet",
+        "RecordTooLarge",
+    ),
+    "kraft.client.partitioner": ("partition_for_key",),
+    "kraft.client.producer": ("Producer",),
+    "kraft.client.values": (
+        "ConsumerRecord",
+        "Delivery",
+        "OffsetAndTimestamp",
+        "PartitionColumns",
+        "RecordMetadata",
+    ),
+    "kraft.log.compression": ("Codec",),
+    "kraft.log.record_batch": ("TimestampType",),
+    "kraft.log.record_codec": ("RecordColumns",),
+    "kraft.model.errors": ("ErrorCode", "InvalidBatch", "KraftError", "Refusal"),
+    "kraft.model.ids": ("TopicPartition",),
+    "kraft.model.requests": ("NewTopic",),
+    "kraft.rpc.peers": ("Unreachable",),
+}
+
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    module = _HOME_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value

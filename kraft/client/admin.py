@@ -1,0 +1,76 @@
+"""The admin client for threads: a face of `kraft.client.aio.admin.Admin` on the process's event loop thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Any
+
+from kraft.client.aio.admin import Admin as AsyncAdmin
+from kraft.client.loop_thread import LoopThread, shared_loop
+from kraft.client.network import Network
+from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS
+from kraft.model.requests import MetadataResponse, NewTopic, QuorumDescription, TopicDescription, TopicResult
+
+
+class Admin:
+    """As the asynchronous one, with the same errors. May be used from any thread, but not across a fork."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str] = DEFAULT_BOOTSTRAP_SERVERS,
+        *,
+        network: Network | None = None,
+        **settings: Any,
+    ) -> None:
+        self._admin = AsyncAdmin(bootstrap_servers, network=network, **settings)
+        self._thread: LoopThread = shared_loop()
+
+    def __enter__(self) -> Admin:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """May be called again."""
+        if self._thread.is_of_this_process():
+            self._thread.run(self._admin.close())
+
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: dict[str, str] | None = None,
+    ) -> TopicResult:
+        """Creates one topic; -1 stands for the cluster's default. Raises the Refusal if it is refused."""
+        return self._thread.run(self._admin.create_topic(topic, partitions, replication_factor, configs))
+
+    def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
+    ) -> list[TopicResult]:
+        """Creates each; raises the first Refusal after all were tried."""
+        return self._thread.run(self._admin.create_topics(topics, validate_only=validate_only, timeout_ms=timeout_ms))
+
+    def delete_topics(self, topics: Sequence[str], *, timeout_ms: int | None = None) -> list[TopicResult]:
+        """Deletes each; raises the first Refusal after all were tried."""
+        return self._thread.run(self._admin.delete_topics(topics, timeout_ms=timeout_ms))
+
+    def list_topics(self, *, timeout_ms: int | None = None) -> list[str]:
+        """Names of all topics, sorted."""
+        return self._thread.run(self._admin.list_topics(timeout_ms=timeout_ms))
+
+    def describe_topics(self, topics: Iterable[str] = (), *, timeout_ms: int | None = None) -> list[TopicDescription]:
+        """State and configs of the topics, sorted by name; all when none is named. Raises for a missing one."""
+        return self._thread.run(self._admin.describe_topics(list(topics), timeout_ms=timeout_ms))
+
+    def describe_cluster(self, *, timeout_ms: int | None = None) -> MetadataResponse:
+        """Cluster id, controller, brokers, and every topic with the leaders of its partitions."""
+        return self._thread.run(self._admin.describe_cluster(timeout_ms=timeout_ms))
+
+    def describe_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
+        """The metadata quorum as its leader sees it."""
+        return self._thread.run(self._admin.describe_quorum(timeout_ms=timeout_ms))

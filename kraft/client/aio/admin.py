@@ -1,0 +1,176 @@
+"""The admin client for asyncio: what an operator asks of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+from kraft.client.any_broker import check
+from kraft.client.errors import ClientClosed
+from kraft.client.metadata_cache import MetadataCache
+from kraft.client.network import Network
+from kraft.client.ports import AdminNode, Connections
+from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS, AdminSettings, settings_of
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.requests import (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeTopicsRequest,
+    MetadataRequest,
+    MetadataResponse,
+    NewTopic,
+    QuorumDescription,
+    TopicDescription,
+    TopicResult,
+)
+
+Answer = TypeVar("Answer")
+
+
+class Admin:
+    """Every call asks one node after the other until one answers, for `default_api_timeout_ms` at most.
+
+    Raises NoBrokerReachable, which names every address that was tried, or the cluster's Refusal. A topic that was
+    just created may be unknown to some brokers for a moment; producers and consumers wait for that.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str] = DEFAULT_BOOTSTRAP_SERVERS,
+        *,
+        network: Network | None = None,
+        **settings: Any,
+    ) -> None:
+        """`settings` are the fields of AdminSettings. Raises InvalidSetting. Nothing is opened before first use."""
+        self._settings = settings_of(AdminSettings, bootstrap_servers, settings)
+        self._network = network or Network()
+        self._connections: Connections | None = None
+        self._metadata: MetadataCache | None = None
+        self._is_closed = False
+
+    async def __aenter__(self) -> Admin:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """May be called again."""
+        self._is_closed = True
+        if self._connections is not None:
+            connections, self._connections = self._connections, None
+            await connections.close()
+
+    # --- topics -----------------------------------------------------------------------------------------------
+
+    async def create_topic(
+        self,
+        topic: str,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: dict[str, str] | None = None,
+    ) -> TopicResult:
+        """Creates one topic; -1 stands for the cluster's default. Raises the Refusal if it is refused."""
+        new = NewTopic(topic=topic, partitions=partitions, replication_factor=replication_factor, configs=configs or {})
+        return (await self.create_topics([new]))[0]
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
+    ) -> list[TopicResult]:
+        """Creates each; raises the first Refusal after all were tried.
+
+        TOPIC_ALREADY_EXISTS may be the work of an earlier attempt of this very call, whose answer was lost.
+        """
+        allowed_ms = self._timeout(timeout_ms)
+
+        async def ask(node: AdminNode, timeout_s: float) -> list[TopicResult]:
+            request = CreateTopicsRequest(
+                topics=list(topics), timeout_ms=int(timeout_s * 1000), validate_only=validate_only
+            )
+            return _checked((await node.create_topics(request, timeout_s)).results)
+
+        return await self._ask_admin(ask, allowed_ms, attempt_ms=self._settings.request_timeout_ms)
+
+    async def delete_topics(self, topics: Sequence[str], *, timeout_ms: int | None = None) -> list[TopicResult]:
+        """Deletes each; raises the first Refusal after all were tried."""
+        allowed_ms = self._timeout(timeout_ms)
+
+        async def ask(node: AdminNode, timeout_s: float) -> list[TopicResult]:
+            request = DeleteTopicsRequest(topics=list(topics), timeout_ms=int(timeout_s * 1000))
+            return _checked((await node.delete_topics(request, timeout_s)).results)
+
+        return await self._ask_admin(ask, allowed_ms, attempt_ms=self._settings.request_timeout_ms)
+
+    async def list_topics(self, *, timeout_ms: int | None = None) -> list[str]:
+        """Names of all topics, sorted."""
+        return sorted(topic.topic for topic in (await self.describe_cluster(timeout_ms=timeout_ms)).topics)
+
+    async def describe_topics(
+        self, topics: Iterable[str] = (), *, timeout_ms: int | None = None
+    ) -> list[TopicDescription]:
+        """State and configs of the topics, sorted by name; all when none is named. Raises for a missing one."""
+        names = list(topics)
+
+        async def ask(node: AdminNode, timeout_s: float) -> list[TopicDescription]:
+            return (await node.describe_topics(DescribeTopicsRequest(topics=names), timeout_s)).topics
+
+        described = await self._ask_admin(ask, self._timeout(timeout_ms))
+        for each in described:
+            name = each.metadata.topic
+            check(each.metadata.error_code, each.metadata.error_message or f"topic {name!r}")
+        missing = set(names) - {each.metadata.topic for each in described}
+        if missing:
+            listed = ", ".join(repr(name) for name in sorted(missing))
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {listed} does not exist")
+        return sorted(described, key=lambda each: each.metadata.topic)
+
+    # --- cluster ----------------------------------------------------------------------------------------------
+
+    async def describe_cluster(self, *, timeout_ms: int | None = None) -> MetadataResponse:
+        """Cluster id, controller, brokers, and every topic with the leaders of its partitions."""
+        metadata, _ = self._started()
+        return await metadata.fetch(MetadataRequest(topics=[], all_topics=True), self._timeout(timeout_ms))
+
+    async def describe_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
+        """The metadata quorum as its leader sees it."""
+
+        async def ask(node: AdminNode, timeout_s: float) -> QuorumDescription:
+            description = await node.describe_quorum(timeout_s)
+            check(description.error_code, description.error_message)
+            return description
+
+        return await self._ask_admin(ask, self._timeout(timeout_ms))
+
+    # --- inside -----------------------------------------------------------------------------------------------
+
+    async def _ask_admin(
+        self, ask: Callable[[AdminNode, float], Awaitable[Answer]], timeout_ms: int, attempt_ms: int | None = None
+    ) -> Answer:
+        metadata, connections = self._started()
+
+        async def ask_at(address: str, timeout_s: float) -> Answer:
+            return await ask(connections.admin(address), timeout_s)
+
+        if attempt_ms is None:
+            return await metadata.any_broker.call(ask_at, timeout_ms)
+        return await metadata.any_broker.call(ask_at, timeout_ms, attempt_ms)
+
+    def _timeout(self, timeout_ms: int | None) -> int:
+        return self._settings.default_api_timeout_ms if timeout_ms is None else timeout_ms
+
+    def _started(self) -> tuple[MetadataCache, Connections]:
+        if self._is_closed:
+            raise ClientClosed("the admin client is closed")
+        if self._metadata is None or self._connections is None:
+            self._connections = self._network.connect()
+            self._metadata = MetadataCache(self._connections, self._settings, self._network.clock, self._network.chance)
+        return self._metadata, self._connections
+
+
+def _checked(results: list[TopicResult]) -> list[TopicResult]:
+    for result in results:
+        check(result.error_code, result.error_message or f"topic {result.topic!r}")
+    return results

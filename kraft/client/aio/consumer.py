@@ -1,0 +1,385 @@
+"""The consumer for asyncio: what a user calls. Fetching ahead is `FetchBuffer` and `Fetcher`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+from kraft.client.aio.fetcher import Fetcher
+from kraft.client.aio.offset_lookup import OffsetLookup
+from kraft.client.backoff import Backoff
+from kraft.client.batches import decode_columns, records_of, split_batches
+from kraft.client.errors import ClientClosed, NotBuiltYet
+from kraft.client.fetch_buffer import Chunk, FetchBuffer, Track
+from kraft.client.metadata_cache import MetadataCache
+from kraft.client.network import Network
+from kraft.client.ports import Connections
+from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS, ConsumerSettings, settings_of
+from kraft.client.values import ConsumerRecord, OffsetAndTimestamp, PartitionColumns
+from kraft.log.record_codec import RecordColumns
+from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
+from kraft.model.ids import TopicPartition
+from kraft.model.requests import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, MetadataRequest
+
+GROUPS_NOT_BUILT = "consumer groups are not built yet; use assign and seek"
+
+
+class Consumer:
+    """Reads partitions that it was assigned, in the order of their offsets, ahead of whoever polls.
+
+    Leaders that move or die are waited for. An error that waiting does not cure (a topic that does not exist, an
+    offset out of range with auto.offset.reset=none, corrupt bytes) is raised by the next poll.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str] = DEFAULT_BOOTSTRAP_SERVERS,
+        *,
+        network: Network | None = None,
+        **settings: Any,
+    ) -> None:
+        """`settings` are the fields of ConsumerSettings. Raises InvalidSetting. Nothing is opened before first use."""
+        self._settings = settings_of(ConsumerSettings, bootstrap_servers, settings)
+        self._network = network or Network()
+        self._clock = self._network.clock
+        self._buffer = FetchBuffer(self._settings, self._network.chance)
+        self._ready: dict[TopicPartition, deque[PartitionColumns]] = {}
+        self._turns: deque[TopicPartition] = deque()
+        self._engine: _Engine | None = None
+        self._is_closed = False
+
+    @property
+    def settings(self) -> ConsumerSettings:
+        return self._settings
+
+    async def __aenter__(self) -> Consumer:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """May be called again."""
+        self._is_closed = True
+        if self._engine is not None:
+            engine, self._engine = self._engine, None
+            await engine.close()
+
+    # --- what to read -----------------------------------------------------------------------------------------
+
+    def subscribe(self, *_: object, **__: object) -> None:
+        """Raises NotBuiltYet: it needs consumer groups."""
+        raise NotBuiltYet(f"subscribe: {GROUPS_NOT_BUILT}")
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Replaces what was assigned. Partitions that stay keep their position."""
+        chosen = list(dict.fromkeys(partitions))
+        self._buffer.assign(chosen)
+        self._ready = {each: self._ready.get(each, deque()) for each in chosen}
+        self._turns = deque(chosen)
+        self._wake_up()
+
+    def assignment(self) -> list[TopicPartition]:
+        return [track.partition for track in self._buffer.tracks]
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """The next poll begins there. Raises ValueError for a partition that is not assigned."""
+        self._buffer.seek(partition, offset)
+        self._sought(partition)
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """To the first offset there is when it is needed; all assigned partitions when none is named."""
+        self._seek_to(EARLIEST_TIMESTAMP, partitions)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Behind the last record at the time of the next poll; all assigned partitions when none is named."""
+        self._seek_to(LATEST_TIMESTAMP, partitions)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Fetches no more of these until `resume`; what is at hand is still handed out."""
+        for partition in partitions:
+            self._buffer.track(partition).is_paused = True
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        for partition in partitions:
+            self._buffer.track(partition).is_paused = False
+        self._wake_up()
+
+    async def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
+        """The offset of the next record that poll hands out. Raises what kept it from being found."""
+        deadline_ms = self._clock.monotonic_ms() + self._timeout(timeout_ms)
+        while True:
+            track = self._buffer.track(partition)
+            if track.position is not None:
+                return track.position
+            if track.error is not None:
+                raise track.error
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            if left_ms <= 0:
+                raise Refusal(ErrorCode.REQUEST_TIMED_OUT, f"{partition}: its position was not found in time")
+            await self._started().fetcher.wait_for_news(left_ms)
+
+    def _seek_to(self, timestamp_ms: int, partitions: tuple[TopicPartition, ...]) -> None:
+        for partition in partitions or self.assignment():
+            self._buffer.seek_to_timestamp(partition, timestamp_ms)
+            self._sought(partition)
+
+    def _sought(self, partition: TopicPartition) -> None:
+        self._ready[partition].clear()
+        self._wake_up()
+
+    # --- reading ----------------------------------------------------------------------------------------------
+
+    async def poll(self, timeout_ms: int = 1_000, max_records: int | None = None) -> list[ConsumerRecord]:
+        """Records as soon as there are any, at most `max_records` (max.poll.records); none when time is up."""
+        wanted = self._settings.max_poll_records if max_records is None else max_records
+        parts = await self.poll_batches(timeout_ms, wanted)
+        return [record for part in parts for record in records_of(part)]
+
+    async def poll_batches(self, timeout_ms: int = 1_000, max_records: int | None = None) -> list[PartitionColumns]:
+        """As `poll`, as columns and whole batches, which is many times quicker; without `max_records`, all at hand."""
+        engine = self._started()
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        while True:
+            parts = list(self._take(max_records))
+            if parts:
+                engine.fetcher.wake_up()
+                return parts
+            for track in self._buffer.tracks:
+                if track.error is not None:
+                    raise track.error
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            if left_ms <= 0:
+                return []
+            await engine.fetcher.wait_for_news(left_ms)
+
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        """Every record, for ever."""
+        while True:
+            for record in await self.poll():
+                yield record
+
+    def _take(self, max_records: int | None) -> Iterator[PartitionColumns]:
+        """Parts of at most `max_records` together, partition after partition; the positions move along."""
+        left = max_records
+        for _ in range(len(self._turns)):
+            partition = self._turns[0]
+            while left is None or left > 0:
+                part = self._next_part(self._buffer.track(partition), left)
+                if part is None:
+                    break
+                if part.columns.offsets:
+                    yield part
+                    left = None if left is None else left - len(part.columns.offsets)
+            if left == 0:
+                # This partition's turn is over, so that a busy one does not keep the others waiting.
+                self._turns.rotate(-1)
+                return
+            self._turns.rotate(-1)
+
+    def _next_part(self, track: Track, records_max: int | None) -> PartitionColumns | None:
+        ready = self._ready[track.partition]
+        while not ready:
+            chunk = self._buffer.take_chunk(track)
+            if chunk is None or track.position is None:
+                return None
+            self._decode(track, chunk, track.position)
+        part = ready.popleft()
+        if records_max is not None and len(part.columns.offsets) > records_max:
+            part, rest = _cut(part, records_max)
+            ready.appendleft(rest)
+        track.position = part.next_offset
+        return part
+
+    def _decode(self, track: Track, chunk: Chunk, start: int) -> None:
+        """What precedes bad bytes is still handed out; then poll raises, and goes no further."""
+        parts = decode_columns(track.partition, chunk.records, start, check_crcs=self._settings.check_crcs)
+        try:
+            self._ready[track.partition].extend(parts)
+        except InvalidBatch as error:
+            self._buffer.fail(track.partition, error)
+
+    # --- ranges -----------------------------------------------------------------------------------------------
+
+    async def read_columns(
+        self, partition: TopicPartition, start: int, end: int, timeout_ms: int | None = None
+    ) -> AsyncGenerator[PartitionColumns, None]:
+        """Everything from offset `start` to before `end`, batch by batch, apart from what is assigned.
+
+        Raises OFFSET_OUT_OF_RANGE when `start` is no longer there, and REQUEST_TIMED_OUT when nothing came for
+        `timeout_ms` (default.api.timeout.ms), as for an end that the partition has not reached.
+        """
+        async with aclosing(self.read_chunks(partition, start, end, timeout_ms)) as chunks:
+            async for chunk in chunks:
+                for part in decode_columns(partition, chunk, start, end, check_crcs=self._settings.check_crcs):
+                    yield part
+
+    async def read_batches(
+        self, partition: TopicPartition, start: int, end: int, timeout_ms: int | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        """The same as record batches as they lie on disk; the first and last may hold offsets outside the range."""
+        async with aclosing(self.read_chunks(partition, start, end, timeout_ms)) as chunks:
+            async for chunk in chunks:
+                for _, batch in split_batches(chunk, start, end):
+                    yield bytes(batch)
+
+    async def read_chunks(
+        self, partition: TopicPartition, start: int, end: int, timeout_ms: int | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        """The same as answers of the leader: each is one or more record batches back to back."""
+        if start >= end:
+            return
+        engine = self._started()
+        # A range that is asked for by offset has no other place to begin.
+        settings = replace(self._settings, auto_offset_reset="none")
+        buffer = FetchBuffer(settings, self._network.chance)
+        buffer.assign([partition])
+        buffer.seek(partition, start, stop_at=end)
+        track = buffer.track(partition)
+        fetcher = engine.new_fetcher(buffer, settings)
+        try:
+            position = start
+            while position < end:
+                chunk = await self._next_chunk(buffer, track, fetcher, position, timeout_ms)
+                fetcher.wake_up()
+                yield chunk.records
+                position = chunk.next_offset
+        finally:
+            await fetcher.close()
+
+    async def _next_chunk(
+        self, buffer: FetchBuffer, track: Track, fetcher: Fetcher, position: int, timeout_ms: int | None
+    ) -> Chunk:
+        deadline_ms = self._clock.monotonic_ms() + self._timeout(timeout_ms)
+        while True:
+            chunk = buffer.take_chunk(track)
+            if chunk is not None:
+                return chunk
+            if track.error is not None:
+                raise track.error
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            if left_ms <= 0:
+                raise Refusal(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"{track.partition}: nothing came from offset {position} on for {self._timeout(timeout_ms)} ms; "
+                    f"its high watermark was {track.high_watermark}",
+                )
+            await fetcher.wait_for_news(left_ms)
+
+    # --- about partitions -------------------------------------------------------------------------------------
+
+    async def partitions_for(self, topic: str, timeout_ms: int | None = None) -> list[int]:
+        """Partitions of the topic. Raises a Refusal that names it when it does not exist, or Unreachable."""
+        metadata = await self._started().metadata.topic(topic, self._timeout(timeout_ms))
+        return sorted(each.partition for each in metadata.partitions)
+
+    async def topics(self, timeout_ms: int | None = None) -> list[str]:
+        """Names of all topics."""
+        request = MetadataRequest(topics=[], all_topics=True)
+        response = await self._started().metadata.fetch(request, self._timeout(timeout_ms))
+        return sorted(topic.topic for topic in response.topics if topic.error_code is ErrorCode.NONE)
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset that each still holds."""
+        return await self._offsets_at(EARLIEST_TIMESTAMP, partitions, timeout_ms)
+
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """The high watermark of each: the offset behind its last readable record."""
+        return await self._offsets_at(LATEST_TIMESTAMP, partitions, timeout_ms)
+
+    async def offsets_for_times(
+        self, timestamps_ms: Mapping[TopicPartition, int], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record of each at or after its time; None when there is none that young."""
+        for partition, timestamp_ms in timestamps_ms.items():
+            if timestamp_ms < MAX_TIMESTAMP:
+                raise ValueError(f"{partition}: {timestamp_ms} is no timestamp")
+        found = await self._started().lookup.find(timestamps_ms, self._timeout(timeout_ms))
+        return {
+            partition: OffsetAndTimestamp(result.offset, result.timestamp_ms) if result.offset >= 0 else None
+            for partition, result in found.items()
+        }
+
+    async def _offsets_at(
+        self, timestamp_ms: int, partitions: Iterable[TopicPartition], timeout_ms: int | None
+    ) -> dict[TopicPartition, int]:
+        asked = dict.fromkeys(partitions, timestamp_ms)
+        found = await self._started().lookup.find(asked, self._timeout(timeout_ms)) if asked else {}
+        return {partition: result.offset for partition, result in found.items()}
+
+    # --- inside -----------------------------------------------------------------------------------------------
+
+    def _timeout(self, timeout_ms: int | None) -> int:
+        return self._settings.default_api_timeout_ms if timeout_ms is None else timeout_ms
+
+    def _started(self) -> _Engine:
+        if self._is_closed:
+            raise ClientClosed("the consumer is closed")
+        if self._engine is None:
+            self._engine = _Engine(self._buffer, self._settings, self._network)
+        return self._engine
+
+    def _wake_up(self) -> None:
+        if self._engine is not None:
+            self._engine.fetcher.wake_up()
+
+
+class _Engine:
+    """What a consumer opens at first use, on the event loop that uses it."""
+
+    def __init__(self, buffer: FetchBuffer, settings: ConsumerSettings, network: Network) -> None:
+        self._network = network
+        self._connections: Connections = network.connect()
+        self.metadata = MetadataCache(self._connections, settings, network.clock, network.chance)
+        self.metadata.on_refresh = self._wake_all
+        backoff = Backoff(
+            first_ms=settings.retry_backoff_ms, max_ms=settings.retry_backoff_max_ms, chance=network.chance
+        )
+        self.lookup = OffsetLookup(self._connections, self.metadata, backoff, network.clock)
+        self._fetchers: list[Fetcher] = []
+        self.fetcher = self.new_fetcher(buffer, settings)
+
+    def new_fetcher(self, buffer: FetchBuffer, settings: ConsumerSettings) -> Fetcher:
+        fetcher = Fetcher(buffer, settings, self._connections, self.metadata, self.lookup, self._network.clock)
+        self._fetchers = [each for each in self._fetchers if not each.is_closed] + [fetcher]
+        return fetcher
+
+    async def close(self) -> None:
+        for fetcher in self._fetchers:
+            await fetcher.close()
+        await self.metadata.close()
+        await self._connections.close()
+
+    def _wake_all(self) -> None:
+        for fetcher in self._fetchers:
+            fetcher.wake_up()
+
+
+def _cut(part: PartitionColumns, records: int) -> tuple[PartitionColumns, PartitionColumns]:
+    """The first `records` of the part, and the rest."""
+    columns = part.columns
+    head = RecordColumns(
+        columns.offsets[:records],
+        columns.timestamps_ms[:records],
+        columns.keys[:records],
+        columns.values[:records],
+        columns.headers[:records],
+    )
+    tail = RecordColumns(
+        columns.offsets[records:],
+        columns.timestamps_ms[records:],
+        columns.keys[records:],
+        columns.values[records:],
+        columns.headers[records:],
+    )
+    return replace(part, columns=head, next_offset=head.offsets[-1] + 1), replace(part, columns=tail)

@@ -1,0 +1,253 @@
+"""The shell around a consumer's `FetchBuffer`: a stream to each leader with one request in flight, reading ahead."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from kraft.client.aio.offset_lookup import OffsetLookup, no_such_partition
+from kraft.client.fetch_buffer import FetchBuffer, SentFetch
+from kraft.client.metadata_cache import MISSING_TOPIC_GRACE_MS, MetadataCache
+from kraft.client.ports import Connections, FetchStream
+from kraft.client.settings import ConsumerSettings
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import TopicPartition
+from kraft.model.requests import FetchResponse
+from kraft.rpc.peers import Unreachable
+from kraft.runtime.clock import Clock
+
+STALL_MS: Final = 1_000
+"""An answer that is later than this makes the consumer ask whether its leader still leads."""
+
+
+class Fetcher:
+    """One task watches over the tracks: it finds their leaders and positions, and keeps a task for each leader."""
+
+    def __init__(
+        self,
+        buffer: FetchBuffer,
+        settings: ConsumerSettings,
+        connections: Connections,
+        metadata: MetadataCache,
+        lookup: OffsetLookup,
+        clock: Clock,
+    ) -> None:
+        self._buffer = buffer
+        self._settings = settings
+        self._connections = connections
+        self._metadata = metadata
+        self._lookup = lookup
+        self._clock = clock
+        self._is_closed = False
+        self._changed = asyncio.Event()
+        self._news = asyncio.Event()
+        self._leaders: dict[str, asyncio.Task[None]] = {}
+        self._leader_changed: dict[str, asyncio.Event] = {}
+        self._missing_since_ms: dict[str, int] = {}
+        self._lookup_task: asyncio.Task[None] | None = None
+        self._topics_task: asyncio.Task[None] | None = None
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="kraft consumer")
+
+    def wake_up(self) -> None:
+        """Something changed: an assignment, a position, room in the buffer, metadata."""
+        self._changed.set()
+
+    async def wait_for_news(self, timeout_ms: int | None) -> None:
+        """Until something was fetched, looked up or went wrong since the last call, or time is up."""
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else max(0, timeout_ms) / 1000):
+                await self._news.wait()
+        except TimeoutError:
+            return
+        self._news.clear()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    async def close(self) -> None:
+        self._is_closed = True
+        tasks = [self._task, *self._leaders.values()]
+        tasks += [task for task in (self._lookup_task, self._topics_task) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+    # --- watching over the tracks -----------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            self._changed.clear()
+            now_ms = self._clock.monotonic_ms()
+            self._metadata.request_refresh_if_old()
+            self._look_topics_up()
+            self._look_positions_up()
+            for address in self._find_leaders(now_ms):
+                if address not in self._leaders:
+                    self._leader_changed[address] = asyncio.Event()
+                    self._leaders[address] = asyncio.get_running_loop().create_task(
+                        self._fetch_from(address), name=f"fetch from {address}"
+                    )
+            for event in self._leader_changed.values():
+                event.set()
+            retry_at_ms = self._buffer.next_retry_ms(now_ms)
+            try:
+                async with asyncio.timeout(None if retry_at_ms is None else max(1, retry_at_ms - now_ms) / 1000):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    def _find_leaders(self, now_ms: int) -> set[str]:
+        addresses = set()
+        for track in self._buffer.tracks:
+            leader = self._metadata.leader(track.partition)
+            count = self._metadata.partition_count(track.partition.topic)
+            if leader is not None:
+                self._missing_since_ms.pop(track.partition.topic, None)
+                addresses.add(leader.address)
+            elif count is not None and not 0 <= track.partition.partition < count:
+                self._fail(track.partition, no_such_partition(track.partition, count))
+            elif track.error is None and count is not None:
+                self._metadata.request_refresh()
+                self._check_still_exists(track.partition, now_ms)
+        return addresses
+
+    def _check_still_exists(self, partition: TopicPartition, now_ms: int) -> None:
+        refusal = self._metadata.refusal_of(partition.topic)
+        if refusal is None or refusal.error_code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return
+        since_ms = self._missing_since_ms.setdefault(partition.topic, now_ms)
+        if now_ms - since_ms >= MISSING_TOPIC_GRACE_MS:
+            self._fail(partition, refusal)
+
+    def _fail(self, partition: TopicPartition, error: Exception) -> None:
+        self._buffer.fail(partition, error)
+        self._news.set()
+
+    def _look_topics_up(self) -> None:
+        unknown = [
+            track.partition
+            for track in self._buffer.tracks
+            if track.error is None and self._metadata.partition_count(track.partition.topic) is None
+        ]
+        if unknown and (self._topics_task is None or self._topics_task.done()):
+            self._topics_task = asyncio.get_running_loop().create_task(self._find_topics(unknown), name="topics")
+
+    async def _find_topics(self, partitions: list[TopicPartition]) -> None:
+        for topic in {partition.topic for partition in partitions}:
+            try:
+                await self._metadata.topic(topic, self._settings.default_api_timeout_ms)
+            except Refusal as error:
+                self._fail_all([partition for partition in partitions if partition.topic == topic], error)
+            except Unreachable as error:
+                self._fail_all(partitions, error)
+                break
+        self.wake_up()
+
+    def _fail_all(self, partitions: list[TopicPartition], error: Exception) -> None:
+        for track in self._buffer.tracks:
+            if track.partition in partitions:
+                self._fail(track.partition, error)
+
+    def _look_positions_up(self) -> None:
+        if self._lookup_task is not None and not self._lookup_task.done():
+            return
+        wanted: dict[TopicPartition, tuple[int, int]] = {}
+        for track in self._buffer.tracks:
+            is_known = self._metadata.partition_count(track.partition.topic) is not None
+            if track.reset_to is not None and track.error is None and is_known:
+                wanted[track.partition] = track.generation, track.reset_to
+        if wanted:
+            self._lookup_task = asyncio.get_running_loop().create_task(self._find_positions(wanted), name="positions")
+
+    async def _find_positions(self, wanted: dict[TopicPartition, tuple[int, int]]) -> None:
+        timestamps_ms = {partition: timestamp_ms for partition, (_, timestamp_ms) in wanted.items()}
+        try:
+            found = await self._lookup.find(timestamps_ms, self._settings.default_api_timeout_ms)
+        except (Refusal, Unreachable) as error:
+            for track in self._buffer.tracks:
+                if track.partition in wanted and track.generation == wanted[track.partition][0]:
+                    self._fail(track.partition, error)
+        else:
+            for track in self._buffer.tracks:
+                if track.partition in found:
+                    generation = wanted[track.partition][0]
+                    self._buffer.position_found(track, generation, found[track.partition].offset)
+        self._news.set()
+        self.wake_up()
+
+    # --- one leader -------------------------------------------------------------------------------------------
+
+    async def _fetch_from(self, address: str) -> None:
+        stream: FetchStream | None = None
+        changed = self._leader_changed[address]
+        try:
+            while True:
+                changed.clear()
+                sent = self._buffer.next_request(address, self._led_by(address), self._clock.monotonic_ms())
+                if sent is None:
+                    await changed.wait()
+                    continue
+                if stream is None:
+                    stream = self._connections.broker(address).fetch_stream()
+                if not await self._exchange(stream, sent):
+                    await stream.close()
+                    stream = None
+                self._news.set()
+        finally:
+            if stream is not None:
+                await stream.close()
+
+    async def _exchange(self, stream: FetchStream, sent: SentFetch) -> bool:
+        """One request and its answer. False when the stream is of no more use."""
+        timeout_ms = self._settings.request_timeout_ms + self._settings.fetch_max_wait_ms
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await stream.send(sent.request)
+                response = await self._receive(stream, sent)
+        except (Unreachable, TimeoutError):
+            self._buffer.lost(sent, self._clock.monotonic_ms())
+            self._metadata.request_refresh()
+            self.wake_up()
+            return False
+        self._learn_leaders(response)
+        if self._buffer.answered(sent, response, self._clock.monotonic_ms()):
+            self._metadata.request_refresh()
+        # A position may have been lost, or a retry be due.
+        self.wake_up()
+        return True
+
+    async def _receive(self, stream: FetchStream, sent: SentFetch) -> FetchResponse:
+        """The answer. A leader that is late with it may lead no more, in which case it is not waited for."""
+        receiving = asyncio.ensure_future(stream.receive())
+        try:
+            while True:
+                late_after_ms = self._settings.fetch_max_wait_ms + STALL_MS
+                done, _ = await asyncio.wait([receiving], timeout=late_after_ms / 1000)
+                if done:
+                    return receiving.result()
+                self._metadata.request_refresh()
+                if not any(self._is_asked_for(partition, sent) for partition in self._led_by(sent.address)):
+                    raise Unreachable(sent.address, "it leads these partitions no more")
+        finally:
+            receiving.cancel()
+
+    @staticmethod
+    def _is_asked_for(partition: TopicPartition, sent: SentFetch) -> bool:
+        return any(
+            asked.topic == partition.topic and asked.partition == partition.partition
+            for asked in sent.request.partitions
+        )
+
+    def _learn_leaders(self, response: FetchResponse) -> None:
+        for result in response.partitions:
+            partition = TopicPartition(result.topic, result.partition)
+            self._metadata.learn_leader(partition, result.leader_id, result.leader_epoch)
+
+    def _led_by(self, address: str) -> dict[TopicPartition, int]:
+        led: dict[TopicPartition, int] = {}
+        for track in self._buffer.tracks:
+            leader = self._metadata.leader(track.partition)
+            if leader is not None and leader.address == address:
+                led[track.partition] = leader.epoch
+        return led

@@ -1,0 +1,142 @@
+"""One stream of produce requests to one leader."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kraft.client.ports import ProduceStream
+from kraft.client.send_buffer import Attempt
+from kraft.client.settings import ProducerSettings
+from kraft.model.requests import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
+from kraft.rpc.peers import Unreachable
+from kraft.runtime.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class _InFlight:
+    request: ProduceRequest
+    attempts: list[Attempt]
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkEvents:
+    """What a link tells its producer; each attempt ends in exactly one of these."""
+
+    answered: Callable[[Attempt, ProducePartitionResult], None]
+    sent: Callable[[Attempt], None]
+    lost: Callable[[Attempt, str], None]
+    has_room: Callable[[], None]
+
+
+class ProduceLink:
+    """Requests go out in order and are answered in order. A link that broke is of no more use."""
+
+    def __init__(
+        self, address: str, stream: ProduceStream, settings: ProducerSettings, clock: Clock, events: LinkEvents
+    ) -> None:
+        self.address = address
+        self.is_broken = False
+        self._stream = stream
+        self._settings = settings
+        self._clock = clock
+        self._events = events
+        self._requests = 0
+        self._in_flight: deque[_InFlight] = deque()
+        self._outbox: asyncio.Queue[_InFlight] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(self._send_all(), name=f"produce to {address}"),
+            loop.create_task(self._receive_all(), name=f"produce answers of {address}"),
+        ]
+
+    @property
+    def has_room(self) -> bool:
+        return len(self._in_flight) < self._settings.max_in_flight_requests_per_connection
+
+    def oldest_age_ms(self, now_ms: int) -> int:
+        """Of the request that has been in flight for the longest time; 0 when there is none."""
+        return now_ms - self._in_flight[0].since_ms if self._in_flight else 0
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._in_flight
+
+    def submit(self, attempts: list[Attempt], now_ms: int) -> None:
+        """Sends the attempts as one request."""
+        self._requests += 1
+        request = ProduceRequest(
+            request_id=self._requests,
+            acks=self._settings.acks,
+            timeout_ms=self._settings.request_timeout_ms,
+            partitions=[
+                ProducePartition(
+                    topic=attempt.batch.partition.topic,
+                    partition=attempt.batch.partition.partition,
+                    records=attempt.batch.encoded or b"",
+                )
+                for attempt in attempts
+            ],
+        )
+        in_flight = _InFlight(request, attempts, now_ms)
+        self._in_flight.append(in_flight)
+        self._outbox.put_nowait(in_flight)
+
+    def fail(self, reason: str) -> None:
+        """Gives the stream up: every request in flight is lost."""
+        if self.is_broken:
+            return
+        self.is_broken = True
+        lost, self._in_flight = self._in_flight, deque()
+        for in_flight in lost:
+            for attempt in in_flight.attempts:
+                self._events.lost(attempt, reason)
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+        self._events.has_room()
+
+    async def close(self) -> None:
+        self.fail("the producer is being closed")
+        await asyncio.wait(self._tasks)
+        await self._stream.close()
+
+    async def _send_all(self) -> None:
+        while not self.is_broken:
+            in_flight = await self._outbox.get()
+            try:
+                await self._stream.send(in_flight.request)
+            except Unreachable as error:
+                self.fail(str(error))
+                return
+            if self._settings.acks == 0 and not self.is_broken:
+                # Nothing answers it, so what is on its way counts as sent.
+                self._in_flight.remove(in_flight)
+                for attempt in in_flight.attempts:
+                    self._events.sent(attempt)
+                self._events.has_room()
+
+    async def _receive_all(self) -> None:
+        while not self.is_broken:
+            try:
+                response = await self._stream.receive()
+            except Unreachable as error:
+                self.fail(str(error))
+                return
+            self._take(response)
+
+    def _take(self, response: ProduceResponse) -> None:
+        if not self._in_flight or self._in_flight[0].request.request_id != response.request_id:
+            self.fail(f"{self.address} answered a request that it was not asked")
+            return
+        in_flight = self._in_flight[0]
+        if len(response.partitions) != len(in_flight.attempts):
+            self.fail(f"{self.address} answered {len(response.partitions)} of {len(in_flight.attempts)} partitions")
+            return
+        self._in_flight.popleft()
+        for attempt, result in zip(in_flight.attempts, response.partitions, strict=True):
+            self._events.answered(attempt, result)
+        self._events.has_room()

@@ -1,0 +1,253 @@
+"""The producer for asyncio: what a user calls. The rest of a record's way is `SendBuffer` and `Sender`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from kraft.client.aio.sender import Sender
+from kraft.client.errors import ClientClosed, RecordTooLarge
+from kraft.client.network import Network
+from kraft.client.partitioner import StickyPartitioner, partition_for_key
+from kraft.client.receipts import DeliveryReceipt, RecordReceipt
+from kraft.client.send_batch import RECORD_OVERHEAD_BYTES, Receipt, record_size
+from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS, ProducerSettings, settings_of
+from kraft.client.values import Delivery, RecordMetadata
+from kraft.log.record_codec import Header, Record
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import TopicPartition
+
+_INT64_MAX = 0x7FFFFFFFFFFFFFFF
+
+
+class Producer:
+    """Sends records in batches to the leaders of their partitions, and again until they are acknowledged.
+
+    With acks=all, the default, a record whose future has a result is stored once and stays stored; retries across
+    changes of leader neither lose nor repeat it. A future that fails with DeliveryTimeout leaves it open whether the
+    record was stored. When a broker has lost what it knew of this producer (OUT_OF_ORDER_SEQUENCE_NUMBER or
+    UNKNOWN_PRODUCER_ID), the records of that partition that were under way fail with that error, and later ones go
+    out under a new producer id.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str] = DEFAULT_BOOTSTRAP_SERVERS,
+        *,
+        network: Network | None = None,
+        **settings: Any,
+    ) -> None:
+        """`settings` are the fields of ProducerSettings. Raises InvalidSetting. Nothing is opened before first use."""
+        self._settings = settings_of(ProducerSettings, bootstrap_servers, settings)
+        self._network = network or Network()
+        self._sticky = StickyPartitioner(self._network.entropy.below)
+        self._sender: Sender | None = None
+        self._is_closed = False
+
+    @property
+    def settings(self) -> ProducerSettings:
+        return self._settings
+
+    async def __aenter__(self) -> Producer:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # After an error nobody waits for the rest; without one, what was sent must arrive.
+        await self.close(timeout_ms=0 if kind is not None else None)
+
+    # --- sending ----------------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        *,
+        key: bytes | None = None,
+        headers: Sequence[Header] = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> asyncio.Future[RecordMetadata]:
+        """Takes the record over and returns a future of where it was stored.
+
+        Waits for metadata of a new topic and while `buffer_memory` is full, both at most `max_block_ms`. Raises
+        RecordTooLarge, BufferExhausted, Unreachable, or a Refusal that names a missing topic.
+        """
+        future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+        await self.submit(topic, value, key, headers, partition, timestamp_ms, RecordReceipt(future))
+        return future
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        *,
+        key: bytes | None = None,
+        headers: Sequence[Header] = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
+        """Sends one record and waits until it is stored."""
+        return await (
+            await self.send(topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
+        )
+
+    async def submit(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Sequence[Header],
+        partition: int | None,
+        timestamp_ms: int | None,
+        receipt: Receipt,
+    ) -> None:
+        """As `send`, for a caller that brings a receipt of its own."""
+        sender = self._started()
+        time_ms = self._network.clock.wall_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms)
+        record = Record(-1, time_ms, checked_bytes("key", key), checked_bytes("value", value), checked_headers(headers))
+        size = record_size(record)
+        self._check_size(size)
+        count = await sender.partition_count(topic)
+        place = self._place(topic, count, record.key, partition)
+        if await sender.add(TopicPartition(topic, place), [record], size, receipt):
+            self._batch_filled(topic, count, record.key, partition)
+            # A caller that sends in a loop would otherwise never let the batch leave.
+            await asyncio.sleep(0)
+
+    async def produce_many(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None = None,
+        *,
+        partition: int | None = None,
+        timestamps_ms: Sequence[int] | None = None,
+    ) -> asyncio.Future[Delivery]:
+        """Takes many records over at once, several times cheaper than one by one; one future stands for them all.
+
+        Every record is checked before the first is taken. The future fails with the first error; the other records
+        are sent nevertheless.
+        """
+        sender = self._started()
+        records = self._records(values, keys, timestamps_ms)
+        sizes = [
+            RECORD_OVERHEAD_BYTES + (len(record.key) if record.key else 0) + (len(record.value) if record.value else 0)
+            for record in records
+        ]
+        if sizes:
+            self._check_size(max(sizes))
+        count = await sender.partition_count(topic)
+        future: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+        receipt = DeliveryReceipt(future, len(records))
+        groups: dict[int, tuple[list[Record], int]] = {}
+        for record, size in zip(records, sizes, strict=True):
+            place = self._place(topic, count, record.key, partition)
+            group, group_size = groups.get(place, ([], 0))
+            if group and group_size + size > self._settings.batch_size:
+                await self._add_group(sender, TopicPartition(topic, place), group, group_size, receipt)
+                self._batch_filled(topic, count, record.key, partition)
+                del groups[place]
+                place = self._place(topic, count, record.key, partition)
+                group, group_size = groups.get(place, ([], 0))
+            group.append(record)
+            groups[place] = group, group_size + size
+        for place, (group, group_size) in groups.items():
+            await self._add_group(sender, TopicPartition(topic, place), group, group_size, receipt)
+        return future
+
+    async def partitions_for(self, topic: str) -> list[int]:
+        """Partitions of the topic. Raises a Refusal that names it when it does not exist."""
+        return list(range(await self._started().partition_count(topic)))
+
+    # --- ending -----------------------------------------------------------------------------------------------
+
+    async def flush(self, timeout_ms: int | None = None) -> bool:
+        """Waits until everything sent so far is stored or given up. False when `timeout_ms` was not enough."""
+        return self._sender is None or await self._sender.flush(timeout_ms)
+
+    async def close(self, timeout_ms: int | None = None) -> None:
+        """Flushes, then closes. What is not stored by then fails with ClientClosed. May be called again."""
+        self._is_closed = True
+        if self._sender is not None:
+            sender, self._sender = self._sender, None
+            await sender.flush(timeout_ms)
+            await sender.close()
+
+    # --- inside -----------------------------------------------------------------------------------------------
+
+    def _started(self) -> Sender:
+        if self._is_closed:
+            raise ClientClosed("the producer is closed")
+        if self._sender is None:
+            self._sender = Sender(self._settings, self._network)
+        return self._sender
+
+    async def _add_group(
+        self, sender: Sender, partition: TopicPartition, group: list[Record], size: int, receipt: Receipt
+    ) -> None:
+        if await sender.add(partition, group, size, receipt):
+            await asyncio.sleep(0)
+
+    def _place(self, topic: str, count: int, key: bytes | None, partition: int | None) -> int:
+        if partition is not None:
+            if not 0 <= partition < count:
+                raise Refusal(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    f"topic {topic!r} has partitions 0 to {count - 1}, not {partition}",
+                )
+            return partition
+        return self._sticky.partition(topic, count) if key is None else partition_for_key(key, count)
+
+    def _batch_filled(self, topic: str, count: int, key: bytes | None, partition: int | None) -> None:
+        if key is None and partition is None:
+            self._sticky.batch_is_full(topic, count)
+
+    def _records(
+        self,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None,
+        timestamps_ms: Sequence[int] | None,
+    ) -> list[Record]:
+        for name, column in (("keys", keys), ("timestamps_ms", timestamps_ms)):
+            if column is not None and len(column) != len(values):
+                raise ValueError(f"{len(column)} {name} for {len(values)} values")
+        now_ms = self._network.clock.wall_ms()
+        times_ms = [now_ms] * len(values) if timestamps_ms is None else map(checked_timestamp, timestamps_ms)
+        some_keys = [None] * len(values) if keys is None else (checked_bytes("key", key) for key in keys)
+        return [
+            Record(-1, time_ms, key, checked_bytes("value", value))
+            for time_ms, key, value in zip(times_ms, some_keys, values, strict=True)
+        ]
+
+    def _check_size(self, size: int) -> None:
+        if size > self._settings.max_request_size:
+            raise RecordTooLarge(size, self._settings.max_request_size)
+
+
+def checked_bytes(name: str, content: bytes | None) -> bytes | None:
+    """Text is not encoded behind its owner's back. Raises TypeError."""
+    if content is None or type(content) is bytes:
+        return content
+    if isinstance(content, (bytes, bytearray, memoryview)):
+        return bytes(content)
+    raise TypeError(f"a record's {name} must be bytes or None, not {type(content).__name__}")
+
+
+def checked_timestamp(timestamp_ms: int) -> int:
+    """Raises ValueError for what is no time since 1970 in 64 bits."""
+    if not 0 <= timestamp_ms <= _INT64_MAX:
+        raise ValueError(f"a timestamp of {timestamp_ms} ms is not within 64 bits since 1970")
+    return timestamp_ms
+
+
+def checked_headers(headers: Sequence[Header]) -> tuple[Header, ...]:
+    """Raises TypeError or UnicodeEncodeError."""
+    for name, _ in headers:
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a header must be text, not {type(name).__name__}")
+        name.encode()
+    return tuple((name, checked_bytes("header", content)) for name, content in headers)

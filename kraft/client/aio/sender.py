@@ -1,0 +1,266 @@
+"""The shell around a producer's `SendBuffer`: streams to the leaders, a producer id, and the clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from kraft.client.aio.produce_link import LinkEvents, ProduceLink
+from kraft.client.any_broker import check
+from kraft.client.errors import BufferExhausted, ClientClosed
+from kraft.client.metadata_cache import MetadataCache
+from kraft.client.network import Network
+from kraft.client.send_batch import Identity, Receipt
+from kraft.client.send_buffer import Attempt, Delivered, Outcome, SendBuffer
+from kraft.client.settings import ProducerSettings
+from kraft.log.record_codec import Record
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from kraft.model.requests import ProducePartitionResult
+from kraft.rpc.peers import Unreachable
+
+STALL_MS: Final = 1_000
+"""A request that takes longer than this makes the producer ask whether its leader still leads."""
+
+_NEVER_MS: Final = 1 << 62
+
+
+class Sender:
+    """One task decides when what is sent; the links' tasks report to it. All on one event loop."""
+
+    def __init__(self, settings: ProducerSettings, network: Network) -> None:
+        self._settings = settings
+        self._clock = network.clock
+        self._connections = network.connect()
+        self._metadata = MetadataCache(self._connections, settings, network.clock, network.chance)
+        self._metadata.on_refresh = self._wake_up
+        self._buffer = SendBuffer(settings, network.chance)
+        self._links: dict[str, ProduceLink] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._identity_task: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+        self._memory_freed = asyncio.Event()
+        self._waiting_for_memory = 0
+        self._flushes: list[tuple[set[int], asyncio.Event]] = []
+        self._sleeps_until_ms = 0
+        self._events = LinkEvents(answered=self._answered, sent=self._sent, lost=self._lost, has_room=self._wake_up)
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="kraft producer")
+
+    # --- for the producer -------------------------------------------------------------------------------------
+
+    async def partition_count(self, topic: str) -> int:
+        count = self._metadata.partition_count(topic)
+        if count is None:
+            metadata = await self._metadata.topic(topic, self._settings.max_block_ms)
+            count = len(metadata.partitions)
+        return count
+
+    async def add(
+        self, partition: TopicPartition, records: Sequence[Record], size_bytes: int, receipt: Receipt
+    ) -> bool:
+        """Waits for memory, then takes the records over. True when they filled a batch. Raises BufferExhausted."""
+        if self._buffer.memory_used and self._buffer.memory_used + size_bytes > self._settings.buffer_memory:
+            await self._memory_for(size_bytes)
+        if self._task.done():
+            raise ClientClosed("the producer is closed")
+        now_ms = self._clock.monotonic_ms()
+        is_full = self._buffer.append(partition, records, size_bytes, receipt, now_ms)
+        if is_full or now_ms + self._settings.linger_ms < self._sleeps_until_ms:
+            self._wake_up()
+        return is_full
+
+    async def flush(self, timeout_ms: int | None) -> bool:
+        self._buffer.close_batches()
+        unfinished = self._buffer.unfinished()
+        if not unfinished:
+            return True
+        done = asyncio.Event()
+        self._flushes.append((unfinished, done))
+        self._wake_up()
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                await done.wait()
+        except TimeoutError:
+            self._flushes = [flush for flush in self._flushes if flush[1] is not done]
+            return False
+        return True
+
+    async def close(self) -> None:
+        """Gives up what is not stored."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        if self._identity_task is not None:
+            self._identity_task.cancel()
+            await asyncio.wait([self._identity_task])
+        for link in self._links.values():
+            await link.close()
+        if self._closing:
+            await asyncio.wait(self._closing)
+        await self._metadata.close()
+        self._settle(self._buffer.abandon())
+        await self._connections.close()
+
+    async def _memory_for(self, size_bytes: int) -> None:
+        self._waiting_for_memory += 1
+        self._buffer.is_hurried = True
+        self._wake_up()
+        try:
+            async with asyncio.timeout(self._settings.max_block_ms / 1000):
+                while self._buffer.memory_used and (
+                    self._buffer.memory_used + size_bytes > self._settings.buffer_memory
+                ):
+                    self._memory_freed.clear()
+                    await self._memory_freed.wait()
+        except TimeoutError:
+            reason = f"; {self._buffer.trouble}" if self._buffer.trouble else ""
+            raise BufferExhausted(
+                f"buffer.memory={self._settings.buffer_memory} stayed full for "
+                f"max.block.ms={self._settings.max_block_ms}{reason}"
+            ) from None
+        finally:
+            self._waiting_for_memory -= 1
+            self._buffer.is_hurried = self._waiting_for_memory > 0
+
+    # --- the loop ---------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                self._wake.clear()
+                now_ms = self._clock.monotonic_ms()
+                self._settle(self._buffer.expire(now_ms))
+                self._watch_links(now_ms)
+                self._dispatch(now_ms)
+                self._ensure_identity()
+                await self._sleep(now_ms)
+        finally:
+            # Nobody is left waiting, whatever ends this task.
+            self._settle(self._buffer.abandon())
+
+    async def _sleep(self, now_ms: int) -> None:
+        deadline_ms = self._buffer.next_deadline_ms(now_ms)
+        if any(not link.is_idle for link in self._links.values()):
+            deadline_ms = min(now_ms + STALL_MS, _NEVER_MS if deadline_ms is None else deadline_ms)
+        self._sleeps_until_ms = _NEVER_MS if deadline_ms is None else deadline_ms
+        try:
+            # A deadline that has just passed is met by the next round, which must be a later millisecond.
+            async with asyncio.timeout(None if deadline_ms is None else max(1, deadline_ms - now_ms) / 1000):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._sleeps_until_ms = 0
+
+    def _wake_up(self) -> None:
+        self._wake.set()
+
+    def _watch_links(self, now_ms: int) -> None:
+        for link in self._links.values():
+            age_ms = link.oldest_age_ms(now_ms)
+            if age_ms >= self._settings.request_timeout_ms:
+                link.fail(
+                    f"{link.address} did not answer within request.timeout.ms={self._settings.request_timeout_ms}"
+                )
+            elif age_ms >= STALL_MS:
+                self._metadata.request_refresh()
+        for link in [link for link in self._links.values() if link.is_broken]:
+            del self._links[link.address]
+            closing = asyncio.get_running_loop().create_task(link.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    def _dispatch(self, now_ms: int) -> None:
+        by_leader: dict[str, list[TopicPartition]] = {}
+        self._metadata.request_refresh_if_old()
+        for partition in self._buffer.waiting():
+            leader = self._metadata.leader(partition)
+            if leader is None:
+                self._buffer.trouble = self._metadata.trouble or self._no_leader(partition)
+                self._metadata.request_refresh()
+                continue
+            self._buffer.leader_moved(partition, leader.address)
+            if self._buffer.is_ready(partition, now_ms):
+                by_leader.setdefault(leader.address, []).append(partition)
+        for address, partitions in by_leader.items():
+            self._send_to(address, partitions, now_ms)
+
+    def _send_to(self, address: str, partitions: list[TopicPartition], now_ms: int) -> None:
+        link = self._links.get(address)
+        if link is None:
+            stream = self._connections.broker(address).produce_stream()
+            link = self._links[address] = ProduceLink(address, stream, self._settings, self._clock, self._events)
+        while link.has_room and not link.is_broken:
+            attempts = self._buffer.drain(address, partitions, now_ms)
+            if not attempts:
+                return
+            link.submit(attempts, now_ms)
+            # Whoever was served goes behind those that the request had no room for.
+            served = {attempt.batch.partition for attempt in attempts}
+            partitions = [each for each in partitions if each not in served] + [
+                each for each in partitions if each in served
+            ]
+
+    def _no_leader(self, partition: TopicPartition) -> str:
+        refusal = self._metadata.refusal_of(partition.topic)
+        return str(refusal) if refusal is not None else f"{partition} has no leader"
+
+    # --- answers ----------------------------------------------------------------------------------------------
+
+    def _answered(self, attempt: Attempt, result: ProducePartitionResult) -> None:
+        if result.error_code is not ErrorCode.NONE:
+            self._metadata.learn_leader(attempt.batch.partition, result.leader_id, result.leader_epoch)
+            if result.error_code.retriable:
+                self._metadata.request_refresh()
+        self._settle(self._buffer.answered(attempt, result, self._clock.monotonic_ms()))
+
+    def _sent(self, attempt: Attempt) -> None:
+        self._settle(self._buffer.sent(attempt))
+
+    def _lost(self, attempt: Attempt, reason: str) -> None:
+        self._metadata.request_refresh()
+        self._buffer.lost(attempt, reason, self._clock.monotonic_ms())
+
+    def _settle(self, outcomes: list[Outcome]) -> None:
+        for outcome in outcomes:
+            batch = outcome.batch
+            for receipt, first, count in batch.receipts:
+                if isinstance(outcome, Delivered):
+                    receipt.delivered(batch, first, count, outcome.base_offset, outcome.log_append_time_ms)
+                else:
+                    receipt.failed(outcome.error)
+        if outcomes:
+            self._memory_freed.set()
+            self._check_flushes()
+
+    def _check_flushes(self) -> None:
+        if not self._flushes:
+            return
+        left = self._buffer.unfinished()
+        for unfinished, done in self._flushes:
+            if unfinished.isdisjoint(left):
+                done.set()
+        self._flushes = [flush for flush in self._flushes if not flush[1].is_set()]
+
+    # --- identity ---------------------------------------------------------------------------------------------
+
+    def _ensure_identity(self) -> None:
+        if self._buffer.needs_identity and (self._identity_task is None or self._identity_task.done()):
+            self._identity_task = asyncio.get_running_loop().create_task(self._take_identity(), name="producer id")
+
+    async def _take_identity(self) -> None:
+        async def ask(address: str, timeout_s: float) -> Identity:
+            response = await self._connections.broker(address).init_producer_id(timeout_s)
+            check(response.error_code, response.error_message)
+            return Identity(
+                producer_id=ProducerId(response.producer_id), producer_epoch=ProducerEpoch(response.producer_epoch)
+            )
+
+        try:
+            identity = await self._metadata.any_broker.call(ask, self._settings.request_timeout_ms)
+        except (Unreachable, Refusal) as error:
+            self._buffer.trouble = f"no producer id: {error}"
+            await asyncio.sleep(self._settings.retry_backoff_max_ms / 1000)
+        else:
+            self._buffer.give_identity(identity)
+        self._wake_up()

@@ -1,0 +1,68 @@
+"""Fetched bytes to columns and records, trimmed to the offsets that were asked for."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from kraft.client.values import ConsumerRecord, PartitionColumns
+from kraft.log.record_batch import BatchHeader, Buffer, check_crc, decode_batch_columns, split
+from kraft.log.record_codec import RecordColumns
+from kraft.model.errors import InvalidBatch
+from kraft.model.ids import TopicPartition
+
+
+def split_batches(records: Buffer, start: int, end: int | None = None) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """The record batches in fetched bytes that hold offsets from `start` to before `end`. Raises InvalidBatch."""
+    for header, batch in split(records):
+        if end is not None and header.base_offset >= end:
+            return
+        if header.next_offset > start:
+            yield header, batch
+
+
+def decode_columns(
+    partition: TopicPartition, records: Buffer, start: int, end: int | None = None, *, check_crcs: bool = True
+) -> Iterator[PartitionColumns]:
+    """Columns batch by batch, without offsets outside `start` to before `end`. Raises InvalidBatch.
+
+    A batch without records for a reader (a transaction's marker) gives empty columns, so that its offset is passed.
+    """
+    for header, batch in split_batches(records, start, end):
+        try:
+            if check_crcs:
+                check_crc(header, batch)
+            columns = _NOTHING if header.is_control else decode_batch_columns(batch)
+        except InvalidBatch as error:
+            where = f"{partition} at offset {header.base_offset}"
+            raise InvalidBatch(f"{where}: {error.message}", error.error_code) from error
+        if header.base_offset < start or (end is not None and header.next_offset > end):
+            columns = _trimmed(columns, start, end)
+        next_offset = header.next_offset if end is None else min(end, header.next_offset)
+        yield PartitionColumns(
+            partition=partition, timestamp_type=header.timestamp_type, columns=columns, next_offset=next_offset
+        )
+
+
+def records_of(part: PartitionColumns) -> list[ConsumerRecord]:
+    """The same as records."""
+    topic, partition, stamped = part.partition.topic, part.partition.partition, part.timestamp_type
+    return [
+        ConsumerRecord(topic, partition, offset, timestamp_ms, stamped, key, value, headers)
+        for offset, timestamp_ms, key, value, headers in zip(*part.columns, strict=True)
+    ]
+
+
+_NOTHING = RecordColumns([], [], [], [], [])
+
+
+def _trimmed(columns: RecordColumns, start: int, end: int | None) -> RecordColumns:
+    first = bisect_left(columns.offsets, start)
+    last = len(columns.offsets) if end is None else bisect_left(columns.offsets, end)
+    return RecordColumns(
+        columns.offsets[first:last],
+        columns.timestamps_ms[first:last],
+        columns.keys[first:last],
+        columns.values[first:last],
+        columns.headers[first:last],
+    )

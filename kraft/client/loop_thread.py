@@ -1,0 +1,106 @@
+"""The event loop behind the synchronous face: one background thread for each process, started at first use.
+
+A process that was forked has no such thread, whatever its parent had, so it starts its own. Connections opened before
+a fork do not work after it; clients must be made in the process that uses them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
+
+from kraft.client.errors import ClientClosed
+
+Result = TypeVar("Result")
+
+_UNWINDING_MAX_S: Final = 5.0
+
+
+class LoopThread:
+    """An event loop that runs in a daemon thread; its methods may be called from any other thread."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="kraft-client", daemon=True)
+        self._thread.start()
+
+    def is_of_this_process(self) -> bool:
+        return self._pid == os.getpid()
+
+    def start(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
+        self._check()
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Runs to the end. When the caller is interrupted, so is the work."""
+        try:
+            future = self.start(work)
+        except ClientClosed:
+            work.close()
+            raise
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        self._check()
+        self.loop.call_soon_threadsafe(callback)
+
+    def iterate(self, items: AsyncGenerator[Result, None]) -> Iterator[Result]:
+        """What an asynchronous generator yields; its next step runs while the caller works on the last item."""
+        step = self.start(_step(items))
+        try:
+            while found := step.result():
+                step = self.start(_step(items))
+                yield found[0]
+        finally:
+            step.cancel()
+            if self.is_of_this_process():
+                self.run(_close(items))
+
+    def _check(self) -> None:
+        if not self.is_of_this_process():
+            raise ClientClosed("this client was made before the process was forked; make one in the new process")
+
+
+_shared: LoopThread | None = None
+_guard = threading.Lock()
+
+
+def shared_loop() -> LoopThread:
+    """The loop thread of this process. Clients share it, so that ten of them do not make ten threads."""
+    # Process-wide because gRPC's asyncio face works with one event loop in a process.
+    global _shared, _guard
+    if _shared is not None and not _shared.is_of_this_process():
+        # Another thread of the parent may have held the lock at the moment of the fork.
+        _shared, _guard = None, threading.Lock()
+    with _guard:
+        if _shared is None:
+            _shared = LoopThread()
+        return _shared
+
+
+async def _step(items: AsyncGenerator[Result, None]) -> tuple[Result] | None:
+    """The next item, or None behind the last one."""
+    async for item in items:
+        return (item,)
+    return None
+
+
+async def _close(items: AsyncGenerator[Any, None]) -> None:
+    """A generator cannot be closed while a cancelled step of it is still unwinding, which takes a moment at most."""
+    async with asyncio.timeout(_UNWINDING_MAX_S):
+        while True:
+            try:
+                await items.aclose()
+            except RuntimeError:
+                await asyncio.sleep(0.001)
+            else:
+                return

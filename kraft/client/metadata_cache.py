@@ -1,0 +1,217 @@
+"""What the client knows of the cluster: brokers, the topics it deals with, and the leader of each partition.
+
+Refreshed when it is too old and when a request shows that it is wrong, never more often than the backoff allows.
+A leader is replaced only by one of a newer epoch, so that a broker that lags behind cannot send the client back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from kraft.client.any_broker import AnyBroker
+from kraft.client.backoff import Backoff
+from kraft.client.ports import Connections
+from kraft.client.settings import ClientSettings
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import TopicPartition
+from kraft.model.requests import MetadataRequest, MetadataResponse, TopicMetadata
+from kraft.rpc.peers import Unreachable
+from kraft.runtime.clock import Clock
+
+MISSING_TOPIC_GRACE_MS: Final = 5_000
+"""How long a topic may stay unknown before it counts as missing: a new one takes a moment to reach every broker."""
+
+REFRESH_BACKOFF_MAX_MS: Final = 300
+"""While a new leader is looked for, producers stand still, so this is short; metadata is cheap to answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Where a partition is written and read."""
+
+    address: str
+    epoch: int
+
+
+@dataclass(slots=True)
+class _Topic:
+    topic_id: UUID
+    metadata: TopicMetadata
+    leaders: dict[int, tuple[int, int]]
+    """Leader id and leader epoch of each partition."""
+
+
+class MetadataCache:
+    """Shared by all tasks of one client, which run on one event loop."""
+
+    def __init__(
+        self, connections: Connections, settings: ClientSettings, clock: Clock, chance: Callable[[], float]
+    ) -> None:
+        self._connections = connections
+        self._settings = settings
+        longest_ms = max(settings.retry_backoff_ms, min(settings.retry_backoff_max_ms, REFRESH_BACKOFF_MAX_MS))
+        backoff = Backoff(first_ms=settings.retry_backoff_ms, max_ms=longest_ms, chance=chance)
+        self._backoff = backoff
+        self._clock = clock
+        self.any_broker = AnyBroker(settings.bootstrap_servers, backoff, clock)
+        self._brokers: dict[int, str] = {}
+        self._topics: dict[str, _Topic] = {}
+        self._wanted: set[str] = set()
+        self._missing: dict[str, Refusal] = {}
+        self._refreshed_at_ms: int | None = None
+        self._fruitless = 0
+        self._refreshing: asyncio.Task[None] | None = None
+        self.trouble = ""
+        """Why the last refresh failed; empty when it did not."""
+        self.on_refresh: Callable[[], None] = lambda: None
+        """Called after every refresh in the background, one that failed included."""
+
+    # --- asking -----------------------------------------------------------------------------------------------
+
+    def partition_count(self, topic: str) -> int | None:
+        """None for a topic that was not looked up yet."""
+        known = self._topics.get(topic)
+        return None if known is None else len(known.metadata.partitions)
+
+    def leader(self, partition: TopicPartition) -> Leader | None:
+        """None while there is none, or none is known."""
+        known = self._topics.get(partition.topic)
+        leader_id, epoch = known.leaders.get(partition.partition, (-1, -1)) if known else (-1, -1)
+        address = self._brokers.get(leader_id)
+        return None if address is None else Leader(address, epoch)
+
+    def refusal_of(self, topic: str) -> Refusal | None:
+        """Why the brokers did not describe the topic when they were asked last."""
+        return self._missing.get(topic)
+
+    async def topic(self, name: str, timeout_ms: int) -> TopicMetadata:
+        """The topic, looked up if need be. Raises a Refusal that names it, or Unreachable."""
+        if name in self._topics:
+            return self._topics[name].metadata
+        now_ms = self._clock.monotonic_ms()
+        deadline_ms = now_ms + timeout_ms
+        missing_until_ms = now_ms + min(timeout_ms, MISSING_TOPIC_GRACE_MS)
+        self._wanted.add(name)
+        failures = 0
+        while True:
+            await self.refresh(deadline_ms - self._clock.monotonic_ms())
+            if name in self._topics:
+                return self._topics[name].metadata
+            refusal = self._missing[name]
+            failures += 1
+            delay_ms = self._backoff.delay_ms(failures)
+            if not refusal.error_code.retriable or self._clock.monotonic_ms() + delay_ms >= missing_until_ms:
+                self._wanted.discard(name)
+                raise refusal
+            await asyncio.sleep(delay_ms / 1000)
+
+    # --- refreshing -------------------------------------------------------------------------------------------
+
+    def request_refresh(self) -> None:
+        """Refreshes in the background, soon; requests that come while one is under way are served by it."""
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.get_running_loop().create_task(self._refresh_soon(), name="metadata refresh")
+
+    def request_refresh_if_old(self) -> None:
+        if self._refreshed_at_ms is not None and self._age_ms() >= self._settings.metadata_max_age_ms:
+            self.request_refresh()
+
+    async def close(self) -> None:
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+            await asyncio.wait([self._refreshing])
+
+    async def refresh(self, timeout_ms: int) -> None:
+        """Asks for all topics of interest. Raises Unreachable."""
+        request = MetadataRequest(topics=sorted(self._wanted))
+        try:
+            response = await self.fetch(request, timeout_ms)
+        except Unreachable as error:
+            self.trouble = str(error)
+            raise
+        self.trouble = ""
+        self._learn(response, request.topics)
+
+    async def fetch(self, request: MetadataRequest, timeout_ms: int) -> MetadataResponse:
+        """One metadata request to whichever broker answers; what it says of brokers is remembered."""
+
+        async def ask(address: str, timeout_s: float) -> MetadataResponse:
+            return await self._connections.broker(address).metadata(request, timeout_s)
+
+        response = await self.any_broker.call(ask, timeout_ms)
+        if response.brokers:
+            self._brokers = {broker.broker_id: f"{broker.host}:{broker.port}" for broker in response.brokers}
+            self.any_broker.learn(self._brokers.values())
+        return response
+
+    async def _refresh_soon(self) -> None:
+        if self._refreshed_at_ms is not None:
+            self._fruitless += 1
+            wait_ms = self._backoff.delay_ms(self._fruitless) - self._age_ms()
+            if wait_ms > 0:
+                await asyncio.sleep(wait_ms / 1000)
+        # Whoever waits asks again, so a failure is only remembered here.
+        try:
+            await self.refresh(self._settings.request_timeout_ms)
+        except (Unreachable, Refusal) as error:
+            self.trouble = str(error)
+            self._refreshed_at_ms = self._clock.monotonic_ms()
+        self.on_refresh()
+
+    def _age_ms(self) -> int:
+        assert self._refreshed_at_ms is not None
+        return self._clock.monotonic_ms() - self._refreshed_at_ms
+
+    # --- learning ---------------------------------------------------------------------------------------------
+
+    def learn_leader(self, partition: TopicPartition, leader_id: int, leader_epoch: int) -> None:
+        """A hint in a broker's answer. It counts when it is newer than what is known."""
+        known = self._topics.get(partition.topic)
+        if known and leader_id >= 0 and leader_epoch > known.leaders.get(partition.partition, (-1, -1))[1]:
+            known.leaders[partition.partition] = (leader_id, leader_epoch)
+
+    def _learn(self, response: MetadataResponse, asked: list[str]) -> None:
+        self._refreshed_at_ms = self._clock.monotonic_ms()
+        described = {topic.topic: topic for topic in response.topics}
+        for name in asked:
+            topic = described.get(name)
+            if topic is None:
+                self._forget(name, Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist"))
+            elif topic.error_code is not ErrorCode.NONE:
+                self._forget(name, _named(name, topic))
+            else:
+                self._missing.pop(name, None)
+                self._learn_topic(topic)
+
+    def _forget(self, name: str, refusal: Refusal) -> None:
+        self._missing[name] = refusal
+        if not refusal.error_code.retriable or refusal.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            # The number of partitions stays known, so that records already accepted keep their places.
+            known = self._topics.get(name)
+            if known is not None:
+                known.leaders = {partition: (-1, epoch) for partition, (_, epoch) in known.leaders.items()}
+
+    def _learn_topic(self, topic: TopicMetadata) -> None:
+        known = self._topics.get(topic.topic)
+        old = known.leaders if known is not None and known.topic_id == topic.topic_id else {}
+        leaders: dict[int, tuple[int, int]] = {}
+        for each in topic.partitions:
+            before = old.get(each.partition, (-1, -1))
+            leaders[each.partition] = (each.leader_id, each.leader_epoch) if each.leader_epoch >= before[1] else before
+        if leaders != old:
+            self._fruitless = 0
+        self._topics[topic.topic] = _Topic(topic.topic_id, topic, leaders)
+
+
+def _named(name: str, topic: TopicMetadata) -> Refusal:
+    """The refusal, with the topic's name in its text whether or not the broker put it there."""
+    message = topic.error_message
+    if not message and topic.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        message = f"topic {name!r} does not exist"
+    if name not in message:
+        message = f"topic {name!r}: {message or topic.error_code.name}"
+    return Refusal(topic.error_code, message)

@@ -1,0 +1,219 @@
+"""The producer for threads: a face of `kraft.client.aio.producer.Producer` on the process's event loop thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final
+
+from kraft.client.aio.producer import Producer as AsyncProducer
+from kraft.client.aio.producer import checked_bytes, checked_headers, checked_timestamp
+from kraft.client.errors import BufferExhausted, ClientClosed
+from kraft.client.loop_thread import LoopThread, shared_loop
+from kraft.client.network import Network
+from kraft.client.receipts import RecordReceipt
+from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS
+from kraft.client.values import Delivery, RecordMetadata
+from kraft.log.record_codec import Header
+
+INBOX_RECORDS_MAX: Final = 10_000
+"""Records between threads and event loop; above it `send` waits, as it does when `buffer_memory` is full."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    topic: str
+    value: bytes | None
+    key: bytes | None
+    headers: tuple[Header, ...]
+    partition: int | None
+    timestamp_ms: int
+    future: Future[RecordMetadata]
+
+
+class Producer:
+    """As the asynchronous one. May be used from any thread, but not across a fork.
+
+    `send` hands records to the event loop through an inbox, so that many of them cost one change of threads.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str] = DEFAULT_BOOTSTRAP_SERVERS,
+        *,
+        network: Network | None = None,
+        **settings: Any,
+    ) -> None:
+        self._network = network or Network()
+        self._producer = AsyncProducer(bootstrap_servers, network=self._network, **settings)
+        self._thread: LoopThread = shared_loop()
+        self._inbox: deque[_Sent] = deque()
+        self._room = threading.Semaphore(INBOX_RECORDS_MAX)
+        self._guard = threading.Lock()
+        self._is_draining = False
+        self._drain_task: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(timeout_ms=0 if kind is not None else None)
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        *,
+        key: bytes | None = None,
+        headers: Sequence[Header] = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Future[RecordMetadata]:
+        """Takes the record over; everything that can go wrong with it, a missing topic included, is in the future.
+
+        Waits at most `max_block_ms` while brokers take records slower than they come, then raises BufferExhausted.
+        """
+        future: Future[RecordMetadata] = Future()
+        time_ms = self._network.clock.wall_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms)
+        key, value, checked = checked_bytes("key", key), checked_bytes("value", value), checked_headers(headers)
+        sent = _Sent(topic, value, key, checked, partition, time_ms, future)
+        max_block_ms = self._producer.settings.max_block_ms
+        if not self._room.acquire(timeout=max_block_ms / 1000):
+            raise BufferExhausted(
+                f"{INBOX_RECORDS_MAX} records wait to be sent, and did for max.block.ms={max_block_ms}"
+            )
+        with self._guard:
+            if self._is_closed:
+                raise ClientClosed("the producer is closed")
+            self._inbox.append(sent)
+            must_wake, self._is_draining = not self._is_draining, True
+        if must_wake:
+            self._thread.call_soon(self._start_draining)
+        return future
+
+    def produce_many(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None = None,
+        *,
+        partition: int | None = None,
+        timestamps_ms: Sequence[int] | None = None,
+    ) -> Future[Delivery]:
+        """Takes many records over at once, several times cheaper than one by one; one future stands for them all.
+
+        Waits while `buffer_memory` is full. Raises RecordTooLarge, BufferExhausted, Unreachable, or a Refusal.
+        """
+
+        async def produce() -> Future[Delivery]:
+            await self._drained()
+            many = await self._producer.produce_many(
+                topic, values, keys, partition=partition, timestamps_ms=timestamps_ms
+            )
+            return _handed_over(many)
+
+        return self._thread.run(produce())
+
+    def partitions_for(self, topic: str) -> list[int]:
+        """Partitions of the topic. Raises a Refusal that names it when it does not exist."""
+        return self._thread.run(self._producer.partitions_for(topic))
+
+    def flush(self, timeout_ms: int | None = None) -> bool:
+        """Waits until everything sent so far is stored or given up. False when `timeout_ms` was not enough."""
+
+        async def flush() -> bool:
+            await self._drained()
+            return await self._producer.flush(timeout_ms)
+
+        return self._thread.run(flush())
+
+    def close(self, timeout_ms: int | None = None) -> None:
+        """Flushes, then closes. What is not stored by then fails with ClientClosed. May be called again."""
+        with self._guard:
+            self._is_closed = True
+
+        async def close() -> None:
+            if timeout_ms is None:
+                await self._drained()
+            elif self._drain_task is not None:
+                self._drain_task.cancel()
+            await self._producer.close(timeout_ms)
+
+        if self._thread.is_of_this_process():
+            self._thread.run(close())
+
+    # --- on the event loop ------------------------------------------------------------------------------------
+
+    def _start_draining(self) -> None:
+        self._drain_task = asyncio.get_running_loop().create_task(self._drain(), name="producer inbox")
+
+    async def _drain(self) -> None:
+        try:
+            while True:
+                with self._guard:
+                    if not self._inbox:
+                        self._is_draining = False
+                        return
+                    sent = self._inbox.popleft()
+                self._room.release()
+                await self._submit(sent)
+        finally:
+            self._refuse_rest()
+
+    async def _submit(self, sent: _Sent) -> None:
+        try:
+            await self._producer.submit(
+                sent.topic,
+                sent.value,
+                sent.key,
+                sent.headers,
+                sent.partition,
+                sent.timestamp_ms,
+                RecordReceipt(sent.future),
+            )
+        except asyncio.CancelledError:
+            sent.future.set_exception(ClientClosed("the producer was closed before its records were stored"))
+            raise
+        except Exception as error:  # noqa: BLE001  It is not lost: whoever sent the record finds it in the future.
+            sent.future.set_exception(error)
+
+    def _refuse_rest(self) -> None:
+        """What is left when draining was cut short by a close; nothing otherwise."""
+        with self._guard:
+            rest = list(self._inbox) if self._is_closed else []
+            if rest:
+                self._inbox.clear()
+        for sent in rest:
+            sent.future.set_exception(ClientClosed("the producer was closed before its records were stored"))
+
+    async def _drained(self) -> None:
+        """Returns when what the inbox held at the call has gone to its batch."""
+        # A drain that was asked for by `send` starts with the next turn of the loop at the latest.
+        await asyncio.sleep(0)
+        if self._drain_task is not None:
+            await asyncio.wait([self._drain_task])
+
+
+def _handed_over(many: asyncio.Future[Delivery]) -> Future[Delivery]:
+    """The same future for a thread."""
+    future: Future[Delivery] = Future()
+
+    def finish(done: asyncio.Future[Delivery]) -> None:
+        if future.done():
+            return
+        error = done.exception()
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(done.result())
+
+    many.add_done_callback(finish)
+    return future

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kraft.client.aio.admin import Admin
+from kraft.client.any_broker import NoBrokerReachable
+from kraft.client.errors import ClientClosed
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.requests import NewTopic
+from tests.unit.client.fake_cluster import FakeCluster
+from tests.unit.client.virtual_time import run_virtually, virtual_network
+
+
+def admin_of(cluster: FakeCluster, **settings: Any) -> Admin:
+    return Admin(cluster.bootstrap_servers, network=virtual_network(cluster), **settings)
+
+
+def test_topics_are_created_listed_described_and_deleted() -> None:
+    async def scenario() -> None:
+        cluster = FakeCluster()
+        async with admin_of(cluster) as admin:
+            await admin.create_topic("orders", 3, 2, {"retention.ms": "1000"})
+            await admin.create_topics([NewTopic(topic="payments")])
+            assert await admin.list_topics() == ["orders", "payments"]
+            (orders,) = await admin.describe_topics(["orders"])
+            assert len(orders.metadata.partitions) == 3
+            assert orders.configs == {"retention.ms": "1000"}
+            assert [each.metadata.topic for each in await admin.describe_topics()] == ["orders", "payments"]
+            await admin.delete_topics(["orders"])
+            assert await admin.list_topics() == ["payments"]
+
+    run_virtually(scenario())
+
+
+def test_a_check_creates_nothing() -> None:
+    async def scenario() -> None:
+        cluster = FakeCluster()
+        async with admin_of(cluster) as admin:
+            await admin.create_topics([NewTopic(topic="orders")], validate_only=True)
+        assert cluster.topics == {}
+
+    run_virtually(scenario())
+
+
+def test_a_topic_that_exists_or_does_not_is_a_refusal_that_names_it() -> None:
+    async def scenario() -> None:
+        cluster = FakeCluster()
+        cluster.create("orders")
+        async with admin_of(cluster) as admin:
+            with pytest.raises(Refusal, match="'orders'") as caught:
+                await admin.create_topic("orders")
+            assert caught.value.error_code is ErrorCode.TOPIC_ALREADY_EXISTS
+            for call in (admin.delete_topics(["ordres"]), admin.describe_topics(["ordres"])):
+                with pytest.raises(Refusal, match="'ordres'"):
+                    await call
+
+    run_virtually(scenario())
+
+
+def test_the_quorum_and_the_cluster_are_described() -> None:
+    async def scenario() -> None:
+        cluster = FakeCluster()
+        async with admin_of(cluster) as admin:
+            quorum = await admin.describe_quorum()
+            assert (quorum.leader_id, quorum.leader_epoch, len(quorum.voters)) == (2, 5, 3)
+            described = await admin.describe_cluster()
+            assert [broker.broker_id for broker in described.brokers] == [1, 2, 3]
+
+    run_virtually(scenario())
+
+
+def test_another_node_is_asked_when_the_first_is_down() -> None:
+    async def scenario() -> None:
+        cluster = FakeCluster()
+        cluster.brokers[1].is_up = False
+        async with admin_of(cluster) as admin:
+            assert (await admin.describe_quorum()).leader_id == 2
+
+    run_virtually(scenario())
+
+
+def test_when_no_node_answers_all_are_named() -> None:
+    async def scenario() -> None:
+        cluster = FakeCluster(brokers=2)
+        for broker in cluster.brokers.values():
+            broker.is_up = False
+        async with admin_of(cluster, default_api_timeout_ms=10_000) as admin:
+            with pytest.raises(NoBrokerReachable, match=r"within 10 s \(broker-1:9094: .*; broker-2:9094: "):
+                await admin.list_topics()
+
+    run_virtually(scenario())
+
+
+def test_a_closed_admin_client_stays_closed() -> None:
+    async def scenario() -> None:
+        admin = admin_of(FakeCluster())
+        await admin.list_topics()
+        await admin.close()
+        await admin.close()
+        with pytest.raises(ClientClosed):
+            await admin.list_topics()
+
+    run_virtually(scenario())

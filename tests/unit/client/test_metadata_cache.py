@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
+import pytest
+
+from kraft.client.any_broker import NoBrokerReachable
+from kraft.client.metadata_cache import MetadataCache
+from kraft.client.settings import AdminSettings, settings_of
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import TopicPartition
+from tests.unit.client import fake_cluster
+from tests.unit.client.fake_cluster import FakeCluster, tp
+from tests.unit.client.virtual_time import LoopClock, run_virtually
+
+
+def cache_of(cluster: FakeCluster, bootstrap: str | None = None) -> MetadataCache:
+    settings = settings_of(AdminSettings, bootstrap or cluster.bootstrap_servers, {})
+    return MetadataCache(cluster, settings, LoopClock(), lambda: 0.5)
+
+
+def in_cluster(scenario: Callable[[FakeCluster, MetadataCache], Awaitable[None]]) -> None:
+    async def run() -> None:
+        cluster = FakeCluster()
+        cluster.create("orders", partitions=3)
+        cache = cache_of(cluster)
+        await scenario(cluster, cache)
+        await cache.close()
+
+    run_virtually(run())
+
+
+def leader_of(cache: MetadataCache, partition: TopicPartition) -> tuple[str, int] | None:
+    leader = cache.leader(partition)
+    return None if leader is None else (leader.address, leader.epoch)
+
+
+def test_leaders_are_known_once_a_topic_was_asked_for() -> None:
+    async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
+        assert cache.leader(tp("orders", 1)) is None
+        await cache.topic("orders", 1_000)
+        assert leader_of(cache, tp("orders", 1)) == ("broker-2:9094", 0)
+        assert cache.partition_count("orders") == 3
+
+    in_cluster(scenario)
+
+
+def test_a_broker_that_lags_behind_does_not_bring_an_old_leader_back() -> None:
+    async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
+        cluster.move_leader("orders", 0, 3)
+        await cache.topic("orders", 1_000)
+        cluster.partition("orders").leader_id, cluster.partition("orders").leader_epoch = 1, 0
+        await cache.refresh(1_000)
+        assert leader_of(cache, tp("orders")) == ("broker-3:9094", 1)
+
+    in_cluster(scenario)
+
+
+def test_a_topic_that_was_created_again_starts_its_epochs_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
+        cluster.partition("orders").leader_epoch = 9
+        await cache.topic("orders", 1_000)
+        monkeypatch.setattr(fake_cluster, "NAMESPACE", UUID(int=8))
+        cluster.create("orders", leader_id=2)
+        await cache.refresh(1_000)
+        assert leader_of(cache, tp("orders")) == ("broker-2:9094", 0)
+
+    in_cluster(scenario)
+
+
+def test_a_hint_counts_when_it_is_newer() -> None:
+    async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
+        await cache.topic("orders", 1_000)
+        cache.learn_leader(tp("orders"), 2, 1)
+        assert leader_of(cache, tp("orders")) == ("broker-2:9094", 1)
+        cache.learn_leader(tp("orders"), 3, 1)
+        cache.learn_leader(tp("orders"), -1, 5)
+        assert leader_of(cache, tp("orders")) == ("broker-2:9094", 1)
+
+    in_cluster(scenario)
+
+
+def test_a_missing_topic_is_waited_for_a_while_and_then_named() -> None:
+    async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
+        started_s = asyncio.get_running_loop().time()
+        with pytest.raises(Refusal, match="topic 'ordres' does not exist") as caught:
+            await cache.topic("ordres", 60_000)
+        assert caught.value.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert 4 < asyncio.get_running_loop().time() - started_s <= 5
+
+    in_cluster(scenario)
+
+
+def test_a_deleted_topic_has_no_leaders_but_keeps_its_partitions() -> None:
+    async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
+        await cache.topic("orders", 1_000)
+        del cluster.topics["orders"]
+        await cache.refresh(1_000)
+        assert cache.leader(tp("orders")) is None
+        assert cache.partition_count("orders") == 3
+        refusal = cache.refusal_of("orders")
+        assert refusal is not None
+        assert refusal.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    in_cluster(scenario)
+
+
+def test_refreshes_in_the_background_do_not_follow_each_other_faster_than_the_backoff() -> None:
+    async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
+        await cache.topic("orders", 1_000)
+        cluster.calls.clear()
+        for _ in range(100):
+            cache.request_refresh()
+            await asyncio.sleep(0.02)
+        # Two seconds: a few quick ones, then one every 0.3 s.
+        assert 6 <= len(cluster.calls) <= 12
+
+    in_cluster(scenario)
+
+
+def test_the_next_broker_is_asked_when_one_does_not_answer() -> None:
+    async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
+        cluster.brokers[1].is_up = False
+        cluster.brokers[2].hangs = True
+        started_s = asyncio.get_running_loop().time()
+        await cache.topic("orders", 10_000)
+        assert asyncio.get_running_loop().time() - started_s < 3.5
+
+    in_cluster(scenario)
+
+
+def test_brokers_learnt_from_the_cluster_serve_when_the_bootstrap_address_is_gone() -> None:
+    async def scenario() -> None:
+        cluster = FakeCluster()
+        cluster.create("orders")
+        cache = cache_of(cluster, bootstrap="broker-1:9094")
+        await cache.topic("orders", 1_000)
+        cluster.brokers[1].is_up = False
+        await cache.refresh(1_000)
+        assert cluster.calls[-1] == "broker-2:9094 metadata"
+        await cache.close()
+
+    run_virtually(scenario())
+
+
+def test_when_nobody_answers_every_address_is_named_within_the_time_allowed() -> None:
+    async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
+        for broker in cluster.brokers.values():
+            broker.is_up = False
+        started_s = asyncio.get_running_loop().time()
+        with pytest.raises(NoBrokerReachable) as caught:
+            await cache.topic("orders", 10_000)
+        assert asyncio.get_running_loop().time() - started_s <= 10
+        for broker in cluster.brokers.values():
+            assert f"{broker.address}: connection refused" in str(caught.value)
+
+    in_cluster(scenario)

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kraft.client.errors import InvalidSetting, NotBuiltYet
+from kraft.client.settings import ConsumerSettings, ProducerSettings, parse_addresses, settings_of
+from kraft.log.compression import Codec
+
+
+def producer(**given: Any) -> ProducerSettings:
+    return settings_of(ProducerSettings, "localhost:9094", given)
+
+
+def consumer(**given: Any) -> ConsumerSettings:
+    return settings_of(ConsumerSettings, "localhost:9094", given)
+
+
+def test_defaults_are_all_replicas_and_idempotence() -> None:
+    settings = producer()
+    assert (settings.acks, settings.enable_idempotence, settings.compression_type) == (-1, True, Codec.NONE)
+
+
+def test_names_may_be_written_with_dots_and_values_as_text() -> None:
+    settings = producer(**{"linger.ms": "20", "enable.idempotence": "false", "compression.type": "lz4"})
+    assert (settings.linger_ms, settings.enable_idempotence, settings.compression_type) == (20, False, Codec.LZ4)
+
+
+@pytest.mark.parametrize(("word", "acks"), [("all", -1), (-1, -1), ("1", 1), (0, 0)])
+def test_acks_have_kafkas_words(word: object, acks: int) -> None:
+    assert producer(acks=word).acks == acks
+
+
+def test_fewer_acks_turn_idempotence_off_unless_it_is_asked_for() -> None:
+    assert producer(acks=1).enable_idempotence is False
+    with pytest.raises(InvalidSetting, match=r"enable\.idempotence=true needs acks=all, not acks=1"):
+        producer(acks=1, enable_idempotence=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"acks": "two"}, "acks=two is none of all, -1, 0, 1"),
+        ({"linger_sm": 5}, "a producer has no setting linger.sm; did you mean linger.ms?"),
+        ({"linger_ms": "soon"}, "linger.ms='soon' is not a number"),
+        ({"linger_ms": -1}, "linger.ms=-1 must be at least 0"),
+        ({"enable_idempotence": "maybe"}, "enable.idempotence='maybe' is not true or false"),
+        ({"compression_type": "rar"}, "compression.type=rar is none of none, gzip, snappy, lz4, zstd"),
+        ({"batch_size": 2 << 20}, "batch.size=2097152 is above max.request.size=1048576"),
+        ({"delivery_timeout_ms": 1000}, "delivery.timeout.ms=1000 is below request.timeout.ms"),
+        ({"max_in_flight_requests_per_connection": 6}, "allows at most max.in.flight"),
+    ],
+)
+def test_a_wrong_setting_of_a_producer_is_named(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        producer(**given)
+    assert message in str(caught.value)
+
+
+def test_a_wrong_reset_policy_is_named() -> None:
+    with pytest.raises(InvalidSetting, match=r"auto\.offset\.reset=oldest is none of earliest, latest, none"):
+        consumer(auto_offset_reset="oldest")
+
+
+def test_a_group_id_is_refused_as_not_built_yet() -> None:
+    with pytest.raises(NotBuiltYet, match=r"group\.id: consumer groups are not built yet"):
+        consumer(group_id="billing")
+
+
+def test_addresses_are_split_at_commas() -> None:
+    assert parse_addresses("a:1, b:2,") == ("a:1", "b:2")
+    assert parse_addresses(["[::1]:9094"]) == ("[::1]:9094",)
+
+
+@pytest.mark.parametrize("address", ["", " , ", "localhost", "localhost:", ":9094", "localhost:0", "localhost:99999"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(InvalidSetting, match=r"bootstrap\.servers"):
+        parse_addresses(address)
