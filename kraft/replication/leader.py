@@ -33,6 +33,11 @@ _WAIT_FOR_METADATA = frozenset(
 )
 """Refusals of a proposal that say: the partition has moved on, and the news is on its way to this broker."""
 
+_JOINER_SILENCE_MAX_MS = 1_000
+"""A follower outside the ISR that did not fetch for so long is not waited for. While records arrive, one that lives
+fetches all the time; one that was fenced, fetched to the end and died would otherwise hold everything up until its
+lag time is over, since nobody tells the leader of a death that changes no ISR."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowerState:
@@ -292,8 +297,13 @@ class PartitionLeader:
         for follower in self._followers.values():
             # A follower that keeps up is waited for even before it is in the ISR. Without that a leader alone in
             # its ISR would move the high watermark with every sync, a step ahead of each fetch, and never be joined.
-            if follower.broker_id in maximal_isr or self._is_caught_up(follower):
+            if follower.broker_id in maximal_isr or self._is_about_to_join(follower):
                 yield follower
+
+    def _is_about_to_join(self, follower: FollowerProgress) -> bool:
+        fetched_ms = follower.last_fetch_ms
+        is_heard_from = fetched_ms is not None and self._now_ms - fetched_ms <= _JOINER_SILENCE_MAX_MS
+        return is_heard_from and self._is_caught_up(follower)
 
     def _advance(self) -> list[LeaderEffect]:
         if self.below_minimum_isr:

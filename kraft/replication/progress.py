@@ -31,6 +31,11 @@ class FollowerProgress:
     caught_up_ms: int | None = None
     _last_fetch: _Fetch | None = None
 
+    @property
+    def last_fetch_ms(self) -> int | None:
+        """When it last fetched; None: not since it left the ISR, or never."""
+        return None if self._last_fetch is None else self._last_fetch.at_ms
+
     def fetched(self, *, broker_epoch: BrokerEpoch, fetch_offset: Offset, leader_end: Offset, now_ms: int) -> None:
         """Note a fetch from `fetch_offset`: everything below it is on the follower's disk."""
         if broker_epoch != self.broker_epoch:

@@ -26,6 +26,7 @@ def leading(
     durable_end: int | None = None,
     high_watermark: int = 10,
     min_insync_replicas: int = 2,
+    lag_ms: int = LAG_MS,
 ) -> PartitionLeader:
     """Broker 1, registered as 11, leads epoch 5 at partition epoch 7."""
     return PartitionLeader(
@@ -42,7 +43,7 @@ def leading(
         durable_end=Offset(end if durable_end is None else durable_end),
         high_watermark=Offset(high_watermark),
         min_insync_replicas=min_insync_replicas,
-        replica_lag_time_max_ms=LAG_MS,
+        replica_lag_time_max_ms=lag_ms,
         now_ms=0,
         alter_partition_timeout_ms=100,
         retry_backoff_ms=20,
@@ -164,6 +165,19 @@ def test_a_follower_that_the_controller_removed_is_not_waited_for() -> None:
 
     effects = changed(leader, (1, 2), 8)
     assert effects == [IsrChanged(isr=brokers((1, 2)), below_minimum=False), advanced_to(12)]
+
+
+def test_a_follower_outside_the_isr_that_falls_silent_is_not_waited_for() -> None:
+    # A broker that stops in order is fenced first and fetches to its very end, caught up; no news follows its death.
+    leader = leading((1, 2), lag_ms=30_000)
+    fetched(leader, 3, 10)
+    refused(leader, 1, ErrorCode.INELIGIBLE_REPLICA)
+    fetched(leader, 3, 10, now_ms=10)
+    write(leader, 12)
+    assert fetched(leader, 2, 12, now_ms=20) == [], "broker 3 was heard from a moment ago"
+
+    assert leader.tick(1_011) == [advanced_to(12)]
+    assert len(proposals(fetched(leader, 3, 12, now_ms=1_500))) == 1, "it may join when it is heard from again"
 
 
 # --- min.insync.replicas (R9) ----------------------------------------------------------------------------------
