@@ -1,0 +1,1 @@
+"""What breaks things, on purpose and from a seed."""

@@ -1,0 +1,172 @@
+"""The program is stood in for by scripts; tests/end_to_end/test_chaos.py runs the real one."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import psutil
+import pytest
+
+from chaos import toxiproxy
+from chaos.toxiproxy import Link, Server, ToxiproxyFailed, ToxiproxyMissing, find_or_build
+from kraft.server.free_ports import ReservedPorts
+
+STAND_IN = """\
+#!{python}
+# Answers as Toxiproxy does, but the first DELETE of all never comes back.
+import json, pathlib, sys, time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+marker, log = pathlib.Path("{marker}"), pathlib.Path("{log}")
+proxies = {{}}
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.answer(proxies)
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/proxies":
+            proxies[body["name"]] = body
+        self.answer(body)
+
+    def do_DELETE(self):
+        if not marker.exists():
+            marker.touch()
+            time.sleep(60)
+        del proxies[self.path.split("/")[2]]
+        self.answer({{}})
+
+    def answer(self, body):
+        with log.open("a") as lines:
+            lines.write(f"{{self.command}} {{self.path}}\\n")
+        content = json.dumps(body).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *arguments):
+        pass
+
+HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("-port") + 1])), Handler).serve_forever()
+"""
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A source tree of its own, in which nothing was built, and a PATH on which nothing is."""
+    (tmp_path / "pyproject.toml").touch()
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    monkeypatch.setattr(toxiproxy, "_ROOT", tmp_path)
+    monkeypatch.setenv("PATH", str(programs))
+    return tmp_path
+
+
+def script(path: Path, text: str) -> Path:
+    path.write_text(textwrap.dedent(text))
+    path.chmod(0o755)
+    return path
+
+
+def free_port() -> int:
+    reserved = ReservedPorts(1)
+    reserved.release()
+    return reserved.ports[0]
+
+
+def test_without_program_and_go_the_reason_names_both(tools: Path) -> None:
+    with pytest.raises(ToxiproxyMissing, match=r"no toxiproxy-server on the PATH or in .*/\.tools, and no go"):
+        find_or_build()
+
+
+def test_an_installed_program_is_taken(tools: Path) -> None:
+    installed = script(tools / "bin" / "toxiproxy-server", "#!/bin/sh\n")
+    assert find_or_build() == installed
+
+
+def test_go_builds_it_once(tools: Path) -> None:
+    go = script(tools / "bin" / "go", '#!/bin/sh\necho "$@" > "$GOBIN/server"\n')
+    said: list[str] = []
+    built = find_or_build(said.append)
+    go.unlink()
+
+    assert built.read_text() == "install github.com/Shopify/toxiproxy/v2/cmd/server@v2.12.0\n"
+    assert find_or_build(said.append) == built
+    assert len(said) == 1
+    assert [path.name for path in built.parent.iterdir()] == ["toxiproxy-server"]
+
+
+def test_a_failed_build_is_told_in_one_line(tools: Path) -> None:
+    script(tools / "bin" / "go", '#!/bin/sh\necho "downloading" >&2\necho "dial tcp: no route" >&2\nexit 1\n')
+    with pytest.raises(ToxiproxyMissing, match=r"go install .*@v2\.12\.0 failed: dial tcp: no route"):
+        find_or_build()
+
+
+def test_a_link_whose_name_would_be_a_path_is_refused() -> None:
+    with pytest.raises(ValueError, match="no slash"):
+        Link(name="broker/1", listen_port=1, upstream="127.0.0.1:2")
+
+
+def test_a_server_that_hangs_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toxiproxy, "_ANSWER_DEADLINE_S", 0.5)
+    marker, log = tmp_path / "hung", tmp_path / "log"
+    program = script(tmp_path / "program", STAND_IN.format(python=sys.executable, marker=marker, log=log))
+    with Server(program, free_port(), [Link(name="broker-1", listen_port=1, upstream="127.0.0.1:2")]) as server:
+        server.mend("broker-1")
+        assert server.restarts == 1
+
+    assert marker.exists()
+    assert log.read_text().splitlines()[-2:] == ["GET /proxies", "POST /proxies"]
+    assert children() == []
+
+
+def test_a_server_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toxiproxy, "_START_DEADLINE_S", 0.3)
+    program = script(tmp_path / "program", "#!/bin/sh\nexec sleep 60\n")
+    with pytest.raises(ToxiproxyFailed, match="does not answer"), Server(program, free_port(), []):
+        raise AssertionError("never running")
+    assert children() == []
+
+
+def test_a_server_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    port = free_port()
+    log = tmp_path / "log"
+    program = script(tmp_path / "program", STAND_IN.format(python=sys.executable, marker=log, log=log))
+    code = f"""
+import pathlib, time
+from chaos.toxiproxy import Server
+with Server(pathlib.Path({str(program)!r}), {port}, []):
+    print("up", flush=True)
+    time.sleep(60)
+"""
+    launcher = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": str(Path(toxiproxy.__file__).parents[1])},
+        stdout=subprocess.PIPE,
+    )
+    assert launcher.stdout is not None
+    with launcher:
+        assert launcher.stdout.readline() == b"up\n"
+        server = next(process for process in psutil.Process(launcher.pid).children(recursive=True) if port_of(process))
+        launcher.kill()
+        server.wait(10)
+
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=1)
+
+
+def children() -> list[psutil.Process]:
+    running = psutil.Process().children(recursive=True)
+    return [process for process in running if process.status() != psutil.STATUS_ZOMBIE]
+
+
+def port_of(process: psutil.Process) -> int | None:
+    ports = [each.laddr.port for each in process.net_connections("tcp") if each.status == psutil.CONN_LISTEN]
+    return ports[0] if ports else None
