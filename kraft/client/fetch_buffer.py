@@ -8,7 +8,7 @@ to requests of an older one are dropped.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 
 from kraft.client.backoff import Backoff
@@ -192,6 +192,19 @@ class FetchBuffer:
         """No answer will come."""
         for track in self._current(sent):
             self._retry(track, now_ms)
+
+    def is_wanted(self, sent: SentFetch, partitions: Container[TopicPartition]) -> bool:
+        """True while the answer would serve a partition that is still led by whom the request went to."""
+        return any(track.partition in partitions for track in self._current(sent))
+
+    def misses(self, sent: SentFetch, partitions: Container[TopicPartition], now_ms: int) -> bool:
+        """True when a partition could be fetched of which the request does not know: assigned or sought since."""
+        asked = {track.partition for track in self._current(sent)}
+        return any(
+            track.is_fetchable and now_ms >= track.retry_at_ms and track.partition not in asked
+            for track in self._tracks.values()
+            if track.partition in partitions
+        )
 
     def next_retry_ms(self, now_ms: int) -> int | None:
         """When a track that failed may be tried again."""

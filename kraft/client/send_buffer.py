@@ -78,6 +78,8 @@ class _Lane:
         self.identity: Identity | None = None
         self.spent_identity: Identity | None = None
         """The one that the lane must not use again."""
+        self.is_known = False
+        """True once a batch under the present identity was acknowledged, so that every leader to come knows it."""
         self.next_sequence = 0
         self.encoded_count = 0
         self.hole_sequence: int | None = None
@@ -117,6 +119,7 @@ class _Lane:
         for batch in self.batches:
             batch.forget_encoding()
         self.spent_identity, self.identity = self.identity, None
+        self.is_known = False
         self.next_sequence = 0
         self.hole_sequence = None
         self.must_renumber = False
@@ -204,10 +207,17 @@ class SendBuffer:
             lane.seal()
         return (
             now_ms >= lane.retry_at_ms
-            and len(lane.in_flight) < self._settings.max_in_flight_requests_per_connection
+            and len(lane.in_flight) < self._in_flight_max(lane)
             and not (lane.is_retrying and lane.in_flight)
             and len(lane.batches) > len(lane.in_flight)
         )
+
+    def _in_flight_max(self, lane: _Lane) -> int:
+        # A broker takes any first sequence of a producer that it does not know (KIP-360). Were the first batch refused
+        # and the second taken by a broker that has just become the leader, the first could never be stored.
+        if self._settings.enable_idempotence and not lane.is_known:
+            return 1
+        return self._settings.max_in_flight_requests_per_connection
 
     def drain(self, leader: str, partitions: Iterable[TopicPartition], now_ms: int) -> list[Attempt]:
         """What one request to this leader carries: at most one batch of each partition, `max_request_size` in all."""
@@ -316,6 +326,7 @@ class SendBuffer:
             # It was accepted, so the batch that was given up had been stored after all.
             lane.hole_sequence = None
         lane.failures = 0
+        lane.is_known = True
         lane.batches.remove(batch)
         del lane.in_flight[batch]
         self._release(batch)

@@ -58,6 +58,7 @@ class PartitionLog:
         self._segments: list[Segment] = recovered.segments
         self._ticket: SyncTicket | None = None
         self._failure: str | None = None
+        self._is_closed = False
         if not self._segments:
             self._begin_segment(Offset(0))
         self._log_end = self._active.next_offset
@@ -390,8 +391,12 @@ class PartitionLog:
         self._write_checkpoint()
         self._durable_up_to(self._log_end)
 
+    def release(self) -> None:
+        """Closes the files as they are; for a log that is to be deleted."""
+        self._close_files()
+
     def delete(self) -> None:
-        """Closes the files and removes the directory with all in it."""
+        """Removes the directory with all in it. Of a log that was released, any thread may do that."""
         self._close_files()
         self._guarded(self._remove_directory)
 
@@ -400,6 +405,9 @@ class PartitionLog:
         self._disk.sync_dir(_parent(self.directory))
 
     def _close_files(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
         for segment in self._segments:
             self._close_file(segment)
         self._failure = self._failure or "the log is closed"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 
 import grpc.aio
@@ -22,7 +23,7 @@ class ControllerHandlers:
     heartbeat: Callable[[commands.HeartbeatRequest], Awaitable[commands.HeartbeatResult]]
     alter_partition: Callable[[commands.AlterPartitionRequest], Awaitable[commands.AlterPartitionResult]]
     allocate_producer_ids: Callable[[commands.AllocateProducerIdsRequest], Awaitable[commands.ProducerIdBlock]]
-    follow_metadata: Callable[[messages.FollowMetadataRequest], AsyncIterator[messages.MetadataBatch]]
+    follow_metadata: Callable[[messages.FollowMetadataRequest], AsyncGenerator[messages.MetadataBatch, None]]
 
 
 class ControllerService(controller_pb2_grpc.ControllerServicer):
@@ -61,8 +62,9 @@ class ControllerService(controller_pb2_grpc.ControllerServicer):
         self, request: controller_pb2.FollowMetadataRequest, context: Context
     ) -> AsyncIterator[controller_pb2.MetadataBatch]:
         value = await read_value(messages.FOLLOW_METADATA_REQUEST, request, context)
-        async for batch in self._handlers.follow_metadata(value):
-            yield messages.METADATA_BATCH.to_message(batch)
+        async with aclosing(self._handlers.follow_metadata(value)) as batches:
+            while (batch := await answered(anext(batches, None), context)) is not None:
+                yield messages.METADATA_BATCH.to_message(batch)
 
     def add_to(self, server: grpc.aio.Server) -> None:
         controller_pb2_grpc.add_ControllerServicer_to_server(self, server)
@@ -75,7 +77,7 @@ class ReplicationService(replication_pb2_grpc.ReplicationServicer):
     async def Fetch(
         self, request_iterator: AsyncIterator[replication_pb2.ReplicaFetchRequest], context: Context
     ) -> AsyncIterator[replication_pb2.ReplicaFetchResponse]:
-        requests = read_values(request_iterator, messages.REPLICA_FETCH_REQUEST, context)
+        requests = read_values(request_iterator, messages.REPLICA_FETCH_REQUEST)
         async for response in in_order(requests, self._fetch, context):
             yield messages.REPLICA_FETCH_RESPONSE.to_message(response)
 

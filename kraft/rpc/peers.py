@@ -157,26 +157,32 @@ class CallStream(Generic[Request, Response]):
 
     async def send(self, request: Request) -> None:
         """Hands the request to the connection; waits while the peer takes no more. Raises as `receive` does."""
-        try:
-            await self._call.write(self._request.to_message(request))
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError) as error:
-            raise self._broken(error) from error
+        await self._whole(self._call.write(self._request.to_message(request)))
 
     async def receive(self) -> Response:
         """The next answer. Raises Unreachable when the stream ended or broke, or the Refusal that ended it."""
-        try:
-            message = await self._call.read()
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError) as error:
-            raise self._broken(error) from error
+        message = await self._whole(self._call.read())
         if message is grpc.aio.EOF:
             raise Unreachable(self.address, "it ended the stream")
         return self._response.to_value(message)
 
     async def close(self) -> None:
-        """Ends the call; answers still on their way are dropped."""
+        """Ends the call; answers still on their way are dropped, and whoever waits for one is told Unreachable."""
         self._call.cancel()
 
-    def _broken(self, error: Exception) -> Unreachable | Refusal:
+    async def _whole(self, step: Awaitable[Any]) -> Any:
+        try:
+            return await step
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError) as error:
+            raise self._broken(error) from error
+        except asyncio.CancelledError as cancelled:
+            # gRPC raises this, too, in a task that nobody cancelled: when another one has closed the stream.
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise self._broken(cancelled) from cancelled
+
+    def _broken(self, error: BaseException) -> Unreachable | Refusal:
         if isinstance(error, grpc.aio.AioRpcError):
             return _failure(self.address, error)
         return Unreachable(self.address, "the stream is closed")

@@ -33,6 +33,9 @@ SERVER_OPTIONS: Final = [
     # Clients may ping a quiet connection, to notice a peer that vanished.
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
+    # A client that vanished without a word would otherwise keep its streams for two hours, gRPC's default.
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
 ]
 
 STREAM_REQUESTS_IN_FLIGHT_MAX: Final = 64
@@ -73,14 +76,14 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
     async def Produce(
         self, request_iterator: AsyncIterator[broker_pb2.ProduceRequest], context: Context
     ) -> AsyncIterator[broker_pb2.ProduceResponse]:
-        requests = read_values(request_iterator, messages.PRODUCE_REQUEST, context)
+        requests = read_values(request_iterator, messages.PRODUCE_REQUEST)
         async for response in in_order(requests, self._handlers.produce, context):
             yield messages.PRODUCE_RESPONSE.to_message(response)
 
     async def Fetch(
         self, request_iterator: AsyncIterator[broker_pb2.FetchRequest], context: Context
     ) -> AsyncIterator[broker_pb2.FetchResponse]:
-        requests = read_values(request_iterator, messages.FETCH_REQUEST, context)
+        requests = read_values(request_iterator, messages.FETCH_REQUEST)
         async for response in in_order(requests, self._handlers.fetch, context):
             yield messages.FETCH_RESPONSE.to_message(response)
 
@@ -155,11 +158,18 @@ async def read_value(mapping: Mapping[Request, Any], message: Any, context: Cont
         await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
 
 
-async def read_values(
-    requests: AsyncIterator[Any], mapping: Mapping[Request, Any], context: Context
-) -> AsyncIterator[Request]:
+class _BadMessage(Exception):
+    """A message of a stream whose fields are no value. Not an abort yet: that would take the earlier answers along."""
+
+
+async def read_values(requests: AsyncIterator[Any], mapping: Mapping[Request, Any]) -> AsyncIterator[Request]:
+    """The values of a stream's messages, for `in_order`."""
     async for message in requests:
-        yield await read_value(mapping, message, context)
+        try:
+            value = mapping.to_value(message)
+        except ValueError as error:
+            raise _BadMessage(str(error)) from error
+        yield value
 
 
 async def answered(response: Awaitable[Response], context: Context) -> Response:
@@ -180,11 +190,14 @@ async def in_order(
 ) -> AsyncIterator[Response]:
     """Begins requests as they arrive and answers them in that order, many of them under way at once."""
     begun: asyncio.Queue[asyncio.Future[Response | None] | None] = asyncio.Queue(STREAM_REQUESTS_IN_FLIGHT_MAX)
+    unanswered: set[asyncio.Future[Response | None]] = set()
 
     async def begin_all() -> None:
         try:
             async for request in requests:
-                await begun.put(asyncio.ensure_future(begin(request)))
+                response = asyncio.ensure_future(begin(request))
+                unanswered.add(response)
+                await begun.put(response)
         finally:
             await begun.put(None)
 
@@ -192,12 +205,18 @@ async def in_order(
     try:
         while (response := await begun.get()) is not None:
             answer = await answered(response, context)
+            unanswered.discard(response)
             if answer is not None:
                 yield answer
         # What was begun before reading failed has been answered; now the stream ends with that failure.
-        await reading
+        try:
+            await reading
+        except _BadMessage as error:
+            await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
     finally:
         reading.cancel()
+        for response in unanswered:
+            response.cancel()
+        # A reader that waits for a place in the queue finds one, and ends.
         while not begun.empty():
-            if (response := begun.get_nowait()) is not None:
-                response.cancel()
+            begun.get_nowait()

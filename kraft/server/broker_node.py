@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -36,7 +36,7 @@ from kraft.server.handlers.producer_ids import ProducerIdHandler
 from kraft.server.handlers.quorum import QuorumHandler
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
 from kraft.server.handlers.topics import TopicsHandler
-from kraft.server.high_watermarks import read_high_watermarks, write_high_watermarks
+from kraft.server.high_watermarks import HighWatermarks
 from kraft.server.isr_proposals import IsrProposals
 from kraft.server.log_syncer import LogSyncer
 from kraft.server.metadata_loader import MetadataLoader
@@ -80,7 +80,7 @@ class BrokerNode:
             heartbeat_interval_s=config.broker.heartbeat_interval_ms / 1_000,
             session_timeout_s=config.broker.session_timeout_ms / 1_000,
         )
-        self._isr_proposals = IsrProposals(config.node_id, self._broker_epoch, self._controllers)
+        self._isr_proposals = IsrProposals(config.node_id, self._broker_epoch, self._controllers, world.fatal)
         self._publisher = ReplicaPublisher(
             broker_id=config.node_id,
             broker_epoch=self._broker_epoch,
@@ -88,11 +88,13 @@ class BrokerNode:
             store=PartitionStore(world.disk, str(config.log_dir), clean_shutdown=clean_shutdown),
             executor=self._store_thread,
             defaults=_topic_defaults(config),
-            high_watermarks=read_high_watermarks(world.disk, str(config.log_dir)),
+            high_watermarks=HighWatermarks(world.disk, str(config.log_dir)),
             surroundings=self._surroundings(),
             make_fetcher=self._make_fetcher,
         )
-        self._loader = MetadataLoader(meta.cluster_id, config.node_id, self._controllers, self._publish)
+        self._loader = MetadataLoader(
+            meta.cluster_id, config.node_id, self._controllers, self._publish, is_current=self._knows_this_life
+        )
 
     # --- services --------------------------------------------------------------------------------------------
 
@@ -128,15 +130,21 @@ class BrokerNode:
 
     # --- life ------------------------------------------------------------------------------------------------
 
-    async def run(self) -> None:
-        """Serves until cancelled. Raises BrokerRefused, Corruption and OSError."""
+    async def run(self, listen: Callable[[], Awaitable[None]]) -> None:
+        """Serves until cancelled. Raises BrokerRefused, Corruption and OSError.
+
+        Calls `listen` when the broker has caught up with the metadata and opened its logs: nobody is answered from
+        before that, and the controller puts the broker into service only after it.
+        """
         await self._lifecycle.register()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._syncer.run())
             tasks.create_task(self._loader.run())
-            tasks.create_task(self._keep_alive())
             tasks.create_task(self._tick())
             tasks.create_task(self._checkpoint())
+            await self._loader.is_acting.wait()
+            await listen()
+            tasks.create_task(self._keep_alive())
 
     async def hand_on_leaderships(self) -> None:
         """The first half of a graceful stop: while `run` goes on, others take over what this broker leads."""
@@ -147,7 +155,7 @@ class BrokerNode:
         """The second half, after `run` was cancelled: every log is closed durably."""
         await self._isr_proposals.close()
         await self._publisher.close()
-        self._write_high_watermarks()
+        await self._publisher.checkpoint()
         self._sync_thread.shutdown()
         self._store_thread.shutdown()
         await self._connections.close()
@@ -164,16 +172,16 @@ class BrokerNode:
     async def _checkpoint(self) -> None:
         while True:
             await asyncio.sleep(self._config.replication.high_watermark_checkpoint_interval_ms / 1_000)
-            self._write_high_watermarks()
-
-    def _write_high_watermarks(self) -> None:
-        offsets = {partition.topic_partition: partition.high_watermark for partition in self._partitions}
-        write_high_watermarks(self._world.disk, str(self._config.log_dir), offsets)
+            await self._publisher.checkpoint()
 
     # --- small parts -----------------------------------------------------------------------------------------
 
     async def _publish(self, before: MetadataImage, after: MetadataImage) -> None:
         await self._publisher.publish(before, after)
+
+    def _knows_this_life(self, image: MetadataImage) -> bool:
+        registration = image.broker(self._config.node_id)
+        return registration is not None and registration.broker_epoch >= self._lifecycle.broker_epoch
 
     def _broker_epoch(self) -> BrokerEpoch:
         return self._lifecycle.broker_epoch

@@ -83,7 +83,9 @@ class ControllerClient:
                 if refusal.error_code is not ErrorCode.NOT_CONTROLLER:
                     raise
                 reasons[voter.node_id] = f"{voter} is not the active controller"
-            self._active = (self._active + 1) % len(self._voters)
+            if self._voters[self._active] is voter:
+                # Unless another call has moved on already: two steps at once would pass a controller by.
+                self._active = (self._active + 1) % len(self._voters)
             if len(reasons) == len(self._voters):
                 await asyncio.sleep(PAUSE_AFTER_ALL_FAILED_S)
         raise NoController(f"no controller is active: {'; '.join(reasons.values()) or 'no time left to ask'}")

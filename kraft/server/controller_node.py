@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -111,7 +111,9 @@ class ControllerNode:
         log.warning("broker is fenced: no heartbeat within its session", broker=broker_id)
         epoch = registration.broker_epoch
         await self.host.submit(lambda image: controller.fence_broker(image, broker_id, epoch))
-        self._sessions.end(broker_id)
+        if not self._sessions.is_alive(broker_id, self._clock.monotonic_ms()):
+            # One that was heard from meanwhile may be back in service by now, and has to be watched over.
+            self._sessions.end(broker_id)
 
     # --- what brokers ask for ---
 
@@ -168,7 +170,7 @@ class ControllerNode:
         except Refusal as refusal:
             return ProducerIdBlock(error_code=refusal.error_code, error_message=refusal.message)
 
-    async def follow_metadata(self, request: FollowMetadataRequest) -> AsyncIterator[MetadataBatch]:
+    async def follow_metadata(self, request: FollowMetadataRequest) -> AsyncGenerator[MetadataBatch, None]:
         """Committed entries after the one that the broker holds, then each as it is committed."""
         if request.cluster_id != self._config.cluster_id:
             raise Refusal(

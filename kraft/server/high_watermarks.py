@@ -18,6 +18,31 @@ FILE_NAME: Final = "replication-offset-checkpoint"
 EARLIER_SUFFIX: Final = ".earlier"
 
 
+class HighWatermarks:
+    """What was read at the start stands for each partition until its log is open; then the partition itself tells."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._unopened = read_high_watermarks(disk, directory)
+
+    def take(self, topic_partition: TopicPartition) -> Offset | None:
+        """What was read for a partition whose log is open from now on."""
+        return self._unopened.pop(topic_partition, None)
+
+    def forget_unopened(self) -> None:
+        """Every partition of this broker is open: the others are gone."""
+        self._unopened.clear()
+
+    def with_unopened(self, of_open: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, Offset]:
+        """All that is to be written."""
+        return {**self._unopened, **of_open}
+
+    def write(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Blocks on the disk."""
+        write_high_watermarks(self._disk, self._directory, offsets)
+
+
 def write_high_watermarks(disk: Disk, directory: str, offsets: Mapping[TopicPartition, Offset]) -> None:
     """Replaces the file; the one before is kept beside it."""
     path = f"{directory}/{FILE_NAME}"

@@ -12,9 +12,10 @@ from typing import Final
 import structlog
 
 from kraft.metadata.commands import AlterPartitionRequest, AlterPartitionResult, IsrMember
-from kraft.model.errors import ErrorCode
+from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.replication.effects import ProposeIsr
+from kraft.server import background
 from kraft.server.controller_client import ControllerClient, NoController
 from kraft.server.partition import Partition
 
@@ -25,18 +26,25 @@ ATTEMPT_MAX_S: Final = 3.0
 
 class IsrProposals:
     def __init__(
-        self, broker_id: BrokerId, broker_epoch: Callable[[], BrokerEpoch], controllers: ControllerClient
+        self,
+        broker_id: BrokerId,
+        broker_epoch: Callable[[], BrokerEpoch],
+        controllers: ControllerClient,
+        fatal: Callable[[str], None],
     ) -> None:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._controllers = controllers
+        self._fatal = fatal
         self._under_way: dict[Partition, asyncio.Task[None]] = {}
 
     def propose(self, partition: Partition, proposal: ProposeIsr) -> None:
         earlier = self._under_way.pop(partition, None)
         if earlier is not None:
             earlier.cancel()
-        task = asyncio.create_task(self._carry(partition, proposal))
+        task = background.start(
+            self._carry(partition, proposal), f"ISR proposal of {partition.topic_partition}", self._fatal
+        )
         self._under_way[partition] = task
         task.add_done_callback(lambda done: self._forget(partition, done))
 
@@ -66,7 +74,7 @@ class IsrProposals:
             result = await self._controllers.call(
                 lambda peer, timeout_s: peer.alter_partition(request, timeout_s), ATTEMPT_MAX_S
             )
-        except NoController as error:
+        except (NoController, Refusal) as error:
             result = AlterPartitionResult(error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=str(error))
         if result.error_code is ErrorCode.NONE:
             log.info("isr changed", partition=str(partition.topic_partition), isr=list(result.isr))

@@ -1,16 +1,20 @@
 """Follows the cluster's committed metadata from a controller, and hands each new image on.
 
 Any controller will do, because only what is committed is sent. One that fell behind is left for another: heartbeats
-tell what the active controller has committed, and who follows a slow or cut-off controller stays below that.
+tell what the active controller has committed, and who follows a slow or cut-off controller stays below that, or does
+not even come to know this broker's registration.
+
+Nothing is acted on before this process' own registration has arrived. A controller that was just started knows an old
+stretch of the log only; in the eyes of that, topics that live are not there yet, and brokers that were replaced lead.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from itertools import cycle
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -18,10 +22,8 @@ from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.model.errors import Refusal
 from kraft.model.ids import BrokerId
 from kraft.rpc.cluster_messages import FollowMetadataRequest, MetadataBatch
-from kraft.rpc.cluster_peers import ControllerPeer
 from kraft.rpc.metadata_codec import decode_records
 from kraft.rpc.peers import Unreachable
-from kraft.server.controller_client import ControllerClient
 
 log = structlog.get_logger()
 
@@ -35,12 +37,37 @@ Publish = Callable[[MetadataImage, MetadataImage], Awaitable[None]]
 """Acts on the step from the first image to the second; returns when this broker has done so."""
 
 
+class Controllers(Protocol):
+    """Whom to follow."""
+
+    def peers(self) -> Sequence[MetadataSource]: ...
+
+
+class MetadataSource(Protocol):
+    """A controller, as far as its metadata goes."""
+
+    @property
+    def address(self) -> str: ...
+
+    def follow_metadata(self, request: FollowMetadataRequest, /) -> AsyncGenerator[MetadataBatch, None]: ...
+
+
 class _FellBehind(Exception):
     """The controller that is followed does not have what another has committed."""
 
 
 class MetadataLoader:
-    def __init__(self, cluster_id: str, broker_id: BrokerId, controllers: ControllerClient, publish: Publish) -> None:
+    def __init__(
+        self,
+        cluster_id: str,
+        broker_id: BrokerId,
+        controllers: Controllers,
+        publish: Publish,
+        *,
+        is_current: Callable[[MetadataImage], bool],
+    ) -> None:
+        """`is_current` tells an image that knows this life of the broker; those before it are not acted on."""
+        self._is_current = is_current
         self._cluster_id = cluster_id
         self._broker_id = broker_id
         self._controllers = controllers
@@ -52,6 +79,8 @@ class MetadataLoader:
         """What this broker acts on."""
         self.published_index = 0
         """The metadata entry up to which this broker has acted."""
+        self.is_acting = asyncio.Event()
+        """Set from the first image on that this broker acts on."""
         self._published = asyncio.Condition()
 
     def committed_elsewhere(self, index: int) -> None:
@@ -78,7 +107,7 @@ class MetadataLoader:
                 log.warning("controller is silent", controller=peer.address)
             await asyncio.sleep(RECONNECT_AFTER_S)
 
-    async def _follow(self, peer: ControllerPeer) -> None:
+    async def _follow(self, peer: MetadataSource) -> None:
         request = FollowMetadataRequest(
             cluster_id=self._cluster_id, broker_id=self._broker_id, after_index=self._received_index
         )
@@ -93,7 +122,7 @@ class MetadataLoader:
                 self._take(batch)
                 if self._received_index >= batch.committed_index:
                     await self._act()
-                if self._received_index >= self._committed_index_known:
+                if self._received_index >= self._committed_index_known and self._is_current(self._received):
                     level_since = loop.time()
                 elif loop.time() - level_since > LAG_MAX_S:
                     raise _FellBehind(f"it has {self._received_index} of {self._committed_index_known} entries")
@@ -106,9 +135,10 @@ class MetadataLoader:
     async def _act(self) -> None:
         """Acts on everything received so far, in one step."""
         before, after, index = self.image, self._received, self._received_index
-        if index == self.published_index:
+        if index == self.published_index or not self._is_current(after):
             return
         await self._publish(before, after)
         self.image, self.published_index = after, index
+        self.is_acting.set()
         async with self._published:
             self._published.notify_all()

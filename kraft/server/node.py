@@ -11,7 +11,6 @@ import asyncio
 import os
 import signal
 from collections.abc import Coroutine, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 import grpc.aio
@@ -100,7 +99,7 @@ class _Node:
         if config.is_controller:
             await self._start_controller()
         if config.is_broker:
-            await self._start_broker(clean_shutdown)
+            self._start_broker(clean_shutdown)
 
     async def _start_controller(self) -> None:
         config = self._config
@@ -136,13 +135,12 @@ class _Node:
             ) from corruption
         self._play("controller", self._controller.run())
 
-    async def _start_broker(self, clean_shutdown: bool) -> None:
+    def _start_broker(self, clean_shutdown: bool) -> None:
         world = BrokerWorld(clock=self._clock, entropy=self._entropy, disk=RealDisk(), fatal=self._fail)
         self._broker = BrokerNode(self._config, self._meta, world, clean_shutdown=clean_shutdown)
-        request_bytes_max = self._config.network.request_bytes_max
         services = list(self._broker.services())
-        await self._listen(GRPC, services, [("grpc.max_receive_message_length", request_bytes_max)])
-        self._play("broker", self._broker.run())
+        options = [("grpc.max_receive_message_length", self._config.network.request_bytes_max)]
+        self._play("broker", self._broker.run(lambda: self._listen(GRPC, services, options)))
 
     async def _listen(self, name: str, services: list[Any], options: Sequence[tuple[str, int]]) -> None:
         listener = self._config.listener(name)
@@ -179,20 +177,34 @@ class _Node:
     async def _stop(self) -> None:
         log.info("node stops", node=self._config.node_id)
         if self._broker is not None:
-            await self._broker.hand_on_leaderships()
+            await self._hand_on_leaderships(self._broker)
         for server in reversed(self._listeners):
             await server.stop(LISTENER_GRACE_S)
         for task in self._roles:
             task.cancel()
-        for task in self._roles:
-            with suppress(asyncio.CancelledError):
-                await task
+        # What a role ends with is heard in `_role_ended`.
+        await asyncio.gather(*self._roles, return_exceptions=True)
         if self._broker is not None:
-            await self._broker.close()
+            await self._close(self._broker)
         if self._quorum is not None:
             await self._quorum.stop()
+        if self._failed.done():
+            # No mark of a clean stop: the next start checks everything that is on the disk.
+            raise StartError(self._failed.result())
         storage.leave_clean_shutdown_marker(self._config)
         log.info("node stopped", node=self._config.node_id)
+
+    async def _hand_on_leaderships(self, broker: BrokerNode) -> None:
+        try:
+            await broker.hand_on_leaderships()
+        except BrokerRefused as refused:
+            log.warning("there is nothing to hand on", reason=str(refused))
+
+    async def _close(self, broker: BrokerNode) -> None:
+        try:
+            await broker.close()
+        except OSError as error:
+            self._fail(str(error))
 
     def _quorum_config(self) -> QuorumConfig:
         quorum = self._config.quorum
@@ -218,7 +230,7 @@ def _bind(server: grpc.aio.Server, listener: Listener) -> None:
 def _in_one_line(error: BaseException, role: str) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    if isinstance(error, BrokerRefused | Corruption | OSError):
+    if isinstance(error, BrokerRefused | StartError | Corruption | OSError):
         return str(error)
     # Our own bug: the place it happened at is what its report needs.
     log.error("bug", role=role, exc_info=error)

@@ -167,15 +167,23 @@ class Partition:
         self._sync_if_needed()
 
     def close(self) -> None:
-        """Serves no more; everything is durable afterwards."""
+        """Serves no more; everything is durable afterwards, or the storage has failed."""
         self._retire()
         self._closed = True
-        self.log.close()
+        with suppress(Refusal), self._watching_storage():
+            self.log.close()
+
+    def retire(self) -> None:
+        """Serves no more, because it is to be deleted."""
+        self._retire()
+        self._closed = True
+        self.log.release()
 
     def delete(self) -> None:
-        """Serves no more, and is gone from the disk."""
-        self._retire()
-        self._closed = True
+        """Removes a retired replica from the disk. Blocks, and touches nothing else: for a thread.
+
+        Raises Refusal KAFKA_STORAGE_ERROR.
+        """
         self.log.delete()
 
     def _retire(self) -> None:
@@ -261,7 +269,8 @@ class Partition:
     # --- events of the log -----------------------------------------------------------------------------------
 
     def prepare_sync(self) -> SyncTicket | None:
-        return self.log.prepare_sync() if self.log.dirty and self.log.failure is None else None
+        is_needed = self.log.dirty and self.log.failure is None and not self._closed
+        return self.log.prepare_sync() if is_needed else None
 
     def complete_sync(self, ticket: SyncTicket) -> None:
         if self._closed:

@@ -24,6 +24,8 @@ log = structlog.get_logger()
 
 METADATA_FILE: Final = "partition.metadata"
 STRAY_SUFFIX: Final = "-stray"
+_STRAY_NAME_MAX: Final = 230
+"""File systems take 255 bytes, and the name of a partition alone may come near that."""
 _PARTITION_DIRECTORY: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>[0-9]{1,9})")
 
 
@@ -74,10 +76,10 @@ class PartitionStore:
 
     def _set_aside(self, name: str) -> None:
         """Nothing is deleted on a suspicion; the operator may."""
-        number = 0
-        while self._disk.exists(f"{self._directory}/{name}.{number}{STRAY_SUFFIX}"):
+        number, stem = 0, name[:_STRAY_NAME_MAX]
+        while self._disk.exists(f"{self._directory}/{stem}.{number}{STRAY_SUFFIX}"):
             number += 1
-        aside = f"{name}.{number}{STRAY_SUFFIX}"
+        aside = f"{stem}.{number}{STRAY_SUFFIX}"
         self._disk.rename(f"{self._directory}/{name}", f"{self._directory}/{aside}")
         self._disk.sync_dir(self._directory)
         log.warning("directory belongs to no partition of this broker: set aside", directory=name, renamed_to=aside)

@@ -6,31 +6,44 @@ Named as in Kafka. Nothing in here has a clock: whoever waits brings its own dea
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import Offset
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Parked:
     required_offset: Offset
     outcome: asyncio.Future[ErrorCode]
 
 
 class ProducePurgatory:
-    """The acks=all produces of one partition, in the order of their appends."""
+    """The acks=all produces of one partition, in the order of the offsets that they wait for."""
 
     def __init__(self) -> None:
         self._parked: deque[_Parked] = deque()
 
+    def __len__(self) -> int:
+        return len(self._parked)
+
     def park(self, required_offset: Offset) -> asyncio.Future[ErrorCode]:
-        """Done when every record below `required_offset` is committed, or will not be in this leader epoch."""
-        outcome: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-        self._parked.append(_Parked(required_offset, outcome))
-        return outcome
+        """Done when every record below `required_offset` is committed, or will not be in this leader epoch.
+
+        Whoever waits no longer cancels it.
+        """
+        parked = _Parked(required_offset, asyncio.get_running_loop().create_future())
+        if not self._parked or self._parked[-1].required_offset <= required_offset:
+            self._parked.append(parked)
+        else:
+            # A duplicate: its records were appended before others that wait already.
+            self._parked.insert(bisect_right(self._parked, required_offset, key=_required_offset), parked)
+        parked.outcome.add_done_callback(lambda outcome: self._forget(parked) if outcome.cancelled() else None)
+        return parked.outcome
 
     def complete(self, outcome_at: Callable[[Offset], ErrorCode | None]) -> None:
         """Ends the waiting of all whose outcome is decided; None means: it still waits."""
@@ -52,6 +65,15 @@ class ProducePurgatory:
         """Ends all waiting: this broker no longer leads in the epoch in which the records were appended."""
         while self._parked:
             _settle(self._parked.popleft(), outcome)
+
+    def _forget(self, parked: _Parked) -> None:
+        # It may have been completed between the cancellation and this call.
+        with suppress(ValueError):
+            self._parked.remove(parked)
+
+
+def _required_offset(parked: _Parked) -> Offset:
+    return parked.required_offset
 
 
 def _settle(parked: _Parked, outcome: ErrorCode | None) -> None:

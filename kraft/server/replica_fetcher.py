@@ -69,6 +69,7 @@ class ReplicaFetcher:
         self._partitions = partitions
         self._config = config
         self._not_before: dict[Partition, float] = {}
+        self._rounds = 0
         self._assigned = asyncio.Event()
         self._told = ""
 
@@ -100,6 +101,7 @@ class ReplicaFetcher:
         try:
             while True:
                 self._assigned.clear()
+                await self._until_synced()
                 asked = self._ask()
                 if not asked:
                     await self._until_something_is_ready()
@@ -112,29 +114,50 @@ class ReplicaFetcher:
     def _ask(self) -> list[_Asked]:
         """Every partition of this leader that is ready to go on."""
         now = asyncio.get_running_loop().time()
+        self._not_before = {partition: then for partition, then in self._not_before.items() if then > now}
         asked = []
         for partition in self._partitions:
             follower = partition.follower
-            if follower is None or follower.leader_id != self._leader_id or self._not_before.get(partition, 0) > now:
+            if follower is None or follower.leader_id != self._leader_id or partition in self._not_before:
                 continue
             position = follower.next_fetch()
             if position is not None:
                 asked.append(_Asked(partition=partition, follower=follower, position=position))
-        return asked
+        # An answer has room for some of them only, in the order of the request: each is the first in its turn.
+        first = self._rounds % len(asked) if asked else 0
+        return asked[first:] + asked[:first]
+
+    async def _until_synced(self) -> None:
+        """Waits for what the last round brought to be on disk, which producers wait for too.
+
+        A round without those partitions would have nothing to bring while the others are idle, and would keep the
+        leader from hearing of their progress for the whole of its wait.
+        """
+        deadline = asyncio.get_running_loop().time() + RECONNECT_AFTER_S
+        mine = self._mine()
+        with Watch([partition.appended for partition in mine]) as watch:
+            while any(partition.follower is not None and partition.follower.needs_sync for partition in mine):
+                watch.again()
+                if not await watch.wait(deadline - asyncio.get_running_loop().time()):
+                    return
 
     async def _until_something_is_ready(self) -> None:
-        mine = [
+        with Watch([partition.appended for partition in self._mine()]) as watch:
+            if not self._assigned.is_set() and not self._ask():
+                await watch.wait(RECONNECT_AFTER_S)
+
+    def _mine(self) -> list[Partition]:
+        return [
             partition
             for partition in self._partitions
             if partition.follower is not None and partition.follower.leader_id == self._leader_id
         ]
-        with Watch([partition.appended for partition in mine]) as watch:
-            if not self._assigned.is_set() and not self._ask():
-                await watch.wait(RECONNECT_AFTER_S)
 
     async def _round(self, stream: ReplicaFetchStream, asked: list[_Asked]) -> bool:
         """One fetch and what follows from it; False when it was given up because the assignment changed."""
-        await stream.send(self._request(asked))
+        self._rounds += 1
+        async with asyncio.timeout(ANSWER_GRACE_S):
+            await stream.send(self._request(asked))
         receiving = asyncio.ensure_future(stream.receive())
         changing = asyncio.ensure_future(self._assigned.wait())
         try:

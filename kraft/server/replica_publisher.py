@@ -11,7 +11,10 @@ import structlog
 from kraft.metadata.configs import TopicConfig, overridden
 from kraft.metadata.delta import AssignedPartition, RemovedPartition, delta
 from kraft.metadata.image import MetadataImage, TopicImage
-from kraft.model.ids import BrokerEpoch, BrokerId, Offset, TopicPartition
+from kraft.model.errors import Refusal
+from kraft.model.ids import BrokerEpoch, BrokerId, TopicPartition
+from kraft.server import background
+from kraft.server.high_watermarks import HighWatermarks
 from kraft.server.partition import Partition, PartitionSurroundings
 from kraft.server.partition_store import PartitionStore, log_config
 from kraft.server.partitions import Partitions
@@ -32,7 +35,7 @@ class ReplicaPublisher:
         store: PartitionStore,
         executor: Executor,
         defaults: TopicConfig,
-        high_watermarks: dict[TopicPartition, Offset],
+        high_watermarks: HighWatermarks,
         surroundings: PartitionSurroundings,
         make_fetcher: Callable[[BrokerId], ReplicaFetcher],
     ) -> None:
@@ -46,7 +49,7 @@ class ReplicaPublisher:
         self._surroundings = surroundings
         self._make_fetcher = make_fetcher
         self._fetchers: dict[BrokerId, tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
-        self._set_strays_aside = True
+        self._is_first = True
 
     async def publish(self, before: MetadataImage, after: MetadataImage) -> None:
         """Makes this broker what `after` says it is. Raises Corruption and OSError from the disk."""
@@ -55,11 +58,16 @@ class ReplicaPublisher:
             await self._remove(removed)
         for topic in step.reconfigured:
             self._reconfigure(topic)
-        await self._open_missing([*step.lead, *step.follow], after)
-        if self._set_strays_aside:
-            self._set_strays_aside = False
+        is_ahead = await self._open_missing([*step.lead, *step.follow], after)
+        if self._is_first:
+            self._is_first = False
             held = {partition.topic_partition for partition in self._partitions}
             await self._in_thread(lambda: self._store.set_strays_aside(held))
+            self._high_watermarks.forget_unopened()
+        if step.remove or is_ahead:
+            # The file names partitions without their topic's id. An entry that outlived its topic would, after a
+            # crash, stand for a new topic of the same name, and be ahead of the truth.
+            await self.checkpoint()
         for assigned in step.lead:
             self._held(assigned).lead(assigned.state, self._broker_epoch())
         for assigned in step.follow:
@@ -74,6 +82,13 @@ class ReplicaPublisher:
                 replicas=len(self._partitions),
             )
 
+    async def checkpoint(self) -> None:
+        """Writes down the high watermarks. Raises OSError."""
+        offsets = self._high_watermarks.with_unopened(
+            {partition.topic_partition: partition.high_watermark for partition in self._partitions}
+        )
+        await self._in_thread(lambda: self._high_watermarks.write(offsets))
+
     async def close(self) -> None:
         """Ends all fetching and closes every log durably."""
         tasks = [task for _, task in self._fetchers.values()]
@@ -85,7 +100,9 @@ class ReplicaPublisher:
 
     # --- partitions ------------------------------------------------------------------------------------------
 
-    async def _open_missing(self, assignments: Sequence[AssignedPartition], image: MetadataImage) -> None:
+    async def _open_missing(self, assignments: Sequence[AssignedPartition], image: MetadataImage) -> bool:
+        """True when a high watermark that was written down is above the end of its log."""
+        is_ahead = False
         missing = [one for one in assignments if self._partitions.find(one.topic_id, one.state.partition) is None]
         for assigned in missing:
             topic_partition = TopicPartition(assigned.topic, assigned.state.partition)
@@ -94,24 +111,31 @@ class ReplicaPublisher:
             opened = await asyncio.get_running_loop().run_in_executor(
                 self._executor, self._store.open, topic_partition, topic_id, config
             )
+            high_watermark = self._high_watermarks.take(topic_partition) or opened.log_start_offset
+            is_ahead = is_ahead or high_watermark > opened.log_end_offset
             self._partitions.add(
                 Partition(
                     topic_partition=topic_partition,
                     topic_id=topic_id,
                     log=opened,
-                    high_watermark=self._high_watermarks.get(topic_partition, opened.log_start_offset),
+                    high_watermark=min(high_watermark, opened.log_end_offset),
                     config=config,
                     surroundings=self._surroundings,
                 )
             )
+        return is_ahead
 
     async def _remove(self, removed: RemovedPartition) -> None:
         partition = self._partitions.find(removed.topic_id, removed.partition)
         if partition is None:
             return
         self._partitions.remove(partition)
-        self._high_watermarks.pop(partition.topic_partition, None)
-        await self._in_thread(partition.delete)
+        partition.retire()
+        try:
+            await self._in_thread(partition.delete)
+        except Refusal as refusal:
+            self._surroundings.storage_failed(refusal.message)
+            raise
         log.info("replica is deleted", partition=str(partition.topic_partition), topic_deleted=removed.topic_is_deleted)
 
     def _reconfigure(self, topic: TopicImage) -> None:
@@ -143,4 +167,7 @@ class ReplicaPublisher:
                 self._fetchers[leader_id][0].assignment_changed()
             else:
                 fetcher = self._make_fetcher(leader_id)
-                self._fetchers[leader_id] = fetcher, asyncio.create_task(fetcher.run())
+                task = background.start(
+                    fetcher.run(), f"fetcher from broker {leader_id}", self._surroundings.storage_failed
+                )
+                self._fetchers[leader_id] = fetcher, task

@@ -1,8 +1,8 @@
 """One writer over a replicated log: decide, append, commit, replay, answer.
 
 Commands are decided one after the other against the image that all earlier ones led to. What several waiting commands
-decided leaves as one entry; each is answered after the entry is committed and replayed here. So no image ever holds
-what is not committed, and no answer tells of it.
+decided leaves as one entry; each is answered after the entry is committed and replayed here, also with a refusal. So
+no image ever holds what is not committed, and no answer tells of it.
 """
 
 from __future__ import annotations
@@ -50,10 +50,17 @@ class _Command:
 
 @dataclass(slots=True)
 class _Entry:
-    """What is to be proposed as one entry, and whom to answer with what once it is committed."""
+    """What is to be proposed as one entry, and whom to answer with what, or to refuse, once it is committed."""
 
     payload: bytes
-    answers: list[tuple[asyncio.Future[Any], Any]]
+    answers: list[tuple[asyncio.Future[Any], Any | Refusal]]
+
+    def give_answers(self) -> None:
+        for answer, response in self.answers:
+            if isinstance(response, Refusal):
+                _refuse([answer], response)
+            elif not answer.done():
+                answer.set_result(response)
 
 
 class StateMachineHost:
@@ -163,7 +170,7 @@ class StateMachineHost:
         entries: list[_Entry] = []
         image = self.image
         records: list[MetadataRecord] = []
-        answers: list[tuple[asyncio.Future[Any], Any]] = []
+        answers: list[tuple[asyncio.Future[Any], Any | Refusal]] = []
         size = 0
         for command in commands:
             if command.answer.done():
@@ -171,7 +178,8 @@ class StateMachineHost:
             try:
                 decision = command.decide(image)
             except Refusal as refusal:
-                command.answer.set_exception(refusal)
+                # It may rest on a decision in this very entry.
+                answers.append((command.answer, refusal))
                 continue
             image = image.replay(decision.records)
             decided_bytes = len(encode_records(decision.records))
@@ -200,9 +208,7 @@ class StateMachineHost:
                 self._must_catch_up = True
                 _refuse(waiting, _lost_leadership())
                 return False
-        for answer, response in entry.answers:
-            if not answer.done():
-                answer.set_result(response)
+        entry.give_answers()
         return True
 
 

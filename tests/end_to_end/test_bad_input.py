@@ -14,8 +14,8 @@ import pytest
 import kraft
 from kraft.server import cluster_files, storage
 from kraft.server.cluster_files import HOST, NodePlan
-from kraft.testing import Cluster
 from kraft.server.free_ports import ReservedPorts
+from kraft.testing import Cluster
 
 CLUSTER = "kJ2Yk0mVT0ma0wV2Yk0mVQ"
 OTHER_CLUSTER = "AAAAAAAAAAAAAAAAAAAAAg"

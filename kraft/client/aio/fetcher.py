@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
 from kraft.client.aio.offset_lookup import OffsetLookup, no_such_partition
 from kraft.client.fetch_buffer import FetchBuffer, SentFetch
@@ -210,6 +210,8 @@ class Fetcher:
             self._metadata.request_refresh()
             self.wake_up()
             return False
+        if response is None:
+            return False
         self._learn_leaders(response)
         if self._buffer.answered(sent, response, self._clock.monotonic_ms()):
             self._metadata.request_refresh()
@@ -217,27 +219,38 @@ class Fetcher:
         self.wake_up()
         return True
 
-    async def _receive(self, stream: FetchStream, sent: SentFetch) -> FetchResponse:
-        """The answer. A leader that is late with it may lead no more, in which case it is not waited for."""
+    async def _receive(self, stream: FetchStream, sent: SentFetch) -> FetchResponse | None:
+        """The answer; None when it is no longer worth waiting for, because of a seek or a change of leader."""
+        changed = self._leader_changed[sent.address]
         receiving = asyncio.ensure_future(stream.receive())
+        late_at_ms = self._clock.monotonic_ms() + self._settings.fetch_max_wait_ms + STALL_MS
         try:
-            while True:
-                late_after_ms = self._settings.fetch_max_wait_ms + STALL_MS
-                done, _ = await asyncio.wait([receiving], timeout=late_after_ms / 1000)
-                if done:
-                    return receiving.result()
-                self._metadata.request_refresh()
-                if not any(self._is_asked_for(partition, sent) for partition in self._led_by(sent.address)):
-                    raise Unreachable(sent.address, "it leads these partitions no more")
+            while not receiving.done():
+                changed.clear()
+                if self._is_outdated(sent):
+                    return None
+                if not await self._first_of(receiving, changed, late_at_ms):
+                    # A leader that is late with its answer may lead no more.
+                    self._metadata.request_refresh()
+                    late_at_ms += STALL_MS
+            return receiving.result()
         finally:
             receiving.cancel()
 
-    @staticmethod
-    def _is_asked_for(partition: TopicPartition, sent: SentFetch) -> bool:
-        return any(
-            asked.topic == partition.topic and asked.partition == partition.partition
-            for asked in sent.request.partitions
-        )
+    async def _first_of(self, receiving: asyncio.Future[FetchResponse], changed: asyncio.Event, until_ms: int) -> bool:
+        """Waits for either. False when time was up first."""
+        changing = asyncio.ensure_future(changed.wait())
+        waited: list[asyncio.Future[Any]] = [receiving, changing]
+        left_s = max(0, until_ms - self._clock.monotonic_ms()) / 1000
+        try:
+            done, _ = await asyncio.wait(waited, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            changing.cancel()
+        return bool(done)
+
+    def _is_outdated(self, sent: SentFetch) -> bool:
+        led = self._led_by(sent.address)
+        return not self._buffer.is_wanted(sent, led) or self._buffer.misses(sent, led, self._clock.monotonic_ms())
 
     def _learn_leaders(self, response: FetchResponse) -> None:
         for result in response.partitions:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
 from kraft.model.requests import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
 from kraft.server.partitions import Partitions
 from kraft.server.purgatory import Progress, Watch
+
+RESPONSE_BYTES_MAX: Final = 55 * 1024 * 1024
+"""However much a request asks for. Kafka's fetch.max.bytes at its default; one message of ours holds a little more."""
 
 
 class FetchHandler:
@@ -18,12 +22,13 @@ class FetchHandler:
     async def handle(self, request: FetchRequest) -> FetchResponse:
         """Waits for `min_bytes`, unless some partition has an error to tell or the wait is over."""
         deadline = asyncio.get_running_loop().time() + request.max_wait_ms / 1_000
+        wanted_bytes = min(request.min_bytes, request.max_bytes, RESPONSE_BYTES_MAX) if request.partitions else 0
         with Watch(self._watched(request)) as watch:
             while True:
                 watch.again()
                 results = self._read_all(request)
-                enough = sum(len(result.records) for result in results) >= request.min_bytes
-                if enough or any(result.error_code is not ErrorCode.NONE for result in results):
+                found_bytes = sum(len(result.records) for result in results)
+                if found_bytes >= wanted_bytes or any(result.error_code is not ErrorCode.NONE for result in results):
                     break
                 if not await watch.wait(deadline - asyncio.get_running_loop().time()):
                     break
@@ -34,12 +39,14 @@ class FetchHandler:
         return [partition.committed for partition in found if partition is not None]
 
     def _read_all(self, request: FetchRequest) -> list[FetchPartitionResult]:
-        left, results = request.max_bytes, []
+        left = min(request.max_bytes, RESPONSE_BYTES_MAX)
+        # KIP-74: the first batch of an answer is given whatever its size, so that a consumer never gets stuck.
+        nothing_yet = True
+        results = []
         for wanted in request.partitions:
-            # KIP-74: the first batch of an answer is given whatever its size, so that a consumer never gets stuck.
-            nothing_yet = left == request.max_bytes
             result = self._read(wanted, min(left, wanted.partition_max_bytes), nothing_yet)
             left = max(left - len(result.records), 0)
+            nothing_yet = nothing_yet and not result.records
             results.append(result)
         return results
 

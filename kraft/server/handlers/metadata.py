@@ -36,7 +36,7 @@ class MetadataHandler:
     async def handle(self, request: MetadataRequest) -> MetadataResponse:
         image = self._loader.image
         names = sorted(image.topic_ids) if request.all_topics else request.topics
-        missing = [name for name in names if image.topic(name) is None]
+        missing = [name for name in dict.fromkeys(names) if image.topic(name) is None]
         if missing and request.allow_auto_topic_creation and self._defaults.auto_create_enabled:
             created = await self._create(missing)
         else:

@@ -10,7 +10,7 @@ from typing import Final
 
 from kraft.log.record_batch import build_batch, iter_records
 from kraft.log.record_codec import Record
-from kraft.model.errors import ErrorCode
+from kraft.model.errors import ErrorCode, InvalidBatch
 from kraft.model.requests import (
     FetchPartition,
     FetchRecordsRequest,
@@ -37,12 +37,9 @@ class PlainRecordsHandler:
 
     async def produce(self, request: ProduceRecordsRequest) -> ProducePartitionResult:
         if not request.records:
-            return ProducePartitionResult(
-                topic=request.topic,
-                partition=request.partition,
-                error_code=ErrorCode.INVALID_REQUEST,
-                error_message="a produce request holds at least one record",
-            )
+            return _refused(request, ErrorCode.INVALID_REQUEST, "a produce request holds at least one record")
+        if any(record.timestamp_ms < NOW for record in request.records):
+            return _refused(request, ErrorCode.INVALID_TIMESTAMP, "a timestamp is at least 0, or -1 for now")
         response = await self._produce.handle(
             ProduceRequest(
                 request_id=0,
@@ -75,14 +72,18 @@ class PlainRecordsHandler:
             )
         )
         (result,) = response.partitions
+        code, message, records = result.error_code, result.error_message, list[PlainRecord]()
+        try:
+            records = [_plain(each) for each in iter_records(result.records) if each.offset >= request.fetch_offset]
+        except InvalidBatch as error:
+            # Its checksum fits, so this is what a producer sent: whoever takes plain records cannot have it.
+            code, message = error.error_code, error.message
         return FetchRecordsResponse(
-            error_code=result.error_code,
-            error_message=result.error_message,
+            error_code=code,
+            error_message=message,
             high_watermark=result.high_watermark,
             log_start_offset=result.log_start_offset,
-            records=[
-                _plain(record) for record in iter_records(result.records) if record.offset >= request.fetch_offset
-            ],
+            records=records,
         )
 
     def _batch(self, request: ProduceRecordsRequest) -> bytes:
@@ -99,6 +100,12 @@ class PlainRecordsHandler:
                 for at, record in enumerate(request.records)
             ]
         )
+
+
+def _refused(request: ProduceRecordsRequest, code: ErrorCode, message: str) -> ProducePartitionResult:
+    return ProducePartitionResult(
+        topic=request.topic, partition=request.partition, error_code=code, error_message=message
+    )
 
 
 def _plain(record: Record) -> PlainRecord:

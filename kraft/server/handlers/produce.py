@@ -56,9 +56,13 @@ class ProduceHandler:
         parked = [
             one.outcome for one in appended if isinstance(one, _Appended) and isinstance(one.outcome, asyncio.Future)
         ]
-        if parked:
-            await asyncio.wait(parked, timeout=request.timeout_ms / 1_000)
-        results = [self._result(wanted, one) for wanted, one in zip(request.partitions, appended, strict=True)]
+        try:
+            if parked:
+                await asyncio.wait(parked, timeout=request.timeout_ms / 1_000)
+            results = [self._result(wanted, one) for wanted, one in zip(request.partitions, appended, strict=True)]
+        finally:
+            for outcome in parked:
+                outcome.cancel()
         return ProduceResponse(request_id=request.request_id, partitions=results)
 
     def _result(self, wanted: ProducePartition, one: _Appended | Refusal) -> ProducePartitionResult:
@@ -96,7 +100,4 @@ def _settled(outcome: ProduceOutcome) -> ErrorCode:
     """How it ended; a wait that is not over by now has timed out, and the records may be committed later."""
     if isinstance(outcome, ErrorCode):
         return outcome
-    if outcome.done():
-        return outcome.result()
-    outcome.cancel()
-    return ErrorCode.REQUEST_TIMED_OUT
+    return outcome.result() if outcome.done() else ErrorCode.REQUEST_TIMED_OUT

@@ -12,7 +12,9 @@ from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.model.requests import InitProducerIdResponse
 from kraft.server.controller_client import ControllerClient, NoController
 
-BLOCK_MAX_S: Final = 10.0
+BLOCK_MAX_S: Final = 8.0
+WAIT_MAX_S: Final = 10.0
+"""For a producer that also waits behind others."""
 
 
 class ProducerIdHandler:
@@ -26,10 +28,14 @@ class ProducerIdHandler:
         self._refilling = asyncio.Lock()
 
     async def handle(self) -> InitProducerIdResponse:
-        async with self._refilling:
-            if self._next == self._end and (refused := await self._refill()) is not None:
-                return refused
-            producer_id, self._next = self._next, self._next + 1
+        try:
+            async with asyncio.timeout(WAIT_MAX_S), self._refilling:
+                if self._next == self._end and (refused := await self._refill()) is not None:
+                    return refused
+                producer_id, self._next = self._next, self._next + 1
+        except TimeoutError:
+            late = "no block of producer ids came from the controllers in time"
+            return InitProducerIdResponse(error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=late)
         return InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0)
 
     async def _refill(self) -> InitProducerIdResponse | None:

@@ -64,10 +64,12 @@ class ReplicaFetchHandler:
         return partition, check_follower_fetch(partition.log, leader.leader_epoch, wanted)
 
     def _read_all(self, request: ReplicaFetchRequest, refused: list[Refusal | None]) -> list[ReplicaFetchResult]:
-        left, results = request.max_bytes, []
+        left, nothing_yet, results = request.max_bytes, True, []
         for wanted, refusal in zip(request.partitions, refused, strict=True):
-            result = self._refused(wanted, refusal) if refusal else self._read(wanted, left, left == request.max_bytes)
+            # The first batch of an answer is given whatever its size, so that no follower gets stuck.
+            result = self._refused(wanted, refusal) if refusal else self._read(wanted, left, nothing_yet)
             left = max(left - len(result.records), 0)
+            nothing_yet = nothing_yet and not result.records
             results.append(result)
         return results
 

@@ -154,6 +154,26 @@ def test_a_long_poll_ends_when_a_record_comes() -> None:
     run_virtually(scenario())
 
 
+def test_a_seek_or_a_new_partition_does_not_wait_for_the_end_of_a_long_poll() -> None:
+    async def scenario() -> None:
+        cluster = FakeCluster(brokers=1)
+        cluster.create("orders", partitions=2)
+        fill(cluster, "orders", 10, 0)
+        fill(cluster, "orders", 10, 1)
+        async with consumer_of(cluster, fetch_max_wait_ms=30_000) as consumer:
+            consumer.assign([tp("orders", 0)])
+            assert await consumer.poll(timeout_ms=1_000) == []
+            started_s = asyncio.get_running_loop().time()
+            consumer.seek(tp("orders", 0), 4)
+            assert (await read(consumer, 6))[0].offset == 4
+            consumer.assign([tp("orders", 0), tp("orders", 1)])
+            consumer.seek_to_beginning(tp("orders", 1))
+            assert len(await read(consumer, 10)) == 10
+            assert asyncio.get_running_loop().time() - started_s < 0.1
+
+    run_virtually(scenario())
+
+
 def test_the_next_fetch_is_under_way_while_records_are_handed_out() -> None:
     async def scenario() -> None:
         cluster = FakeCluster(brokers=1)

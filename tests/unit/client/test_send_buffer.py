@@ -40,11 +40,20 @@ class Told:
         self.errors.append(error)
 
 
-def buffer_with(**given_settings: Any) -> SendBuffer:
+def new_buffer(**given_settings: Any) -> SendBuffer:
     """One batch for each record, unless told otherwise, and a producer id."""
     given_settings = {"batch_size": 1, "linger_ms": 0, **given_settings}
     buffer = SendBuffer(settings_of(ProducerSettings, "b:1", given_settings), lambda: 0.5)
     buffer.give_identity(identity(1))
+    return buffer
+
+
+def buffer_with(**given_settings: Any) -> SendBuffer:
+    """The same, whose first record of the partition was stored, so that sequence 1 is next."""
+    buffer = new_buffer(**given_settings)
+    put(buffer, b"first", now_ms=-100_000)
+    (attempt,) = drain(buffer)
+    buffer.answered(attempt, result(base_offset=0), 0)
     return buffer
 
 
@@ -87,7 +96,7 @@ def test_batches_are_numbered_in_the_order_of_their_records() -> None:
     attempts = drain(buffer)
 
     assert payloads(attempts) == [b"a", b"b", b"c"]
-    assert sequences(attempts) == [(1, 0), (1, 1), (1, 2)]
+    assert sequences(attempts) == [(1, 1), (1, 2), (1, 3)]
 
 
 def test_records_linger_until_the_batch_is_full_or_time_is_up() -> None:
@@ -128,7 +137,7 @@ def test_no_more_than_five_batches_of_a_partition_are_in_flight() -> None:
     assert len(attempts) == 5
 
     buffer.answered(attempts[0], result(base_offset=0), 0)
-    assert sequences(drain(buffer)) == [(1, 5)]
+    assert sequences(drain(buffer)) == [(1, 6)]
 
 
 def test_a_retry_is_never_more_than_five_batches_behind_the_newest() -> None:
@@ -141,9 +150,20 @@ def test_a_retry_is_never_more_than_five_batches_behind_the_newest() -> None:
     buffer.answered(attempts[0], result(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND), 0)
 
     (again,) = drain(buffer, now_ms=1_000)
-    assert sequences([again]) == [(1, 0)]
+    assert sequences([again]) == [(1, 1)]
     buffer.answered(again, result(base_offset=0), 1_000)
-    assert sequences(drain(buffer, now_ms=1_000)) == [(1, 5), (1, 6), (1, 7)]
+    assert sequences(drain(buffer, now_ms=1_000)) == [(1, 6), (1, 7), (1, 8)]
+
+
+def test_the_first_batch_of_a_partition_goes_alone() -> None:
+    # A broker takes any first sequence of a producer that it does not know, so the second must not overtake the first.
+    buffer = new_buffer()
+    put(buffer, b"a", b"b", b"c")
+    (first,) = drain(buffer)
+    buffer.answered(first, result(ErrorCode.NOT_LEADER_OR_FOLLOWER), 0)
+    (first,) = drain(buffer, now_ms=1_000)
+    buffer.answered(first, result(base_offset=0), 1_000)
+    assert payloads(drain(buffer, now_ms=1_000)) == [b"b", b"c"]
 
 
 def test_nothing_is_sent_before_there_is_a_producer_id() -> None:
@@ -213,7 +233,7 @@ def test_a_new_leader_gets_what_the_old_one_did_not_answer_at_once() -> None:
     buffer.leader_moved(ORDERS, "b2")
     new = drain(buffer, leader="b2")
 
-    assert sequences(new) == [(1, 0), (1, 1)]
+    assert sequences(new) == [(1, 1), (1, 2)]
     # What the old leader says now no longer counts.
     assert buffer.answered(old[0], result(base_offset=9), 0) == []
     assert told.delivered_offsets == []
@@ -243,7 +263,9 @@ def test_a_refusal_fails_its_batch_and_those_behind_it_are_numbered_anew() -> No
     assert buffer.needs_identity
     buffer.give_identity(identity(2))
     again = drain(buffer, now_ms=1_000)
-    assert (payloads(again), sequences(again)) == ([b"good", b"later"], [(2, 0), (2, 1)])
+    assert (payloads(again), sequences(again)) == ([b"good"], [(2, 0)])
+    buffer.answered(again[0], result(base_offset=1), 1_000)
+    assert sequences(drain(buffer, now_ms=1_000)) == [(2, 1)]
 
 
 def test_a_gap_that_is_not_ours_fails_all_that_was_sent_and_nothing_that_was_not() -> None:
@@ -265,7 +287,7 @@ def test_out_of_order_behind_a_batch_that_is_retried_is_retried_too() -> None:
     a, b = drain(buffer)
     buffer.answered(a, result(ErrorCode.NOT_ENOUGH_REPLICAS), 0)
     assert buffer.answered(b, result(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), 0) == []
-    assert sequences(drain(buffer, now_ms=1_000)) == [(1, 0), (1, 1)]
+    assert sequences(drain(buffer, now_ms=1_000)) == [(1, 1), (1, 2)]
 
 
 def test_a_batch_that_was_stored_before_counts_as_delivered() -> None:
@@ -278,11 +300,11 @@ def test_a_batch_that_was_stored_before_counts_as_delivered() -> None:
 
 
 def test_a_batch_above_the_topics_bound_is_split_until_it_fits() -> None:
-    buffer = buffer_with(batch_size=10_000)
+    buffer = new_buffer(batch_size=10_000)
     put(buffer, b"a", b"b", b"c", b"d")
     log = FakePartition(leader_id=1, size_max=100)
     deliveries: list[Outcome] = []
-    for round_number in range(1, 6):
+    for round_number in range(1, 9):
         buffer.give_identity(identity(round_number))
         for attempt in drain(buffer, now_ms=round_number * 10_000):
             code, offset = log.append(attempt.batch.encoded or b"")
@@ -337,8 +359,8 @@ def test_behind_an_expired_batch_that_was_stored_after_all_the_sequence_goes_on(
     buffer.expire(120_000)
 
     (again,) = drain(buffer, now_ms=120_000)
-    assert sequences([again]) == [(1, 1)]
-    assert buffer.answered(again, result(base_offset=1), 120_000)
+    assert sequences([again]) == [(1, 2)]
+    assert buffer.answered(again, result(base_offset=2), 120_000)
     assert not buffer.needs_identity
     assert again.batch is not a.batch
 
@@ -375,7 +397,7 @@ class _Scenario:
 
     def __init__(self, seed: int, records: int) -> None:
         self.chance = random.Random(seed)
-        self.buffer = buffer_with(batch_size=120, delivery_timeout_ms=40_000, request_timeout_ms=5_000)
+        self.buffer = new_buffer(batch_size=120, delivery_timeout_ms=40_000, request_timeout_ms=5_000)
         self.log = FakePartition(leader_id=1)
         self.told = [put(self.buffer, b"%d" % number, now_ms=number * 10) for number in range(records)]
         self.identities = 1
@@ -437,7 +459,7 @@ class _Scenario:
                     receipt.failed(outcome.error)
 
 
-@settings(max_examples=5000, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(seed=st.integers(0, 2**32), records=st.integers(1, 40))
 def test_whatever_happens_delivered_records_are_stored_once_and_in_order(seed: int, records: int) -> None:
     scenario = _Scenario(seed, records)
@@ -449,6 +471,8 @@ def test_whatever_happens_delivered_records_are_stored_once_and_in_order(seed: i
         assert len(told.delivered_offsets) + len(told.errors) == 1, "told once what became of it"
         if told.delivered_offsets:
             assert stored[told.delivered_offsets[0]] == number
+        elif isinstance(told.errors[0], Refusal):
+            assert told.errors[0].error_code is ErrorCode.INVALID_RECORD, "the brokers lost nothing"
         else:
-            assert isinstance(told.errors[0], (Refusal, DeliveryTimeout))
+            assert isinstance(told.errors[0], DeliveryTimeout)
     assert scenario.buffer.memory_used == 0

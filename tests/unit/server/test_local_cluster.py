@@ -15,9 +15,9 @@ import kraft
 from kraft.server import cluster_files, storage
 from kraft.server.cluster_files import NodePlan
 from kraft.server.config import load
+from kraft.server.free_ports import ReservedPorts
 from kraft.server.local_cluster import LocalCluster
 from kraft.server.node_process import NodeFailed
-from kraft.server.free_ports import ReservedPorts
 
 FAKE_NODE = (sys.executable, str(Path(__file__).with_name("fake_node.py")))
 

@@ -8,8 +8,8 @@ import pytest
 from kraft.server import cluster_files
 from kraft.server.cluster_files import NodePlan
 from kraft.server.config import load
-from kraft.server.ports import CannotListen, check_listeners, why_not_free
 from kraft.server.free_ports import ReservedPorts
+from kraft.server.ports import CannotListen, check_listeners, why_not_free
 
 
 def free_ports(count: int) -> list[int]:

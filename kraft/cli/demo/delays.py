@@ -1,0 +1,110 @@
+"""The figures that the demo is about: flights and departure delays by airline and month, from two sides."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kraft.cli.demo import flights
+
+
+class Group(NamedTuple):
+    """One cell of the table."""
+
+    carrier: str
+    month: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delays:
+    """Of one group of flights. Those that were cancelled are counted, but have no delay to be averaged.
+
+    `distinct_flights` falls below `flights` when a flight was counted twice.
+    """
+
+    flights: int
+    distinct_flights: int
+    departed: int
+    delay_total_min: int
+    delay_average_min: float | None
+
+
+Table = Mapping[Group, Delays]
+
+NOTHING = Delays(flights=0, distinct_flights=0, departed=0, delay_total_min=0, delay_average_min=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A group for which the two sides do not agree."""
+
+    group: Group
+    expected: Delays
+    counted: Delays
+
+
+def from_file(flights_max: int | None = None) -> dict[Group, Delays]:
+    """Straight from the file: no broker, no JSON and no Spark has a part in it."""
+    delays_min: defaultdict[Group, list[int]] = defaultdict(list)
+    cancelled: defaultdict[Group, int] = defaultdict(int)
+    for carrier, month, delay_min in flights.columns(("carrier", "month", "dep_delay"), flights_max):
+        group = Group(carrier, int(month))
+        if delay_min == flights.NOT_AVAILABLE:
+            cancelled[group] += 1
+        else:
+            delays_min[group].append(int(delay_min))
+    return {
+        group: _delays(len(delays_min[group]) + cancelled[group], delays_min[group])
+        for group in sorted(delays_min.keys() | cancelled.keys())
+    }
+
+
+def _delays(count: int, delays_min: list[int]) -> Delays:
+    return Delays(
+        flights=count,
+        distinct_flights=count,
+        departed=len(delays_min),
+        delay_total_min=sum(delays_min),
+        delay_average_min=sum(delays_min) / len(delays_min) if delays_min else None,
+    )
+
+
+def compare(expected: Table, counted: Table) -> list[Difference]:
+    """Averages are compared exactly: both sides divide the same two whole numbers, and round as IEEE 754 says."""
+    return [
+        Difference(group=group, expected=expected.get(group, NOTHING), counted=counted.get(group, NOTHING))
+        for group in sorted(expected.keys() | counted.keys())
+        if expected.get(group) != counted.get(group)
+    ]
+
+
+def duplicates(counted: Table) -> int:
+    """Flights that were counted more than once, each as often as it was too often."""
+    return sum(delays.flights - delays.distinct_flights for delays in counted.values())
+
+
+def lost(expected: Table, counted: Table) -> int:
+    """Flights of the file that were not counted at all."""
+    return sum(
+        max(0, delays.flights - counted.get(group, NOTHING).distinct_flights) for group, delays in expected.items()
+    )
+
+
+def total(delays: Iterable[Delays]) -> Delays:
+    """Several groups as one."""
+    parts = list(delays)
+    departed = sum(part.departed for part in parts)
+    delay_total_min = sum(part.delay_total_min for part in parts)
+    return Delays(
+        flights=sum(part.flights for part in parts),
+        distinct_flights=sum(part.distinct_flights for part in parts),
+        departed=departed,
+        delay_total_min=delay_total_min,
+        delay_average_min=delay_total_min / departed if departed else None,
+    )
+
+
+def of_carrier(table: Table, carrier: str) -> dict[Group, Delays]:
+    return {group: delays for group, delays in table.items() if group.carrier == carrier}

@@ -1,0 +1,40 @@
+"""Three nodes, each a broker and a controller, from three configuration files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from kraft.server import cluster_files, storage
+from kraft.server.cluster_files import NodePlan
+from kraft.server.free_ports import ReservedPorts
+from kraft.server.local_cluster import LocalCluster
+from kraft.server.node_process import NodeFailed
+
+NODES: Final = 3
+
+
+@contextmanager
+def started_nodes(directory: Path) -> Iterator[LocalCluster]:
+    """Nodes that are starting inside, and stopped in order afterwards; by force, if that does not work."""
+    reserved = ReservedPorts(2 * NODES)
+    try:
+        plans = [
+            NodePlan(node_id=node_id, grpc_port=reserved.ports[2 * node_id - 2], controller_port=port)
+            for node_id, port in enumerate(reserved.ports[1::2], start=1)
+        ]
+        cluster_files.write(directory, plans, storage.random_cluster_id())
+    finally:
+        reserved.release()
+    cluster = LocalCluster(directory, plans)
+    try:
+        cluster.start()
+        yield cluster
+    except BaseException:
+        # What went wrong is told; how the nodes then ended is not.
+        with suppress(NodeFailed):
+            cluster.stop()
+        raise
+    cluster.stop()

@@ -1,0 +1,113 @@
+"""A small Spark: one Java process with two task slots, silent, and gone when the demo is."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from kraft.cli.demo.failure import DemoFailed
+
+_STOP_DEADLINE_S: Final = 20.0
+
+
+def log_file(directory: Path) -> Path:
+    """Where Spark's own output goes."""
+    return directory / "spark.log"
+
+
+@contextmanager
+def spark_session(directory: Path) -> Iterator[SparkSession]:
+    """Its files are in `directory`. Its Python workers run this very interpreter."""
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # Where the machine's name is in no DNS, Spark would look for an address of its own, and warn.
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    conf = SparkConf().setMaster("local[2]").setAppName("kraft demo")
+    for key, setting in _settings(directory).items():
+        conf.set(key, setting)
+    # Its library logs a Ctrl-C, with a traceback, to the root logger, which would print it for want of a handler.
+    logging.getLogger().addHandler(logging.NullHandler())
+    gateway = _launched(conf, directory)
+    try:
+        yield SparkSession(_context(conf, gateway))
+    finally:
+        _stop(gateway)
+
+
+def _settings(directory: Path) -> dict[str, str]:
+    return {
+        # Half of Spark's work here is starting up: the quick compiler and the small collector make less of it.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.local.dir": str(directory / "spark"),
+        "spark.sql.warehouse.dir": str(directory / "spark-warehouse"),
+        # The table has 185 groups: more tasks than slots would only wait for each other.
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        # Spark turns to sorting when a task aggregates more than 128 groups.
+        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000",
+        "spark.sql.streaming.stopTimeout": "10s",
+    }
+
+
+def _launched(conf: SparkConf, directory: Path) -> Any:
+    """Python's end of the Java process. Raises DemoFailed, and leaves none behind."""
+    before = set(psutil.Process().children())
+    try:
+        with log_file(directory).open("ab") as log:
+            # In a session of its own it does not see the terminal's Ctrl-C, and is stopped in order like the nodes.
+            popen = {"stdout": log, "stderr": log, "start_new_session": True}
+            return launch_gateway(conf, popen)  # type: ignore[no-untyped-call]  # pyspark left it without types.
+    except BaseException as error:
+        for child in set(psutil.Process().children()) - before:
+            child.kill()
+            child.wait(_STOP_DEADLINE_S)
+        if isinstance(error, PySparkRuntimeError):
+            raise DemoFailed(f"Spark did not start: {error}; run with --keep and see {log_file(directory)}") from None
+        raise
+
+
+def _context(conf: SparkConf, gateway: Any) -> SparkContext:
+    handler = signal.getsignal(signal.SIGINT)
+    with warnings.catch_warnings():
+        # pyspark loads pandas, for the sake of its own tests, and finds fault with its version; nothing here uses it.
+        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+        context = SparkContext(conf=conf, gateway=gateway)
+    # Spark's own handler talks to Java from wherever Python happens to be, perhaps in the middle of talking to it.
+    signal.signal(signal.SIGINT, handler)
+    context.setLogLevel("WARN")
+    return context
+
+
+def _stop(gateway: Any) -> None:
+    """Ends the Java process, which takes its Python workers along."""
+    context = SparkContext._active_spark_context
+    with suppress(Py4JError, OSError):
+        if context is not None:
+            context.stop()
+    with suppress(Py4JError, OSError):
+        gateway.shutdown()
+    # Java reads its standard input to know that Python is still there.
+    gateway.proc.stdin.close()
+    try:
+        gateway.proc.wait(_STOP_DEADLINE_S)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+        gateway.proc.wait(_STOP_DEADLINE_S)

@@ -1,0 +1,25 @@
+"""Tasks that nobody awaits: an error that ends one of them ends the node, instead of being missed in silence."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import structlog
+
+log = structlog.get_logger()
+
+
+def start(work: Coroutine[Any, Any, None], name: str, fatal: Callable[[str], None]) -> asyncio.Task[None]:
+    """Runs `work` on its own. Its owner cancels it; an exception out of it is our bug, and `fatal` is told."""
+
+    def ended(task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("bug", task=name, exc_info=error)
+            fatal(f"the {name} stopped on an internal error: {error!r}; please report it with this log")
+
+    task = asyncio.create_task(work, name=name)
+    task.add_done_callback(ended)
+    return task

@@ -1,0 +1,287 @@
+"""`kraft topics`, `produce`, `consume` and `quorum` from their arguments to what they print, against a fake cluster."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from kraft.cli import main as command_line
+from kraft.client.loop_thread import shared_loop
+from kraft.log.record_batch import build_batch
+from kraft.log.record_codec import Record
+from kraft.model.errors import ErrorCode
+from tests.unit.client.fake_cluster import FakeCluster
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    async def make() -> FakeCluster:
+        return FakeCluster()
+
+    made = shared_loop().run(make())
+    monkeypatch.setattr("kraft.client.network._grpc_connections", lambda: made)
+    return made
+
+
+class Shell:
+    """Runs commands as the console script does, and remembers what they printed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capture: pytest.CaptureFixture[bytes], directory: Path) -> None:
+        self._monkeypatch = monkeypatch
+        self._capture = capture
+        self._input = directory / "input"
+        self.out = ""
+        self.err = ""
+
+    def run(self, *arguments: str, stdin: bytes = b"") -> int:
+        self._input.write_bytes(stdin)
+        self._monkeypatch.setattr(sys, "argv", ["kraft", *arguments])
+        code = 0
+        with self._input.open() as file:
+            self._monkeypatch.setattr(sys, "stdin", file)
+            try:
+                command_line.main()
+            except SystemExit as end:
+                code = end.code if isinstance(end.code, int) else 0
+        captured = self._capture.readouterr()
+        self.out, self.err = captured.out.decode(), captured.err.decode()
+        return code
+
+    def succeed(self, *arguments: str, stdin: bytes = b"") -> str:
+        code = self.run(*arguments, "--bootstrap-server", "broker-1:9094,broker-2:9094", stdin=stdin)
+        assert code == 0, self.err
+        return self.out
+
+    def fail(self, *arguments: str, stdin: bytes = b"") -> str:
+        """The one line that says why."""
+        assert self.run(*arguments, "--bootstrap-server", "broker-1:9094", stdin=stdin) == 1
+        assert self.out == ""
+        return self.err
+
+
+@pytest.fixture
+def kraft(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path
+) -> Shell:
+    return Shell(monkeypatch, capsysbinary, tmp_path)
+
+
+def put(cluster: FakeCluster, topic: str, *values: bytes, partition: int = 0) -> None:
+    cluster.partition(topic, partition).append(build_batch([Record(-1, 5, b"k", value) for value in values]))
+
+
+# --- topics ----------------------------------------------------------------------------------------------------
+
+
+def test_a_topic_is_created_listed_and_deleted(kraft: Shell) -> None:
+    assert kraft.succeed("topics", "create", "orders", "--partitions", "2") == "Created topic orders.\n"
+    assert kraft.succeed("topics", "create", "--topic", "payments") == "Created topic payments.\n"
+    assert kraft.succeed("topics", "list") == "orders\npayments\n"
+    assert kraft.succeed("topics", "delete", "orders") == "Deleted topic orders.\n"
+    listed = json.loads(kraft.succeed("topics", "list", "--output", "json"))
+    assert listed == [{"topic": "payments", "partition_count": 1, "replication_factor": 3}]
+
+
+def test_describe_prints_kafkas_own_lines(kraft: Shell, cluster: FakeCluster) -> None:
+    cluster.create("orders", partitions=2)
+    cluster.move_leader("orders", 1, -1)
+    cluster.configs["orders"] = {"retention.ms": "5", "cleanup.policy": "delete"}
+
+    first, second, third = kraft.succeed("topics", "describe", "orders").splitlines()
+
+    before_id, rest = first.split("\tTopicId: ")
+    assert before_id == "Topic: orders"
+    assert rest[22:] == "\tPartitionCount: 2\tReplicationFactor: 3\tConfigs: cleanup.policy=delete,retention.ms=5"
+    assert second == "\tTopic: orders\tPartition: 0\tLeader: 1\tReplicas: 1,2,3\tIsr: 1,2,3"
+    assert third == "\tTopic: orders\tPartition: 1\tLeader: none\tReplicas: 1,2,3\tIsr: 1,2,3"
+
+
+def test_describe_as_json_has_no_leader_where_there_is_none(kraft: Shell, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    cluster.move_leader("orders", 0, -1)
+    (described,) = json.loads(kraft.succeed("topics", "describe", "--output", "json"))
+    assert (described["topic"], described["partition_count"], len(described["topic_id"])) == ("orders", 1, 22)
+    assert described["partitions"][0]["leader"] is None
+
+
+def test_what_is_there_or_not_is_an_error_unless_that_is_said_to_be_fine(kraft: Shell, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    assert kraft.fail("topics", "create", "orders") == "kraft: TOPIC_ALREADY_EXISTS: topic 'orders'\n"
+    assert "exists already" in kraft.succeed("topics", "create", "orders", "--if-not-exists")
+    assert "UNKNOWN_TOPIC_OR_PARTITION: topic 'ordres'" in kraft.fail("topics", "delete", "ordres")
+    assert "does not exist" in kraft.succeed("topics", "delete", "ordres", "--if-exists")
+    assert "'ordres'" in kraft.fail("topics", "describe", "ordres")
+
+
+def test_no_broker_is_one_line_that_names_each_address(kraft: Shell, cluster: FakeCluster) -> None:
+    for broker in cluster.brokers.values():
+        broker.is_up = False
+    code = kraft.run("topics", "list", "--bootstrap-server", "broker-1:9094,broker-2:9094", "--timeout-ms", "200")
+    assert (code, kraft.out) == (1, "")
+    assert kraft.err == (
+        "kraft: no broker answered within 0.2 s "
+        "(broker-1:9094: connection refused; broker-2:9094: connection refused)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["topics", "create"], "name a topic"),
+        (["topics", "create", "a", "--topic", "b"], "two topics are named: a and b"),
+        (["topics", "create", "a", "--config", "retention"], "'retention' is not KEY=VALUE"),
+        (["consume", "a", "--offset", "5"], "give --partition too"),
+        (["consume", "a", "--offset", "soon"], "neither a number, earliest nor latest"),
+        (["consume", "a", "--offset", "5", "--from-beginning"], "cannot be given together"),
+        (["consume", "a", "--format", "%x"], "%x is none of"),
+        (["produce", "a", "--property", "null.marker=x"], "null.marker is none of parse.key, key.separator"),
+        (["produce", "a", "--key-separator", ""], "it is empty"),
+        (["nonsense"], "No such command 'nonsense'"),
+    ],
+)
+def test_a_wrong_command_line_says_what_is_wrong(kraft: Shell, arguments: list[str], words: str) -> None:
+    assert kraft.run(*arguments) == 2
+    assert words in kraft.err
+    assert "Traceback" not in kraft.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["topics", "alter", "orders", "--partitions", "4"], "'kraft topics alter' is not built yet"),
+        (["consume", "orders", "--group", "billing"], "--group: consumer groups are not built yet"),
+        (["groups", "list"], "'kraft groups' is not built yet"),
+        (["topics", "list", "--bootstrap-server", "localhost"], "bootstrap.servers: 'localhost' is not HOST:PORT"),
+        (["produce", "orders", "--acks", "two"], "acks=two is none of all, -1, 0, 1"),
+        (["produce", "orders", "--compression-type", "rar"], "compression.type=rar is none of"),
+    ],
+)
+def test_what_is_not_built_or_not_allowed_is_one_line(kraft: Shell, arguments: list[str], words: str) -> None:
+    assert kraft.run(*arguments) == 1
+    assert kraft.err.startswith("kraft: ")
+    assert words in kraft.err
+    assert kraft.err.count("\n") == 1
+
+
+# --- produce ---------------------------------------------------------------------------------------------------
+
+
+def test_each_line_is_a_record(kraft: Shell, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    kraft.succeed("produce", "orders", stdin="one\ntwo pizzas\r\n\nlast, with é".encode())
+    assert cluster.values("orders") == [b"one", b"two pizzas", b"", "last, with é".encode()]
+    assert kraft.err == "4 records stored in orders\n"
+
+
+def test_no_lines_are_no_records(kraft: Shell, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    kraft.succeed("produce", "orders")
+    assert kraft.err == "0 records stored in orders\n"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--key-separator", "::"], ["--property", "parse.key=true", "--property", "key.separator=::"]],
+)
+def test_keys_are_parted_from_values(kraft: Shell, cluster: FakeCluster, options: list[str]) -> None:
+    cluster.create("orders")
+    kraft.succeed("produce", "orders", *options, stdin=b"anna::two::pizzas\n::nobody\n")
+    records = cluster.partition("orders").records()
+    assert [(record.key, record.value) for record in records] == [(b"anna", b"two::pizzas"), (b"", b"nobody")]
+
+
+def test_a_line_without_its_separator_is_named(kraft: Shell, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    err = kraft.fail("produce", "orders", "--key-separator", ":", stdin=b"a:1\nb2\n")
+    assert err == "kraft: line 2 has no key separator ':'\n"
+
+
+def test_a_record_that_is_refused_is_one_line(kraft: Shell, cluster: FakeCluster) -> None:
+    cluster.create("orders")[0].refusals.append(ErrorCode.INVALID_RECORD)
+    assert kraft.fail("produce", "orders", stdin=b"a\n") == "kraft: INVALID_RECORD: orders-0\n"
+
+
+def test_records_may_be_sent_to_one_partition(kraft: Shell, cluster: FakeCluster) -> None:
+    cluster.create("orders", partitions=3)
+    kraft.succeed("produce", "orders", "--partition", "2", "--acks", "1", "--linger-ms", "0", stdin=b"a\nb\n")
+    assert cluster.values("orders", 2) == [b"a", b"b"]
+    assert "has partitions 0 to 2, not 3" in kraft.fail("produce", "orders", "--partition", "3", stdin=b"a\n")
+
+
+# --- consume ---------------------------------------------------------------------------------------------------
+
+
+def test_values_are_printed_one_a_line(kraft: Shell, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    put(cluster, "orders", b"one", b"two", b"three")
+    assert kraft.succeed("consume", "orders", "--from-beginning", "--max-messages", "2") == "one\ntwo\n"
+    assert kraft.err == "Processed a total of 2 messages\n"
+
+
+def test_reading_ends_when_nothing_comes_for_too_long(kraft: Shell, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    put(cluster, "orders", b"one")
+    assert kraft.succeed("consume", "orders", "--offset", "earliest", "--timeout-ms", "50") == "one\n"
+    assert kraft.succeed("consume", "orders", "--timeout-ms", "50") == ""
+
+
+def test_reading_begins_at_an_offset_of_a_partition(kraft: Shell, cluster: FakeCluster) -> None:
+    cluster.create("orders", partitions=2)
+    put(cluster, "orders", b"a", b"b", b"c", partition=1)
+    out = kraft.succeed(
+        "consume", "orders", "--partition", "1", "--offset", "1", "--max-messages", "2", "--format", r"%p/%o\t%k=%v"
+    )
+    assert out == "1/1\tk=b\n1/2\tk=c\n"
+
+
+def test_json_is_one_object_a_line(kraft: Shell, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    put(cluster, "orders", b"a", b"b")
+    out = kraft.succeed("consume", "orders", "--from-beginning", "--max-messages", "2", "--output", "json")
+    assert [json.loads(line)["value"] for line in out.splitlines()] == ["a", "b"]
+
+
+def test_a_topic_or_partition_that_is_missing_is_named(kraft: Shell, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    err = kraft.fail("consume", "orders", "--partition", "4")
+    assert err == "kraft: UNKNOWN_TOPIC_OR_PARTITION: topic 'orders' has partitions 0 to 0, not 4\n"
+
+
+# --- quorum and the rest -----------------------------------------------------------------------------------------
+
+
+def test_the_quorum_is_described_for_people_and_programs(kraft: Shell) -> None:
+    lines = kraft.succeed("quorum", "describe").splitlines()
+    assert lines[:3] == ["LeaderId:      2", "LeaderEpoch:   5", "HighWatermark: 41"]
+    assert [line.split() for line in lines[4:]] == [
+        ["NodeId", "Status", "LogEndOffset", "LastFetchMsAgo"],
+        ["1", "voter", "41", "unknown"],
+        ["2", "leader", "41", "unknown"],
+        ["3", "voter", "41", "unknown"],
+    ]
+    described = json.loads(kraft.succeed("quorum", "describe", "--output", "json"))
+    assert set(described) == {"leader_id", "leader_epoch", "high_watermark", "voters", "observers"}
+
+
+def test_help_names_every_command(kraft: Shell) -> None:
+    assert kraft.run("--help") == 0
+    for name in command_line.COMMANDS:
+        assert f"  {name} " in kraft.out
+
+
+def test_only_the_command_that_is_called_is_loaded() -> None:
+    group = command_line.application(["topics", "list"])
+    assert [each.name for each in group.registered_groups] == ["topics"]
+    assert group.registered_commands == []
+
+
+def test_ctrl_c_ends_without_a_traceback(kraft: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kraft.client.Admin.describe_cluster", interrupted)
+    assert kraft.run("topics", "list") == 130
+    assert "Traceback" not in kraft.err

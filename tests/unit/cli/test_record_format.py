@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+import typer
+
+from kraft.cli.record_format import json_line, parse_format
+from kraft.client import ConsumerRecord, TimestampType
+
+RECORD = ConsumerRecord("orders", 3, 17, 1_000, TimestampType.CREATE_TIME, b"anna", b"two pizzas", (("h", b"1"),))
+NULLS = RECORD._replace(key=None, value=None, headers=(("h", None), ("g", b"\xff")))
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("%v", b"two pizzas\n"),
+        ("%k=%v", b"anna=two pizzas\n"),
+        (r"%t %p %o\t%T", b"orders 3 17\t1000\n"),
+        (r"%h\n", b"h=1\n"),
+        (r"%v\n\n", b"two pizzas\n\n"),
+        (r"100%% \\ %v", b"100% \\ two pizzas\n"),
+        ("é%k", "éanna\n".encode()),
+        ("", b"\n"),
+    ],
+)
+def test_a_format_is_one_line_a_record(text: str, line: bytes) -> None:
+    assert parse_format(text)(RECORD) == line
+
+
+def test_what_is_missing_is_printed_as_null() -> None:
+    assert parse_format("%k %v %h")(NULLS) == b"null null h=null,g=\xff\n"
+
+
+@pytest.mark.parametrize("text", ["%x", "%", r"\q", "%v\\"])
+def test_an_unknown_token_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="is none of"):
+        parse_format(text)
+
+
+def test_json_keeps_bytes_that_are_no_text() -> None:
+    assert json.loads(json_line(RECORD)) == {
+        "topic": "orders",
+        "partition": 3,
+        "offset": 17,
+        "timestamp_ms": 1_000,
+        "timestamp_type": "create_time",
+        "key": "anna",
+        "value": "two pizzas",
+        "headers": [{"key": "h", "value": "1"}],
+    }
+    assert json.loads(json_line(NULLS))["headers"] == [
+        {"key": "h", "value": None},
+        {"key": "g", "value": {"base64": "/w=="}},
+    ]

@@ -1,0 +1,42 @@
+"""A real gRPC server on loopback for a test, and connections to it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+import grpc.aio
+
+from kraft.rpc.peers import Connections
+from kraft.rpc.services import SERVER_OPTIONS, BrokerHandlers, BrokerService
+
+
+class Service(Protocol):
+    def add_to(self, server: grpc.aio.Server) -> None: ...
+
+
+@asynccontextmanager
+async def served(*services: Service) -> AsyncIterator[tuple[Connections, str]]:
+    """Connections, and the address at which the services answer."""
+    server = grpc.aio.server(options=SERVER_OPTIONS)
+    for service in services:
+        service.add_to(server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    connections = Connections()
+    try:
+        yield connections, f"127.0.0.1:{port}"
+    finally:
+        await connections.close()
+        await server.stop(grace=None)
+
+
+async def unasked(*_: object) -> Any:
+    raise AssertionError("nobody asks for this here")
+
+
+def broker_service(**answering: Any) -> BrokerService:
+    """A Broker service whose other calls are asked by nobody."""
+    names = ("produce", "fetch", "produce_records", "fetch_records", "metadata", "list_offsets", "init_producer_id")
+    return BrokerService(BrokerHandlers(**{name: answering.get(name, unasked) for name in names}))

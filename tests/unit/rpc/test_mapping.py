@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kraft.metadata.records import PartitionChanged, TopicConfigSet
+from kraft.model.errors import ErrorCode
+from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from kraft.model.requests import (
+    CreateTopicsRequest,
+    FetchPartitionResult,
+    FetchResponse,
+    NewTopic,
+    PlainHeader,
+    PlainRecord,
+    ProduceRecordsRequest,
+    TopicResult,
+    TopicResults,
+)
+from kraft.rpc import messages
+from kraft.rpc.mapping import Mapping
+from kraft.rpc.pb import admin_pb2, broker_pb2, metadata_pb2
+
+TOPIC_ID = UUID(int=7)
+
+
+def test_a_nested_value_comes_back_as_it_went() -> None:
+    response = FetchResponse(
+        request_id=3,
+        partitions=[
+            FetchPartitionResult(topic="orders", partition=0, error_code=ErrorCode.NONE, records=b"\x00\xff"),
+            FetchPartitionResult(topic="orders", partition=1, error_code=ErrorCode.OFFSET_OUT_OF_RANGE),
+        ],
+    )
+
+    message = messages.FETCH_RESPONSE.to_message(response)
+
+    parsed = broker_pb2.FetchResponse.FromString(message.SerializeToString())
+    assert messages.FETCH_RESPONSE.to_value(parsed) == response
+
+
+def test_maps_of_text_come_back_as_they_went() -> None:
+    request = CreateTopicsRequest(topics=[NewTopic(topic="orders", configs={"segment.bytes": "1"})], timeout_ms=1)
+    assert messages.CREATE_TOPICS_REQUEST.to_value(messages.CREATE_TOPICS_REQUEST.to_message(request)) == request
+
+
+@given(
+    key=st.none() | st.binary(max_size=8),
+    value=st.none() | st.binary(max_size=8),
+    header=st.none() | st.binary(max_size=8),
+    timestamp_ms=st.integers(-(2**63), 2**63 - 1),
+)
+def test_no_value_and_an_empty_value_are_told_apart(
+    key: bytes | None, value: bytes | None, header: bytes | None, timestamp_ms: int
+) -> None:
+    record = PlainRecord(
+        key=key, value=value, headers=[PlainHeader(key="trace", value=header)], timestamp_ms=timestamp_ms
+    )
+    request = ProduceRecordsRequest(topic="orders", partition=0, acks=-1, timeout_ms=1, records=[record])
+
+    message = messages.PRODUCE_RECORDS_REQUEST.to_message(request)
+
+    parsed = broker_pb2.ProduceRecordsRequest.FromString(message.SerializeToString())
+    assert messages.PRODUCE_RECORDS_REQUEST.to_value(parsed) == request
+
+
+@pytest.mark.parametrize("topic_id", [None, TOPIC_ID])
+def test_an_id_that_may_be_missing_is_either_sixteen_bytes_or_none(topic_id: UUID | None) -> None:
+    results = TopicResults(results=[TopicResult(topic="orders", error_code=ErrorCode.NONE, topic_id=topic_id)])
+    assert messages.TOPIC_RESULTS.to_value(messages.TOPIC_RESULTS.to_message(results)) == results
+
+
+def test_an_id_of_another_length_is_no_value() -> None:
+    message = admin_pb2.TopicResults(results=[admin_pb2.TopicResult(topic="orders", topic_id=b"short")])
+    with pytest.raises(ValueError, match="an id of 5 bytes where 16 belong"):
+        messages.TOPIC_RESULTS.to_value(message)
+
+
+def test_an_error_code_of_a_later_version_is_read_as_an_unknown_error() -> None:
+    message = admin_pb2.TopicResults(results=[admin_pb2.TopicResult(topic="orders", error_code=30_000)])
+    (result,) = messages.TOPIC_RESULTS.to_value(message).results
+    assert result.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_identifiers_of_their_own_types_are_plain_numbers_on_the_wire() -> None:
+    mapping = Mapping(PartitionChanged, metadata_pb2.PartitionChanged)
+    record = PartitionChanged(
+        topic_id=TopicId(TOPIC_ID),
+        partition=4,
+        isr=[BrokerId(1), BrokerId(2)],
+        leader=BrokerId(-1),
+        leader_epoch=LeaderEpoch(5),
+        partition_epoch=PartitionEpoch(6),
+    )
+
+    message = mapping.to_message(record)
+
+    assert (list(message.isr), message.leader, message.topic_id) == ([1, 2], -1, TOPIC_ID.bytes)
+    assert mapping.to_value(message) == record
+
+
+def test_a_value_whose_fields_are_all_at_zero_still_is_there_when_it_is_written_into_another_message() -> None:
+    mapping = Mapping(TopicConfigSet, metadata_pb2.TopicConfigSet)
+    outer = metadata_pb2.MetadataRecord()
+    mapping.write(TopicConfigSet(topic_id=TopicId(UUID(int=0)), key="", value=None), outer.topic_config_set)
+    assert outer.WhichOneof("record") == "topic_config_set"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _WithAFieldTooMany:
+    topics: list[str]
+    timeout_ms: int
+    force: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _WithAnUnknownType:
+    topics: list[complex] = field(default_factory=list)
+    timeout_ms: int
+
+
+def test_a_field_that_only_one_side_has_is_noticed_when_the_mapping_is_built() -> None:
+    with pytest.raises(TypeError, match="_WithAFieldTooMany and message DeleteTopicsRequest differ in force"):
+        Mapping(_WithAFieldTooMany, admin_pb2.DeleteTopicsRequest)
+
+
+def test_a_field_of_a_type_that_cannot_be_mapped_is_noticed_when_the_mapping_is_built() -> None:
+    with pytest.raises(TypeError, match="complex"):
+        Mapping(_WithAnUnknownType, admin_pb2.DeleteTopicsRequest)

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kraft.metadata.records import (
+    BrokerFenced,
+    BrokerShuttingDown,
+    BrokerUnfenced,
+    ClusterInitialised,
+    Endpoint,
+    MetadataRecord,
+    PartitionChanged,
+    PartitionCreated,
+    ProducerIdsAllocated,
+    RegisterBroker,
+    TopicConfigSet,
+    TopicCreated,
+    TopicDeleted,
+)
+from kraft.model.errors import Corruption
+from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, ProducerId, TopicId
+from kraft.rpc.metadata_codec import decode_records, encode_records
+from kraft.rpc.pb import metadata_pb2
+
+TOPIC_ID = TopicId(UUID(int=9))
+
+ONE_OF_EACH: list[MetadataRecord] = [
+    ClusterInitialised(cluster_id="kJ2Yk0mVT0ma0wV2Yk0mVQ"),
+    RegisterBroker(
+        broker_id=BrokerId(1),
+        incarnation_id=UUID(int=1),
+        broker_epoch=BrokerEpoch(1),
+        endpoints=[Endpoint(listener="GRPC", host="localhost", port=9094)],
+        rack="",
+        directory_ids=[DirectoryId(UUID(int=2))],
+    ),
+    BrokerUnfenced(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1)),
+    BrokerFenced(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1)),
+    BrokerShuttingDown(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1)),
+    TopicCreated(topic="orders", topic_id=TOPIC_ID),
+    PartitionCreated(
+        topic_id=TOPIC_ID,
+        partition=0,
+        replicas=[BrokerId(1)],
+        isr=[BrokerId(1)],
+        leader=BrokerId(1),
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=PartitionEpoch(0),
+    ),
+    PartitionChanged(
+        topic_id=TOPIC_ID,
+        partition=0,
+        isr=[BrokerId(1)],
+        leader=BrokerId(-1),
+        leader_epoch=LeaderEpoch(1),
+        partition_epoch=PartitionEpoch(1),
+    ),
+    TopicConfigSet(topic_id=TOPIC_ID, key="segment.bytes", value="1048576"),
+    TopicConfigSet(topic_id=TOPIC_ID, key="segment.bytes", value=None),
+    TopicDeleted(topic_id=TOPIC_ID),
+    ProducerIdsAllocated(next_producer_id=ProducerId(1_000)),
+]
+
+
+def test_every_kind_of_record_comes_back_as_it_was_written_and_in_its_place() -> None:
+    kinds = {field.name for field in metadata_pb2.MetadataRecord.DESCRIPTOR.oneofs_by_name["record"].fields}
+    assert len({type(record) for record in ONE_OF_EACH}) == len(kinds)
+    assert decode_records(encode_records(ONE_OF_EACH), 1) == ONE_OF_EACH
+
+
+def test_no_records_are_no_bytes() -> None:
+    assert encode_records([]) == b""
+    assert decode_records(b"", 1) == []
+
+
+def test_a_record_of_a_later_version_is_corruption_that_names_the_entry() -> None:
+    entry = metadata_pb2.MetadataRecords(records=[metadata_pb2.MetadataRecord()])
+    with pytest.raises(Corruption, match=r"metadata log at byte 17: .*unknown type"):
+        decode_records(entry.SerializeToString(), 17)
+
+
+def test_an_id_that_is_none_is_corruption() -> None:
+    record = metadata_pb2.MetadataRecord(topic_deleted=metadata_pb2.TopicDeleted(topic_id=b"abc"))
+    with pytest.raises(Corruption, match="3 bytes where 16 belong"):
+        decode_records(metadata_pb2.MetadataRecords(records=[record]).SerializeToString(), 1)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_records_or_corruption(data: bytes) -> None:
+    try:
+        decode_records(data, 1)
+    except Corruption:
+        return
+
+
+@given(st.integers(0, 400))
+def test_a_torn_entry_is_never_taken_for_the_whole_one(cut: int) -> None:
+    whole = encode_records(ONE_OF_EACH)
+    if cut >= len(whole):
+        return
+    try:
+        assert decode_records(whole[:cut], 1) != ONE_OF_EACH
+    except Corruption:
+        return

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from kraft.model.errors import Refusal
+from kraft.model.requests import FetchRequest, FetchResponse, MetadataRequest, MetadataResponse
+from kraft.rpc.peers import Connections, Unreachable
+from tests.unit.rpc.servers import broker_service, served
+
+CALL_S = 5.0
+FETCH = FetchRequest(request_id=1, max_wait_ms=0, min_bytes=0, max_bytes=0, partitions=[])
+
+
+async def silent(_: object) -> MetadataResponse:
+    await asyncio.sleep(600)
+    raise AssertionError("nobody waits that long")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_an_address_where_nobody_listens_is_unreachable_and_named() -> None:
+    async def scenario() -> None:
+        connections, address = Connections(), f"127.0.0.1:{free_port()}"
+        try:
+            with pytest.raises(Unreachable, match=f"{address} cannot be reached: connection refused"):
+                await connections.broker(address).metadata(MetadataRequest(topics=[]), CALL_S)
+        finally:
+            await connections.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_peer_that_does_not_answer_in_time_is_unreachable() -> None:
+    async def scenario() -> None:
+        async with served(broker_service(metadata=silent)) as (connections, address):
+            with pytest.raises(Unreachable, match="no answer within the time allowed"):
+                await connections.broker(address).metadata(MetadataRequest(topics=[]), 0.05)
+
+    asyncio.run(scenario())
+
+
+def test_one_address_has_one_channel() -> None:
+    async def scenario() -> None:
+        connections = Connections()
+        assert connections.channel("127.0.0.1:1") is connections.channel("127.0.0.1:1")
+        assert connections.channel("127.0.0.1:1") is not connections.channel("127.0.0.1:2")
+        await connections.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_stream_that_the_peer_ended_is_unreachable_for_receiving_and_for_sending() -> None:
+    async def scenario() -> None:
+        async def refuse(_: FetchRequest) -> FetchResponse:
+            raise ConnectionError("a bug of the handler's")
+
+        async with served(broker_service(fetch=refuse)) as (connections, address):
+            stream = connections.broker(address).fetch_stream()
+            await stream.send(FETCH)
+            with pytest.raises(Unreachable):
+                await stream.receive()
+            with pytest.raises((Unreachable, Refusal)):
+                await stream.send(FETCH)
+
+    asyncio.run(scenario())
+
+
+def test_whoever_waits_for_an_answer_on_a_stream_that_another_task_closes_is_told_so_and_not_cancelled() -> None:
+    async def scenario() -> None:
+        async with served(broker_service(fetch=silent)) as (connections, address):
+            stream = connections.broker(address).fetch_stream()
+            await stream.send(FETCH)
+            receiving = asyncio.create_task(stream.receive())
+            await asyncio.sleep(0.05)
+            await stream.close()
+            with pytest.raises(Unreachable, match="the stream is closed"):
+                await receiving
+            with pytest.raises(Unreachable, match="the stream is closed"):
+                await stream.receive()
+            with pytest.raises(Unreachable, match="the stream is closed"):
+                await stream.send(FETCH)
+
+    asyncio.run(scenario())
+
+
+def test_a_task_that_is_cancelled_while_it_receives_is_cancelled() -> None:
+    async def scenario() -> None:
+        async with served(broker_service(fetch=silent)) as (connections, address):
+            stream = connections.broker(address).fetch_stream()
+            await stream.send(FETCH)
+            receiving = asyncio.create_task(stream.receive())
+            await asyncio.sleep(0.05)
+            receiving.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await receiving
+
+    asyncio.run(scenario())
+
+
+def test_a_server_that_stops_ends_the_streams_of_its_clients() -> None:
+    async def scenario() -> None:
+        async with served(broker_service(fetch=silent)) as (connections, address):
+            stream = connections.broker(address).fetch_stream()
+            await stream.send(FETCH)
+            receiving = asyncio.create_task(stream.receive())
+            await asyncio.sleep(0.05)
+        with pytest.raises(Unreachable):
+            await receiving
+
+    asyncio.run(scenario())

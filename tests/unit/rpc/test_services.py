@@ -1,0 +1,332 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from typing import Any, cast
+from uuid import UUID
+
+import grpc
+import pytest
+
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.replica_requests import ReplicaFetchRequest, ReplicaFetchResponse
+from kraft.model.requests import (
+    CreateTopicsRequest,
+    FetchRequest,
+    FetchResponse,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceRequest,
+    ProduceResponse,
+    QuorumDescription,
+    TopicResults,
+)
+from kraft.rpc.cluster_messages import FollowMetadataRequest, MetadataBatch
+from kraft.rpc.cluster_peers import ControllerPeer
+from kraft.rpc.cluster_services import ControllerHandlers, ControllerService, ReplicationService
+from kraft.rpc.pb import replication_pb2, replication_pb2_grpc
+from kraft.rpc.services import STREAM_REQUESTS_IN_FLIGHT_MAX, AdminHandlers, AdminService, in_order
+from tests.unit.rpc.servers import broker_service, served, unasked
+
+CALL_S = 5.0
+
+
+def fetch(request_id: int) -> FetchRequest:
+    return FetchRequest(request_id=request_id, max_wait_ms=0, min_bytes=0, max_bytes=0, partitions=[])
+
+
+def produce(request_id: int) -> ProduceRequest:
+    return ProduceRequest(request_id=request_id, acks=-1, timeout_ms=0, partitions=[])
+
+
+class Gates:
+    """A handler whose answers are let out by the test."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.cancelled: list[int] = []
+        self._open: dict[int, asyncio.Event] = {}
+
+    def open(self, *numbers: int) -> None:
+        for number in numbers:
+            self._gate(number).set()
+
+    async def answer(self, number: int) -> int:
+        self.begun.append(number)
+        try:
+            await self._gate(number).wait()
+        except asyncio.CancelledError:
+            self.cancelled.append(number)
+            raise
+        return number
+
+    def _gate(self, number: int) -> asyncio.Event:
+        return self._open.setdefault(number, asyncio.Event())
+
+
+class Context:
+    """As much of a call's context as `in_order` uses."""
+
+    def __init__(self) -> None:
+        self.aborted: tuple[grpc.StatusCode, str] | None = None
+
+    async def abort(self, code: grpc.StatusCode, details: str) -> None:
+        self.aborted = code, details
+        raise ConnectionAbortedError(details)
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def numbers(*given: int, then: BaseException | None = None, last: asyncio.Event | None = None) -> Any:
+    for number in given:
+        yield number
+    if then is not None:
+        raise then
+    if last is not None:
+        await last.wait()
+
+
+def ordered(requests: Any, begin: Callable[[int], Awaitable[int | None]], context: Context) -> AsyncIterator[int]:
+    return in_order(requests, begin, cast("grpc.aio.ServicerContext[Any, Any]", context))
+
+
+async def gathered(responses: AsyncIterator[int], into: list[int] | None = None) -> list[int]:
+    answers = [] if into is None else into
+    async for response in responses:
+        answers.append(response)
+    return answers
+
+
+# --- in_order ------------------------------------------------------------------------------------------------
+
+
+def test_answers_leave_in_the_order_of_their_requests_whichever_is_ready_first() -> None:
+    async def scenario() -> None:
+        gates, context = Gates(), Context()
+        answers = asyncio.create_task(gathered(ordered(numbers(1, 2, 3), gates.answer, context)))
+        await settle()
+        assert gates.begun == [1, 2, 3]
+        gates.open(3, 2)
+        await settle()
+        assert not answers.done()
+        gates.open(1)
+        assert await answers == [1, 2, 3]
+
+    asyncio.run(scenario())
+
+
+def test_a_request_without_an_answer_holds_nothing_up() -> None:
+    async def scenario() -> None:
+        async def even_only(number: int) -> int | None:
+            return number if number % 2 == 0 else None
+
+        assert await gathered(ordered(numbers(1, 2, 3, 4), even_only, Context())) == [2, 4]
+
+    asyncio.run(scenario())
+
+
+def test_what_was_begun_is_answered_before_a_failure_to_read_ends_the_stream() -> None:
+    async def scenario() -> None:
+        gates, answered = Gates(), list[int]()
+        gates.open(1, 2)
+        failing = numbers(1, 2, then=ConnectionResetError())
+        with pytest.raises(ConnectionResetError):
+            await gathered(ordered(failing, gates.answer, Context()), answered)
+        assert answered == [1, 2]
+
+    asyncio.run(scenario())
+
+
+def test_a_refused_request_ends_the_stream_and_cancels_those_behind_it() -> None:
+    async def scenario() -> None:
+        gates, context = Gates(), Context()
+
+        async def second_is_refused(number: int) -> int:
+            if number == 2:
+                raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "no")
+            return await gates.answer(number)
+
+        gates.open(1)
+        answered: list[int] = []
+        with pytest.raises(ConnectionAbortedError):
+            await gathered(ordered(numbers(1, 2, 3), second_is_refused, context), answered)
+        await settle()
+        assert answered == [1]
+        assert context.aborted == (grpc.StatusCode.FAILED_PRECONDITION, "NOT_LEADER_OR_FOLLOWER: no")
+        assert gates.cancelled == [3]
+
+    asyncio.run(scenario())
+
+
+def test_everything_under_way_is_cancelled_when_the_client_goes_even_what_found_no_place_in_the_queue() -> None:
+    async def scenario() -> None:
+        gates = Gates()
+        many = range(STREAM_REQUESTS_IN_FLIGHT_MAX + 10)
+        serving = asyncio.create_task(gathered(ordered(numbers(*many), gates.answer, Context())))
+        await settle()
+        in_flight = STREAM_REQUESTS_IN_FLIGHT_MAX + 2
+        assert len(gates.begun) == in_flight, "the one awaited, a full queue, and the one that waits for its place"
+        serving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+        await settle()
+        assert sorted(gates.cancelled) == list(range(in_flight))
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(scenario())
+
+
+def test_a_client_that_does_not_wait_for_answers_is_not_read_from_without_end() -> None:
+    async def scenario() -> None:
+        read = 0
+
+        async def endless() -> AsyncIterator[int]:
+            nonlocal read
+            while True:
+                read += 1
+                yield read
+
+        gates = Gates()
+        serving = asyncio.create_task(gathered(ordered(endless(), gates.answer, Context())))
+        await asyncio.sleep(0.01)
+        assert read <= STREAM_REQUESTS_IN_FLIGHT_MAX + 2
+        serving.cancel()
+        await asyncio.wait([serving])
+
+    asyncio.run(scenario())
+
+
+# --- over a real connection ------------------------------------------------------------------------------------
+
+
+def test_a_produce_stream_answers_in_order_over_a_real_connection() -> None:
+    async def scenario() -> None:
+        gates = Gates()
+
+        def begin(request: ProduceRequest) -> Awaitable[ProduceResponse]:
+            async def respond() -> ProduceResponse:
+                return ProduceResponse(request_id=await gates.answer(request.request_id), partitions=[])
+
+            return respond()
+
+        async with served(broker_service(produce=begin)) as (connections, address):
+            stream = connections.broker(address).produce_stream()
+            for request_id in (1, 2, 3):
+                await stream.send(produce(request_id))
+            gates.open(3, 2, 1)
+            async with asyncio.timeout(CALL_S):
+                assert [(await stream.receive()).request_id for _ in range(3)] == [1, 2, 3]
+            await stream.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_long_poll_is_given_up_when_its_client_goes() -> None:
+    async def scenario() -> None:
+        given_up = asyncio.Event()
+
+        async def long_poll(_: FetchRequest) -> FetchResponse:
+            try:
+                await asyncio.sleep(600)
+            finally:
+                given_up.set()
+            raise AssertionError("nobody waits that long")
+
+        async with served(broker_service(fetch=long_poll)) as (connections, address):
+            stream = connections.broker(address).fetch_stream()
+            await stream.send(fetch(1))
+            await asyncio.sleep(0.05)
+            await stream.close()
+            async with asyncio.timeout(CALL_S):
+                await given_up.wait()
+
+    asyncio.run(scenario())
+
+
+def test_a_refusal_that_a_handler_raises_reaches_the_caller_with_its_code_and_its_line() -> None:
+    async def scenario() -> None:
+        async def refuse(_: object) -> TopicResults:
+            raise Refusal(ErrorCode.NOT_CONTROLLER, "this is not the active controller; controller 2 is")
+
+        async def describe() -> QuorumDescription:
+            raise Refusal(ErrorCode.REQUEST_TIMED_OUT, "a: line: with: colons")
+
+        admin = AdminHandlers(
+            create_topics=refuse, delete_topics=refuse, describe_topics=unasked, describe_quorum=describe
+        )
+        async with served(AdminService(admin)) as (connections, address):
+            peer = connections.admin(address)
+            with pytest.raises(Refusal) as refused:
+                await peer.create_topics(CreateTopicsRequest(topics=[], timeout_ms=1), CALL_S)
+            assert refused.value.error_code is ErrorCode.NOT_CONTROLLER
+            assert refused.value.message == "this is not the active controller; controller 2 is"
+            with pytest.raises(Refusal) as refused:
+                await peer.describe_quorum(CALL_S)
+            assert refused.value.message == "a: line: with: colons"
+
+    asyncio.run(scenario())
+
+
+def test_a_bug_in_one_call_does_not_reach_the_next_one(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async def metadata(request: MetadataRequest) -> MetadataResponse:
+            assert request.topics, "our bug"
+            return MetadataResponse(cluster_id="c", controller_id=1, brokers=[], topics=[])
+
+        async with served(broker_service(metadata=metadata)) as (connections, address):
+            peer = connections.broker(address)
+            with pytest.raises(Exception, match="UNKNOWN"):
+                await peer.metadata(MetadataRequest(topics=[]), CALL_S)
+            assert (await peer.metadata(MetadataRequest(topics=["orders"]), CALL_S)).cluster_id == "c"
+
+    asyncio.run(scenario())
+
+
+def test_a_controller_that_refuses_a_follower_of_its_metadata_says_why() -> None:
+    async def scenario() -> None:
+        async def refuse(request: FollowMetadataRequest) -> AsyncGenerator[MetadataBatch, None]:
+            if request.cluster_id != "ours":
+                raise Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, "this is cluster 'ours': check cluster.id")
+            yield MetadataBatch(index=1, term=1, records=b"", committed_index=1)
+
+        handlers = ControllerHandlers(
+            register_broker=unasked,
+            heartbeat=unasked,
+            alter_partition=unasked,
+            allocate_producer_ids=unasked,
+            follow_metadata=refuse,
+        )
+        async with served(ControllerService(handlers)) as (connections, address):
+            peer = ControllerPeer(address, connections.channel(address))
+            with pytest.raises(Refusal, match=r"INCONSISTENT_CLUSTER_ID: this is cluster 'ours': check cluster\.id"):
+                await anext(peer.follow_metadata(FollowMetadataRequest(cluster_id="x", broker_id=1, after_index=0)))
+
+    asyncio.run(scenario())
+
+
+def test_a_message_that_is_no_value_ends_its_stream_after_the_answers_to_those_before_it() -> None:
+    async def scenario() -> None:
+        gate = asyncio.Event()
+
+        async def answer(request: ReplicaFetchRequest) -> ReplicaFetchResponse:
+            await gate.wait()
+            return ReplicaFetchResponse(partitions=[])
+
+        async with served(ReplicationService(answer)) as (connections, address):
+            call = replication_pb2_grpc.ReplicationStub(connections.channel(address)).Fetch()
+            good = replication_pb2.ReplicaFetchPartition(topic_id=UUID(int=1).bytes)
+            bad = replication_pb2.ReplicaFetchPartition(topic_id=b"short")
+            await call.write(replication_pb2.ReplicaFetchRequest(partitions=[good]))
+            await call.write(replication_pb2.ReplicaFetchRequest(partitions=[bad]))
+            await asyncio.sleep(0.05)
+            gate.set()
+            assert await call.read() == replication_pb2.ReplicaFetchResponse()
+            with pytest.raises(grpc.aio.AioRpcError) as ended:
+                await call.read()
+            assert ended.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert "5 bytes where 16 belong" in (ended.value.details() or "")
+
+    asyncio.run(scenario())

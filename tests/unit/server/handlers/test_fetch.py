@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from kraft.model.errors import ErrorCode
+from kraft.model.ids import TopicPartition
+from kraft.model.requests import FetchPartition, FetchRequest, FetchResponse
+from kraft.server.handlers import fetch as fetch_module
+from kraft.server.handlers.fetch import FetchHandler
+from kraft.server.partition import Partition
+from tests.unit.client.virtual_time import run_virtually
+from tests.unit.server.replicas import Broker, batch, fetched, follow, lead, settle, values_of
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Broker:
+    return Broker(tmp_path)
+
+
+def committed(broker: Broker, *values: str, number: int = 0) -> Partition:
+    """A partition that this broker leads alone, with one batch for each value, all committed."""
+    partition = broker.open(TopicPartition("orders", number))
+    lead(partition, replicas=(1,))
+    for value in values:
+        partition.append(batch(value), 1)
+    broker.sync()
+    return partition
+
+
+def asking(offset: int = 0, *, number: int = 0, bytes_max: int = 1 << 20, epoch: int = -1) -> FetchPartition:
+    return FetchPartition(
+        topic="orders",
+        partition=number,
+        fetch_offset=offset,
+        partition_max_bytes=bytes_max,
+        current_leader_epoch=epoch,
+    )
+
+
+def request(
+    *partitions: FetchPartition, max_wait_ms: int = 0, min_bytes: int = 1, max_bytes: int = 1 << 20
+) -> FetchRequest:
+    return FetchRequest(
+        request_id=7,
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        partitions=list(partitions),
+    )
+
+
+def values(response: FetchResponse) -> list[list[str]]:
+    return [values_of(result.records) for result in response.partitions]
+
+
+def codes(response: FetchResponse) -> list[ErrorCode]:
+    return [result.error_code for result in response.partitions]
+
+
+def test_what_is_committed_is_answered_at_once_and_nothing_above_it(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = broker.open()
+        lead(partition, epoch=4)
+        for value in ("a", "b"):
+            partition.append(batch(value), 1)
+        broker.sync()
+        fetched(partition, 1)
+        response = await FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=60_000))
+        assert values(response) == [["a"]]
+        (result,) = response.partitions
+        assert (response.request_id, result.high_watermark, result.log_start_offset) == (7, 1, 0)
+        assert (result.leader_id, result.leader_epoch) == (1, 4)
+
+    run_virtually(scenario())
+
+
+def test_a_consumer_at_the_end_waits_and_is_woken_by_the_high_watermark_not_by_the_append(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = broker.open()
+        lead(partition)
+        began = asyncio.get_running_loop().time()
+        waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=60_000)))
+        await settle()
+        partition.append(batch("a"), 1)
+        broker.sync()
+        await settle()
+        assert not waiting.done()
+        fetched(partition, 1)
+        assert values(await waiting) == [["a"]]
+        assert asyncio.get_running_loop().time() == began
+
+    run_virtually(scenario())
+
+
+def test_a_wait_ends_with_an_empty_answer_that_still_tells_the_high_watermark(broker: Broker) -> None:
+    async def scenario() -> None:
+        committed(broker, "a")
+        began = asyncio.get_running_loop().time()
+        response = await FetchHandler(broker.partitions).handle(request(asking(1), max_wait_ms=500))
+        assert asyncio.get_running_loop().time() - began == pytest.approx(0.5)
+        assert values(response) == [[]]
+        assert response.partitions[0].high_watermark == 1
+
+    run_virtually(scenario())
+
+
+def test_fewer_than_the_wanted_bytes_are_waited_with(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = committed(broker, "a")
+        wanted = request(asking(), max_wait_ms=60_000, min_bytes=len(batch("a")) + 1)
+        waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+        await settle()
+        assert not waiting.done()
+        partition.append(batch("b"), 1)
+        broker.sync()
+        assert values(await waiting) == [["a", "b"]]
+
+    run_virtually(scenario())
+
+
+def test_a_request_for_no_bytes_or_for_no_partition_is_answered_at_once(broker: Broker) -> None:
+    async def scenario() -> None:
+        committed(broker)
+        began = asyncio.get_running_loop().time()
+        handler = FetchHandler(broker.partitions)
+        assert values(await handler.handle(request(asking(), max_wait_ms=60_000, min_bytes=0))) == [[]]
+        assert values(await handler.handle(request(max_wait_ms=60_000))) == []
+        assert asyncio.get_running_loop().time() == began
+
+    run_virtually(scenario())
+
+
+def test_the_first_batch_is_given_whatever_its_size_and_no_other(broker: Broker) -> None:
+    async def scenario() -> None:
+        committed(broker, number=0)
+        for number in (1, 2):
+            committed(broker, "x" * 1_000, "y" * 1_000, number=number)
+        handler = FetchHandler(broker.partitions)
+        for bytes_max in (-1, 0, 1, 500):
+            partitions = [asking(number=number, bytes_max=bytes_max) for number in (0, 1, 2)]
+            response = await handler.handle(request(*partitions, max_bytes=bytes_max))
+            assert values(response) == [[], ["x" * 1_000], []]
+
+    run_virtually(scenario())
+
+
+def test_the_bound_of_a_partition_and_that_of_the_request_hold_both(broker: Broker) -> None:
+    async def scenario() -> None:
+        size = len(batch("a"))
+        for number in (0, 1, 2):
+            committed(broker, "a", "b", "c", number=number)
+        partitions = [asking(number=number, bytes_max=2 * size) for number in (0, 1, 2)]
+        response = await FetchHandler(broker.partitions).handle(request(*partitions, max_bytes=3 * size))
+        assert values(response) == [["a", "b"], ["a"], []]
+
+    run_virtually(scenario())
+
+
+def test_an_answer_never_outgrows_what_one_message_may_hold(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr(fetch_module, "RESPONSE_BYTES_MAX", 3 * len(batch("a")))
+        committed(broker, "a", "b", "c", "d", "e")
+        greedy = request(asking(bytes_max=2**31 - 1), max_bytes=2**31 - 1)
+        assert values(await FetchHandler(broker.partitions).handle(greedy)) == [["a", "b", "c"]]
+        greedy = request(asking(bytes_max=2**31 - 1), max_bytes=2**31 - 1, min_bytes=2**31 - 1, max_wait_ms=60_000)
+        began = asyncio.get_running_loop().time()
+        await FetchHandler(broker.partitions).handle(greedy)
+        assert asyncio.get_running_loop().time() == began, "more than fits is not waited for"
+
+    run_virtually(scenario())
+
+
+@pytest.mark.parametrize(("offset", "code"), [(-1, ErrorCode.OFFSET_OUT_OF_RANGE), (2, ErrorCode.OFFSET_OUT_OF_RANGE)])
+def test_an_offset_outside_the_log_is_told_at_once(broker: Broker, offset: int, code: ErrorCode) -> None:
+    async def scenario() -> None:
+        committed(broker, "a")
+        response = await FetchHandler(broker.partitions).handle(request(asking(offset), max_wait_ms=60_000))
+        assert codes(response) == [code]
+        assert response.partitions[0].log_start_offset == 0
+
+    run_virtually(scenario())
+
+
+def test_an_offset_that_is_written_but_not_committed_is_waited_at_and_no_error(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = broker.open()
+        lead(partition)
+        partition.append(batch("a", "b"), 1)
+        response = await FetchHandler(broker.partitions).handle(request(asking(2), max_wait_ms=10))
+        assert (codes(response), values(response)) == ([ErrorCode.NONE], [[]])
+
+    run_virtually(scenario())
+
+
+@pytest.mark.parametrize(
+    ("epoch", "code"),
+    [
+        (2, ErrorCode.FENCED_LEADER_EPOCH),
+        (3, ErrorCode.NONE),
+        (4, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (-1, ErrorCode.NONE),
+    ],
+)
+def test_a_consumer_is_fenced_by_the_leader_epoch_it_knows(broker: Broker, epoch: int, code: ErrorCode) -> None:
+    async def scenario() -> None:
+        lead(broker.open(), epoch=3)
+        assert codes(await FetchHandler(broker.partitions).handle(request(asking(epoch=epoch)))) == [code]
+
+    run_virtually(scenario())
+
+
+def test_a_consumer_that_waits_at_a_leader_that_is_demoted_is_sent_to_the_next_one(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = broker.open()
+        lead(partition)
+        waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=60_000)))
+        await settle()
+        follow(partition, leader=2, epoch=1)
+        response = await waiting
+        assert codes(response) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        assert (response.partitions[0].leader_id, response.partitions[0].leader_epoch) == (2, 1)
+
+    run_virtually(scenario())
+
+
+def test_a_consumer_that_waits_at_a_topic_that_is_deleted_hears_of_it(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = committed(broker)
+        waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=60_000)))
+        await settle()
+        broker.partitions.remove(partition)
+        partition.retire()
+        assert codes(await waiting) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+    run_virtually(scenario())
+
+
+def test_an_error_of_one_partition_keeps_the_records_of_the_others_from_waiting(broker: Broker) -> None:
+    async def scenario() -> None:
+        committed(broker, "a")
+        response = await FetchHandler(broker.partitions).handle(
+            request(asking(), asking(number=9), max_wait_ms=60_000, min_bytes=1 << 20)
+        )
+        assert codes(response) == [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        assert values(response) == [["a"], []]
+
+    run_virtually(scenario())
+
+
+def test_a_consumer_that_goes_leaves_nothing_behind(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = committed(broker)
+        waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=60_000)))
+        await settle()
+        waiting.cancel()
+        await settle()
+        assert not partition.committed._watchers
+
+    run_virtually(scenario())

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import cast
+from uuid import UUID
+
+import pytest
+
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.records import BrokerFenced
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import BrokerId
+from kraft.model.requests import (
+    CreateTopicsRequest,
+    DescribeTopicsRequest,
+    MetadataRequest,
+    MetadataResponse,
+    TopicResult,
+    TopicResults,
+)
+from kraft.server.config_values import TopicDefaults
+from kraft.server.controller_client import NoController
+from kraft.server.handlers.describe_topics import describe_topics
+from kraft.server.handlers.metadata import MetadataHandler
+from kraft.server.metadata_loader import MetadataLoader
+from tests.unit.metadata.clusters import CLUSTER, cluster, epoch_of, with_topic
+from tests.unit.server.fake_controllers import FakeControllers
+
+IMAGE = with_topic(cluster(1, 2, 3), [1, 2], [2, 3], isr=[2])
+
+
+def ask(
+    request: MetadataRequest,
+    *,
+    image: MetadataImage = IMAGE,
+    controllers: FakeControllers | None = None,
+    auto_create: bool = False,
+) -> MetadataResponse:
+    loader = cast(MetadataLoader, SimpleNamespace(image=image))
+    defaults = cast(TopicDefaults, SimpleNamespace(auto_create_enabled=auto_create))
+    client = (controllers or FakeControllers()).as_client()
+    return asyncio.run(MetadataHandler(loader, client, defaults, "GRPC").handle(request))
+
+
+def test_all_topics_are_told_with_their_leaders_and_where_to_reach_them() -> None:
+    response = ask(MetadataRequest(topics=[], all_topics=True))
+    assert (response.cluster_id, response.controller_id) == (CLUSTER, 1)
+    assert [(broker.broker_id, broker.host, broker.port) for broker in response.brokers] == [
+        (1, "localhost", 9095),
+        (2, "localhost", 9096),
+        (3, "localhost", 9097),
+    ]
+    (topic,) = response.topics
+    assert [(state.leader_id, state.replicas, state.isr) for state in topic.partitions] == [
+        (2, [1, 2], [2]),
+        (2, [2, 3], [2]),
+    ]
+
+
+def test_no_names_are_no_topics() -> None:
+    assert ask(MetadataRequest(topics=[])).topics == []
+
+
+def test_a_fenced_broker_is_named_as_offline_and_nobody_is_sent_there() -> None:
+    image = IMAGE.replay([BrokerFenced(broker_id=BrokerId(1), broker_epoch=epoch_of(IMAGE, 1))])
+    response = ask(MetadataRequest(topics=["orders"]), image=image)
+    assert [broker.broker_id for broker in response.brokers] == [2, 3]
+    assert [state.offline_replicas for state in response.topics[0].partitions] == [[1], []]
+
+
+def test_a_topic_that_is_not_there_is_told_so_and_not_created_unless_both_sides_want_it() -> None:
+    for allow, enabled in ((False, True), (True, False)):
+        request = MetadataRequest(topics=["payments"], allow_auto_topic_creation=allow)
+        (topic,) = ask(request, auto_create=enabled).topics
+        assert (topic.error_code, topic.topic_id, topic.partitions) == (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            UUID(int=0),
+            [],
+        )
+
+
+@pytest.mark.parametrize(
+    ("answered", "told"),
+    [
+        (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE),
+        (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.LEADER_NOT_AVAILABLE),
+        (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_TOPIC_EXCEPTION),
+    ],
+)
+def test_a_topic_in_creation_is_asked_for_again(answered: ErrorCode, told: ErrorCode) -> None:
+    def create(request: CreateTopicsRequest) -> TopicResults:
+        return TopicResults(results=[TopicResult(topic=new.topic, error_code=answered) for new in request.topics])
+
+    controllers = FakeControllers(create_topics=create)
+    request = MetadataRequest(topics=["payments", "orders", "payments"], allow_auto_topic_creation=True)
+    response = ask(request, controllers=controllers, auto_create=True)
+    assert [topic.error_code for topic in response.topics] == [told, ErrorCode.NONE, told]
+    (asked,) = controllers.requests("create_topics")
+    assert [new.topic for new in asked.topics] == ["payments"]
+
+
+@pytest.mark.parametrize("failure", [NoController("nobody"), Refusal(ErrorCode.INVALID_REQUEST, "no")])
+def test_a_topic_that_cannot_be_created_now_is_asked_for_again(failure: Exception) -> None:
+    request = MetadataRequest(topics=["payments"], allow_auto_topic_creation=True)
+    (topic,) = ask(request, controllers=FakeControllers(create_topics=failure), auto_create=True).topics
+    assert topic.error_code is ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def test_describing_no_names_describes_every_topic_and_an_unknown_one_says_so() -> None:
+    assert [topic.metadata.topic for topic in describe_topics(IMAGE, DescribeTopicsRequest(topics=[])).topics] == [
+        "orders"
+    ]
+    (unknown,) = describe_topics(IMAGE, DescribeTopicsRequest(topics=["payments"])).topics
+    assert unknown.metadata.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert "payments" in unknown.metadata.error_message

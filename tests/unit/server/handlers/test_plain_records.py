@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from kraft.log.compression import Codec
+from kraft.log.record_batch import _assemble, build_batch
+from kraft.log.record_codec import Record
+from kraft.model.errors import ErrorCode
+from kraft.model.ids import Offset
+from kraft.model.requests import (
+    FetchRecordsRequest,
+    FetchRecordsResponse,
+    PlainHeader,
+    PlainRecord,
+    ProducePartitionResult,
+    ProduceRecordsRequest,
+)
+from kraft.server.handlers.fetch import FetchHandler
+from kraft.server.handlers.plain_records import PlainRecordsHandler
+from kraft.server.handlers.produce import ProduceHandler
+from tests.unit.server.replicas import WALL_MS, Broker, lead
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Broker:
+    return Broker(tmp_path, sync_before_ack=False)
+
+
+def produce(broker: Broker, *records: PlainRecord, acks: int = 1) -> ProducePartitionResult:
+    request = ProduceRecordsRequest(topic="orders", partition=0, acks=acks, timeout_ms=1_000, records=list(records))
+    return asyncio.run(_handler(broker).produce(request))
+
+
+def fetch(broker: Broker, offset: int = 0, max_bytes: int = 1 << 20) -> FetchRecordsResponse:
+    request = FetchRecordsRequest(topic="orders", partition=0, fetch_offset=offset, max_wait_ms=0, max_bytes=max_bytes)
+    return asyncio.run(_handler(broker).fetch(request))
+
+
+def _handler(broker: Broker) -> PlainRecordsHandler:
+    return PlainRecordsHandler(ProduceHandler(broker.partitions), FetchHandler(broker.partitions), lambda: WALL_MS)
+
+
+def test_plain_records_come_back_as_they_went_with_their_offsets(broker: Broker) -> None:
+    lead(broker.open(), replicas=(1,))
+    header = PlainHeader(key="trace", value=None)
+    assert produce(broker, PlainRecord(key=b"k", value=b"v", headers=[header], timestamp_ms=5)).base_offset == 0
+    assert produce(broker, PlainRecord(value=b"")).base_offset == 1
+    assert fetch(broker).records == [
+        PlainRecord(key=b"k", value=b"v", headers=[header], timestamp_ms=5, offset=0),
+        PlainRecord(key=None, value=b"", timestamp_ms=WALL_MS, offset=1),
+    ]
+    assert fetch(broker).high_watermark == 2
+
+
+def test_records_before_the_one_asked_for_are_left_out_although_their_batch_is_read(broker: Broker) -> None:
+    lead(broker.open(), replicas=(1,))
+    produce(broker, *(PlainRecord(value=value) for value in (b"a", b"b", b"c")))
+    assert [record.value for record in fetch(broker, offset=2).records] == [b"c"]
+
+
+def test_compressed_batches_of_other_producers_are_read_as_plain_records(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition, replicas=(1,))
+    partition.append(build_batch([Record(0, 1, None, b"a")], codec=Codec.ZSTD), 1)
+    assert [record.value for record in fetch(broker).records] == [b"a"]
+
+
+def test_no_records_are_refused(broker: Broker) -> None:
+    assert produce(broker).error_code is ErrorCode.INVALID_REQUEST
+
+
+def test_a_timestamp_before_1970_is_refused(broker: Broker) -> None:
+    lead(broker.open(), replicas=(1,))
+    result = produce(broker, PlainRecord(value=b"a", timestamp_ms=-(2**63)), PlainRecord(timestamp_ms=2**63 - 1))
+    assert result.error_code is ErrorCode.INVALID_TIMESTAMP
+    assert produce(broker, PlainRecord(timestamp_ms=0), PlainRecord(timestamp_ms=2**63 - 1)).base_offset == 0
+
+
+def test_acks_0_is_answered_without_an_offset(broker: Broker) -> None:
+    lead(broker.open(), replicas=(1,))
+    result = produce(broker, PlainRecord(value=b"a"), acks=0)
+    assert (result.error_code, result.base_offset) == (ErrorCode.NONE, -1)
+
+
+def test_errors_are_told_as_those_of_the_calls_beneath(broker: Broker) -> None:
+    assert produce(broker, PlainRecord(value=b"a")).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert fetch(broker).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    lead(broker.open(), replicas=(1,))
+    assert fetch(broker, offset=1).error_code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_batch_whose_inside_is_damaged_although_its_checksum_fits_is_an_error_of_that_answer(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition, replicas=(1,))
+    partition.append(_with_garbage_inside(), 1)
+    response = fetch(broker)
+    assert (response.error_code, response.records) == (ErrorCode.CORRUPT_MESSAGE, [])
+    assert partition.high_watermark == Offset(1)
+
+
+def _with_garbage_inside() -> bytes:
+    """Says that it is gzip, and is not. A broker does not look inside of what it is sent."""
+    return _assemble(
+        payload=b"not gzip at all",
+        attributes=int(Codec.GZIP),
+        record_count=1,
+        base_timestamp_ms=1,
+        max_timestamp_ms=1,
+        producer=(-1, -1, -1),
+        base_offset=0,
+        leader_epoch=-1,
+    )

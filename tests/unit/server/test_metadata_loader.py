@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import pytest
+
+from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
+from kraft.metadata.records import BrokerUnfenced, ClusterInitialised, MetadataRecord, RegisterBroker, TopicCreated
+from kraft.model.errors import Corruption, ErrorCode, Refusal
+from kraft.model.ids import BrokerEpoch, BrokerId, TopicId
+from kraft.rpc.cluster_messages import FollowMetadataRequest, MetadataBatch
+from kraft.rpc.metadata_codec import encode_records
+from kraft.rpc.peers import Unreachable
+from kraft.server.metadata_loader import LAG_MAX_S, SILENCE_MAX_S, MetadataLoader
+from tests.unit.client.virtual_time import run_virtually
+from tests.unit.metadata.clusters import CLUSTER, registration
+
+BROKER = BrokerId(1)
+EPOCH = BrokerEpoch(5)
+
+
+def registered(broker_id: int = BROKER, epoch: int = EPOCH) -> RegisterBroker:
+    request = registration(broker_id)
+    return RegisterBroker(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        broker_epoch=BrokerEpoch(epoch),
+        endpoints=request.endpoints,
+        rack="",
+        directory_ids=request.directory_ids,
+    )
+
+
+def topic(name: str, number: int) -> TopicCreated:
+    return TopicCreated(topic=name, topic_id=TopicId(UUID(int=number)))
+
+
+@dataclass(slots=True)
+class Controller:
+    """Sends a beat every half second, and the entries that the test gives it."""
+
+    address: str = "controller-1"
+    entries: list[tuple[int, bytes]] = field(default_factory=list)
+    is_down: bool = False
+    is_silent: bool = False
+    refuses: Refusal | None = None
+    asked_after: list[int] = field(default_factory=list)
+    open_streams: int = 0
+
+    def commit(self, index: int, *records: MetadataRecord) -> None:
+        self.entries.append((index, encode_records(records)))
+
+    @property
+    def committed(self) -> int:
+        return self.entries[-1][0] if self.entries else 0
+
+    async def follow_metadata(self, request: FollowMetadataRequest) -> AsyncGenerator[MetadataBatch, None]:
+        self.asked_after.append(request.after_index)
+        self.open_streams += 1
+        try:
+            if self.refuses is not None:
+                raise self.refuses
+            sent = request.after_index
+            while True:
+                if self.is_down:
+                    raise Unreachable(self.address, "connection refused")
+                for index, records in [entry for entry in self.entries if entry[0] > sent]:
+                    sent = index
+                    yield MetadataBatch(index=index, term=1, records=records, committed_index=self.committed)
+                await asyncio.sleep(0.5)
+                if self.is_silent:
+                    await asyncio.Event().wait()
+                yield MetadataBatch(index=sent, term=0, records=b"", committed_index=self.committed)
+        finally:
+            self.open_streams -= 1
+
+
+class Controllers:
+    def __init__(self, *controllers: Controller) -> None:
+        self._controllers = controllers
+
+    def peers(self) -> Sequence[Controller]:
+        return self._controllers
+
+
+class Published:
+    """What the loader handed on."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[MetadataImage, MetadataImage]] = []
+        self.takes_s = 0.0
+
+    async def publish(self, before: MetadataImage, after: MetadataImage) -> None:
+        await asyncio.sleep(self.takes_s)
+        self.steps.append((before, after))
+
+    def topics(self) -> list[list[str]]:
+        return [sorted(after.topic_ids) for _, after in self.steps]
+
+
+def loader_of(controllers: Controllers, published: Published) -> MetadataLoader:
+    def knows_this_life(image: MetadataImage) -> bool:
+        registration = image.broker(BROKER)
+        return registration is not None and registration.broker_epoch >= EPOCH
+
+    return MetadataLoader(CLUSTER, BROKER, controllers, published.publish, is_current=knows_this_life)
+
+
+@asynccontextmanager
+async def following(*controllers: Controller, published: Published | None = None) -> AsyncIterator[MetadataLoader]:
+    loader = loader_of(Controllers(*controllers), published or Published())
+    running = asyncio.create_task(loader.run())
+    try:
+        yield loader
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+
+
+def up_to_date(address: str = "controller-1") -> Controller:
+    controller = Controller(address)
+    controller.commit(2, ClusterInitialised(cluster_id=CLUSTER))
+    controller.commit(4, registered())
+    return controller
+
+
+def test_everything_known_at_the_start_is_acted_on_in_one_step() -> None:
+    async def scenario() -> None:
+        controller, published = up_to_date(), Published()
+        controller.commit(5, topic("orders", 1))
+        async with following(controller, published=published) as loader:
+            assert await loader.until(lambda image: image.topic("orders") is not None, 5)
+            assert published.steps == [(EMPTY_IMAGE, loader.image)]
+            assert loader.published_index == 5
+
+    run_virtually(scenario())
+
+
+def test_each_later_entry_is_a_step_from_the_image_before() -> None:
+    async def scenario() -> None:
+        controller, published = up_to_date(), Published()
+        async with following(controller, published=published) as loader:
+            await loader.until(lambda image: bool(image.cluster_id), 5)
+            controller.commit(9, topic("orders", 1))
+            assert await loader.until(lambda image: image.topic("orders") is not None, 5)
+            (_, first), (before, after) = published.steps
+            assert before is first
+            assert (loader.published_index, loader.image) == (9, after)
+
+    run_virtually(scenario())
+
+
+def test_nothing_is_acted_on_before_the_registration_of_this_very_process_has_arrived() -> None:
+    async def scenario() -> None:
+        # A voter that was just started: it knows of an earlier life of this broker, and of no topic yet.
+        restarted, published = Controller(), Published()
+        restarted.commit(2, ClusterInitialised(cluster_id=CLUSTER))
+        restarted.commit(3, registered(epoch=EPOCH - 1), BrokerUnfenced(broker_id=BROKER, broker_epoch=BrokerEpoch(4)))
+        async with following(restarted, published=published) as loader:
+            assert not await loader.until(lambda image: bool(image.cluster_id), 5)
+            assert (published.steps, loader.published_index) == ([], 0)
+            restarted.commit(6, topic("orders", 1))
+            restarted.commit(7, registered())
+            assert await loader.until(lambda image: bool(image.cluster_id), 5)
+            assert published.topics() == [["orders"]]
+
+    run_virtually(scenario())
+
+
+def test_a_controller_that_is_down_is_left_for_the_next_one() -> None:
+    async def scenario() -> None:
+        down = Controller("down", is_down=True)
+        async with following(down, up_to_date("up")) as loader:
+            assert await loader.until(lambda image: bool(image.cluster_id), 1)
+
+    run_virtually(scenario())
+
+
+def test_a_controller_that_falls_silent_is_left_for_the_next_one_which_goes_on_where_it_stopped() -> None:
+    async def scenario() -> None:
+        first, second = up_to_date("first"), up_to_date("second")
+        async with following(first, second) as loader:
+            await loader.until(lambda image: bool(image.cluster_id), 5)
+            first.is_silent = True
+            second.commit(8, topic("orders", 1))
+            assert await loader.until(lambda image: image.topic("orders") is not None, SILENCE_MAX_S + 2)
+            assert second.asked_after == [4]
+            assert first.open_streams == 0
+
+    run_virtually(scenario())
+
+
+def test_a_controller_that_lacks_what_the_active_one_has_committed_is_left() -> None:
+    async def scenario() -> None:
+        behind, active = up_to_date("behind"), up_to_date("active")
+        async with following(behind, active) as loader:
+            await loader.until(lambda image: bool(image.cluster_id), 5)
+            active.commit(8, topic("orders", 1))
+            loader.committed_elsewhere(8)
+            assert not await loader.until(lambda image: image.topic("orders") is not None, LAG_MAX_S - 1)
+            assert await loader.until(lambda image: image.topic("orders") is not None, 3)
+            assert active.asked_after == [4]
+
+    run_virtually(scenario())
+
+
+def test_an_old_word_of_the_active_controller_is_no_lag() -> None:
+    async def scenario() -> None:
+        controller = up_to_date()
+        async with following(controller) as loader:
+            loader.committed_elsewhere(4)
+            loader.committed_elsewhere(2)
+            await asyncio.sleep(60)
+            assert controller.asked_after == [0]
+
+    run_virtually(scenario())
+
+
+def test_a_controller_that_is_behind_takes_back_nothing_that_another_one_told() -> None:
+    async def scenario() -> None:
+        first, behind = up_to_date("first"), Controller("behind")
+        behind.commit(2, ClusterInitialised(cluster_id=CLUSTER))
+        published = Published()
+        async with following(first, behind, published=published) as loader:
+            await loader.until(lambda image: bool(image.cluster_id), 5)
+            first.is_down = True
+            await asyncio.sleep(1)
+            assert behind.open_streams == 1
+            behind.commit(4, registered())
+            await asyncio.sleep(1)
+            assert (len(published.steps), loader.published_index) == (1, 4)
+
+    run_virtually(scenario())
+
+
+def test_a_controller_of_another_cluster_is_left_and_said_so() -> None:
+    async def scenario() -> None:
+        stranger = Controller("stranger", refuses=Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, "check cluster.id"))
+        async with following(stranger, up_to_date()) as loader:
+            assert await loader.until(lambda image: bool(image.cluster_id), 5)
+
+    run_virtually(scenario())
+
+
+def test_entries_that_arrive_while_a_step_is_acted_on_make_the_next_one() -> None:
+    async def scenario() -> None:
+        controller, published = up_to_date(), Published()
+        published.takes_s = 10
+        async with following(controller, published=published) as loader:
+            await asyncio.sleep(1)
+            controller.commit(5, topic("a", 1))
+            controller.commit(6, topic("b", 2))
+            assert loader.published_index == 0, "it has not acted yet"
+            assert await loader.until(lambda image: image.topic("b") is not None, 60)
+            assert published.topics() == [[], ["a", "b"]]
+
+    run_virtually(scenario())
+
+
+def test_an_entry_that_this_version_does_not_know_ends_the_broker() -> None:
+    async def scenario() -> None:
+        controller = up_to_date()
+        controller.entries.append((5, b"\xff\xff"))
+        loader = loader_of(Controllers(controller), Published())
+        with pytest.raises(Corruption):
+            await loader.run()
+
+    run_virtually(scenario())
+
+
+def test_a_controller_that_does_not_come_to_know_this_process_is_left_although_nobody_told_of_more() -> None:
+    async def scenario() -> None:
+        cut_off = Controller("cut off")
+        cut_off.commit(2, ClusterInitialised(cluster_id=CLUSTER))
+        async with following(cut_off, up_to_date("active")) as loader:
+            assert await loader.until(lambda image: bool(image.cluster_id), LAG_MAX_S + 2)
+
+    run_virtually(scenario())

@@ -1,0 +1,322 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import NO_BROKER, Offset
+from kraft.replication.effects import TruncateTo
+from kraft.server.purgatory import Watch
+from tests.unit.server.replicas import (
+    Broker,
+    batch,
+    fetched,
+    follow,
+    lead,
+    leaders_batch,
+    outcome,
+    state,
+    values_in,
+    values_of,
+)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Broker:
+    return Broker(tmp_path)
+
+
+def test_a_replica_without_a_role_refuses_to_lead(broker: Broker) -> None:
+    with pytest.raises(Refusal, match="NOT_LEADER_OR_FOLLOWER"):
+        broker.open().append(batch("a"), 1)
+
+
+def test_only_what_is_on_every_disk_is_committed(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition)
+    partition.append(batch("a", "b"), -1)
+    fetched(partition, 2)
+    assert partition.high_watermark == 0, "the leader itself has not synced yet"
+    broker.sync()
+    assert partition.high_watermark == 2
+
+
+def test_with_the_page_cache_as_durability_what_is_written_counts(tmp_path: Path) -> None:
+    broker = Broker(tmp_path, sync_before_ack=False)
+    partition = broker.open()
+    lead(partition)
+    partition.append(batch("a"), -1)
+    fetched(partition, 1)
+    assert (partition.high_watermark, broker.unsynced, partition.durable_end) == (1, [], 1)
+
+
+def test_an_unsynced_tail_that_a_new_leader_finds_is_synced(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition)
+    partition.append(batch("a"), -1)
+    broker.unsynced.clear()
+    lead(partition, epoch=1, isr=(1,))
+    assert partition.high_watermark == 0
+    broker.sync()
+    assert partition.high_watermark == 1
+
+
+def test_a_demoted_leader_sends_its_parked_produces_away_and_nothing_later_acknowledges_them(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = broker.open()
+        lead(partition)
+        partition.append(batch("a"), -1)
+        parked = partition.park_produce(Offset(1))
+        follow(partition, epoch=1)
+        assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        lead(partition, epoch=2)
+        again = partition.park_produce(Offset(1))
+        assert outcome(again) is None
+        broker.sync()
+        fetched(partition, 1)
+        assert outcome(again) is ErrorCode.NONE
+        assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    asyncio.run(scenario())
+
+
+def test_a_leader_keeps_its_parked_produces_through_a_change_of_its_isr(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = broker.open()
+        lead(partition)
+        partition.append(batch("a"), -1)
+        broker.sync()
+        parked = partition.park_produce(Offset(1))
+        lead(partition, partition_epoch=1, isr=(1,))
+        assert outcome(parked) is ErrorCode.NONE, "the replica that was waited for is out of the ISR"
+
+    asyncio.run(scenario())
+
+
+def test_a_shrunken_isr_answers_the_parked_produces_that_it_is_too_small_for(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = broker.open(min_insync_replicas=2)
+        lead(partition)
+        partition.append(batch("a"), -1)
+        broker.sync()
+        parked = partition.park_produce(Offset(1))
+        lead(partition, partition_epoch=1, isr=(1,))
+        assert outcome(parked) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        assert partition.high_watermark == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_lower_minimum_lets_waiting_produces_go(broker: Broker) -> None:
+    async def scenario() -> None:
+        from dataclasses import replace
+
+        from kraft.server.partition_store import log_config
+        from tests.unit.server.replicas import DEFAULTS
+
+        partition = broker.open(min_insync_replicas=2)
+        lead(partition, isr=(1,))
+        with pytest.raises(Refusal, match="NOT_ENOUGH_REPLICAS"):
+            partition.append(batch("a"), -1)
+        lower = replace(DEFAULTS, min_insync_replicas=1)
+        partition.reconfigure(lower, log_config(lower))
+        partition.append(batch("a"), -1)
+
+    asyncio.run(scenario())
+
+
+def test_epochs_of_clients_are_fenced(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition, epoch=5)
+    assert partition.as_leader(5) is partition.as_leader()
+    with pytest.raises(Refusal, match="FENCED_LEADER_EPOCH"):
+        partition.as_leader(4)
+    with pytest.raises(Refusal, match="UNKNOWN_LEADER_EPOCH"):
+        partition.as_leader(6)
+
+
+def test_a_replica_of_a_partition_without_leader_follows_nobody_and_knows_what_it_knew(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition)
+    partition.append(batch("a"), -1)
+    broker.sync()
+    fetched(partition, 1)
+    partition.follow(state(NO_BROKER, epoch=1))
+    assert (partition.leader, partition.follower, partition.high_watermark) == (None, None, 1)
+    assert partition.leader_id == NO_BROKER
+
+
+def test_a_high_watermark_that_was_written_down_is_never_taken_for_more_than_the_log_holds(broker: Broker) -> None:
+    partition = broker.open(high_watermark=1_000)
+    lead(partition)
+    assert partition.high_watermark == 0
+
+
+def test_an_answer_to_a_proposal_of_an_earlier_leadership_changes_nothing(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition, isr=(1,))
+    fetched(partition, 0)
+    (proposal,) = broker.proposals
+    lead(partition, epoch=1, partition_epoch=1, isr=(1,))
+    partition.alter_partition_answered(proposal, ErrorCode.NONE, [1, 2], 0, 1)
+    assert partition.as_leader().isr == (1,)
+    follow(partition, epoch=2)
+    partition.alter_partition_answered(proposal, ErrorCode.NONE, [1, 2], 0, 1)
+    assert partition.leader is None
+
+
+def test_an_accepted_proposal_is_the_isr(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition, isr=(1,))
+    fetched(partition, 0)
+    (proposal,) = broker.proposals
+    partition.alter_partition_answered(proposal, ErrorCode.NONE, [1, 2], 0, 1)
+    assert partition.as_leader().isr == (1, 2)
+
+
+# --- as a follower ---------------------------------------------------------------------------------------------
+
+
+def test_a_follower_fetches_on_only_after_its_disk_has_what_it_was_sent(broker: Broker) -> None:
+    partition = broker.open()
+    follow(partition)
+    assert partition.follower is not None
+    partition.append_as_follower(leaders_batch("a", at=0))
+    assert partition.follower.next_fetch() is None
+    broker.sync()
+    position = partition.follower.next_fetch()
+    assert position is not None
+    assert position.fetch_offset == 1
+
+
+def test_a_fetcher_that_waits_for_the_sync_is_woken_by_it(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = broker.open()
+        follow(partition)
+        partition.append_as_follower(leaders_batch("a", at=0))
+        with Watch([partition.appended]) as watch:
+            watch.again()
+            broker.sync()
+            assert await watch.wait(0)
+
+    asyncio.run(scenario())
+
+
+def test_a_sync_that_ran_while_the_log_was_cut_back_promises_no_more_than_is_left(broker: Broker) -> None:
+    partition = broker.open()
+    follow(partition)
+    assert partition.follower is not None
+    partition.append_as_follower(leaders_batch("a", at=0))
+    broker.sync()
+    partition.append_as_follower(leaders_batch("b", "c", at=1))
+    ticket = partition.prepare_sync()
+    assert ticket is not None
+    partition.cut_back(TruncateTo(offset=Offset(1)))
+    ticket.run()
+    partition.complete_sync(ticket)
+    partition.append_as_follower(leaders_batch("d", at=1, epoch=1))
+    assert partition.durable_end == 1
+    assert partition.follower.next_fetch() is None
+    broker.sync()
+    assert partition.durable_end == 2
+    assert values_in(partition) == ["a", "d"]
+
+
+def test_a_follower_that_is_promoted_offers_what_it_copied(broker: Broker) -> None:
+    partition = broker.open()
+    follow(partition)
+    partition.append_as_follower(leaders_batch("a", "b", at=0))
+    broker.sync()
+    lead(partition, epoch=1, isr=(1,))
+    assert partition.high_watermark == 2
+    assert values_of(partition.read(Offset(0), 1_000, partition.high_watermark, at_least_one=True)) == ["a", "b"]
+
+
+# --- the disk ----------------------------------------------------------------------------------------------------
+
+
+def test_a_failed_sync_ends_the_node_and_acknowledges_nothing_ever(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = broker.open()
+        lead(partition, isr=(1,), replicas=(1,))
+        partition.append(batch("a"), -1)
+        parked = partition.park_produce(Offset(1))
+        broker.disk.fails_syncs = True
+        broker.sync()
+        assert len(broker.failures) == 1
+        assert "orders-0" in broker.failures[0]
+        assert outcome(parked) is None
+        broker.disk.fails_syncs = False
+        partition.tick()
+        broker.unsynced.append(partition)
+        broker.sync()
+        assert outcome(parked) is None, "the kernel reports a lost write once, and then never again"
+        with pytest.raises(Refusal, match="KAFKA_STORAGE_ERROR"):
+            partition.append(batch("b"), -1)
+
+    asyncio.run(scenario())
+
+
+def test_a_failed_write_ends_the_node(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition)
+    broker.disk.fails_writes = True
+    with pytest.raises(Refusal, match="KAFKA_STORAGE_ERROR"):
+        partition.append(batch("a"), 1)
+    assert broker.failures
+
+
+def test_a_partition_that_is_closed_has_everything_on_disk_and_lets_everybody_go(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = broker.open()
+        lead(partition)
+        partition.append(batch("a"), -1)
+        parked = partition.park_produce(Offset(1))
+        with Watch([partition.committed]) as watch:
+            watch.again()
+            partition.close()
+            assert await watch.wait(0)
+        assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        broker.partitions.remove(partition)
+        assert values_in(broker.open()) == ["a"]
+
+    asyncio.run(scenario())
+
+
+def test_a_sync_that_is_still_running_when_the_partition_is_closed_is_no_failure(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition)
+    partition.append(batch("a"), -1)
+    ticket = partition.prepare_sync()
+    assert ticket is not None
+    partition.close()
+    ticket.run()
+    partition.complete_sync(ticket)
+    assert partition.prepare_sync() is None
+    assert broker.failures == []
+
+
+def test_a_log_that_cannot_be_closed_durably_ends_the_node(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition)
+    partition.append(batch("a"), 1)
+    broker.disk.fails_syncs = True
+    partition.close()
+    assert broker.failures
+
+
+def test_a_deleted_partition_is_not_synced_any_more_and_its_files_are_gone(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = broker.open()
+        lead(partition)
+        partition.append(batch("a"), -1)
+        parked = partition.park_produce(Offset(1))
+        partition.retire()
+        assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert partition.prepare_sync() is None
+        partition.delete()
+        assert list(broker.directory.iterdir()) == []
+
+    asyncio.run(scenario())

@@ -1,0 +1,335 @@
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
+from kraft.metadata.records import PartitionChanged, TopicConfigSet, TopicDeleted
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
+from kraft.server.high_watermarks import HighWatermarks, read_high_watermarks, write_high_watermarks
+from kraft.server.partition import Partition
+from kraft.server.partition_store import PartitionStore
+from kraft.server.replica_fetcher import ReplicaFetcher
+from kraft.server.replica_publisher import ReplicaPublisher
+from tests.unit.metadata.clusters import ORDERS, cluster, ids, with_topic
+from tests.unit.server.replicas import DEFAULTS, ORDERS_0, Broker, InlineExecutor, batch, outcome, settle, values_in
+
+RECREATED = TopicId(UUID(int=200))
+
+
+class FakeFetcher:
+    def __init__(self, leader_id: int, breaks: bool) -> None:
+        self.leader_id = leader_id
+        self.is_running = False
+        self.assignments = 0
+        self._breaks = breaks
+
+    def assignment_changed(self) -> None:
+        self.assignments += 1
+
+    async def run(self) -> None:
+        self.is_running = True
+        try:
+            assert not self._breaks, "our bug"
+            await asyncio.sleep(3_600)
+        finally:
+            self.is_running = False
+
+
+@dataclass(slots=True)
+class Host:
+    """Broker 1 with a publisher."""
+
+    broker: Broker
+    fetchers: list[FakeFetcher] = field(default_factory=list)
+    fetchers_break: bool = False
+    publisher: ReplicaPublisher = field(init=False)
+    image: MetadataImage = EMPTY_IMAGE
+
+    def start(self, *, clean_shutdown: bool = False) -> Host:
+        directory = str(self.broker.directory)
+        self.publisher = ReplicaPublisher(
+            broker_id=BrokerId(1),
+            broker_epoch=lambda: BrokerEpoch(1),
+            partitions=self.broker.partitions,
+            store=PartitionStore(self.broker.disk, directory, clean_shutdown=clean_shutdown),
+            executor=InlineExecutor(),
+            defaults=DEFAULTS,
+            high_watermarks=HighWatermarks(self.broker.disk, directory),
+            surroundings=self.broker.surroundings(),
+            make_fetcher=self._make_fetcher,
+        )
+        return self
+
+    async def act_on(self, image: MetadataImage) -> None:
+        await self.publisher.publish(self.image, image)
+        self.image = image
+
+    def partition(self, number: int = 0, topic_id: TopicId = ORDERS) -> Partition:
+        return self.broker.partitions.by_id(topic_id, number)
+
+    def directories(self) -> list[str]:
+        return sorted(path.name for path in self.broker.directory.iterdir() if path.is_dir())
+
+    def _make_fetcher(self, leader_id: BrokerId) -> ReplicaFetcher:
+        self.fetchers.append(FakeFetcher(leader_id, self.fetchers_break))
+        return cast(ReplicaFetcher, self.fetchers[-1])
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(Broker(tmp_path)).start()
+
+
+def changed(leader: int, *, epoch: int, isr: tuple[int, ...] = (1, 2)) -> PartitionChanged:
+    return PartitionChanged(
+        topic_id=ORDERS,
+        partition=0,
+        isr=ids(*isr),
+        leader=BrokerId(leader),
+        leader_epoch=LeaderEpoch(epoch),
+        partition_epoch=PartitionEpoch(epoch),
+    )
+
+
+def run(scenario: Any) -> None:
+    asyncio.run(scenario)
+
+
+def test_a_new_topic_is_led_or_followed_as_the_metadata_says(host: Host) -> None:
+    async def scenario() -> None:
+        await host.act_on(with_topic(cluster(1, 2, 3), [1, 2], [2, 1], [3, 1], [2, 3]))
+        assert host.partition(0).leader is not None
+        assert [fetcher.leader_id for fetcher in host.fetchers] == [2, 3]
+        assert host.directories() == ["orders-0", "orders-1", "orders-2"], "the last one is not this broker's"
+        await host.publisher.close()
+
+    run(scenario())
+
+
+def test_a_leader_that_is_demoted_and_elected_again_keeps_its_records_and_lets_its_producers_go(host: Host) -> None:
+    async def scenario() -> None:
+        await host.act_on(with_topic(cluster(1, 2), [1, 2]))
+        partition = host.partition()
+        partition.append(batch("a"), -1)
+        parked = partition.park_produce(Offset(1))
+        await host.act_on(host.image.replay([changed(2, epoch=1)]))
+        assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert partition.follower is not None
+        await settle()
+        assert [fetcher.is_running for fetcher in host.fetchers] == [True]
+        await host.act_on(host.image.replay([changed(1, epoch=2)]))
+        await settle()
+        assert [fetcher.is_running for fetcher in host.fetchers] == [False]
+        assert host.partition() is partition
+        assert values_in(partition) == ["a"]
+        await host.publisher.close()
+
+    run(scenario())
+
+
+def test_a_partition_without_leader_is_fetched_from_nobody(host: Host) -> None:
+    async def scenario() -> None:
+        await host.act_on(with_topic(cluster(1, 2), [2, 1]))
+        await settle()
+        await host.act_on(host.image.replay([changed(NO_BROKER, epoch=1, isr=(2,))]))
+        await settle()
+        assert [fetcher.is_running for fetcher in host.fetchers] == [False]
+        await host.publisher.close()
+
+    run(scenario())
+
+
+def test_a_fetcher_is_told_of_other_partitions_of_its_leader(host: Host) -> None:
+    async def scenario() -> None:
+        await host.act_on(with_topic(cluster(1, 2), [2, 1]))
+        await host.act_on(with_topic(host.image, [2, 1], topic="other", topic_id=RECREATED))
+        assert [(fetcher.leader_id, fetcher.assignments) for fetcher in host.fetchers] == [(2, 1)]
+        await host.publisher.close()
+
+    run(scenario())
+
+
+def test_a_fetcher_that_dies_of_a_bug_ends_the_node_instead_of_leaving_replicas_behind(host: Host) -> None:
+    async def scenario() -> None:
+        host.fetchers_break = True
+        await host.act_on(with_topic(cluster(1, 2), [2, 1]))
+        await settle()
+        (failure,) = host.broker.failures
+        assert "fetcher from broker 2 stopped on an internal error" in failure
+
+    run(scenario())
+
+
+def test_a_deleted_topic_is_gone_from_the_disk_and_its_producers_are_let_go(host: Host) -> None:
+    async def scenario() -> None:
+        await host.act_on(with_topic(cluster(1, 2), [1, 2]))
+        partition = host.partition()
+        partition.append(batch("a"), -1)
+        parked = partition.park_produce(Offset(1))
+        await host.act_on(host.image.replay([TopicDeleted(topic_id=ORDERS)]))
+        assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (host.directories(), len(host.broker.partitions)) == ([], 0)
+        host.broker.sync()
+        assert host.broker.failures == []
+
+    run(scenario())
+
+
+def test_a_deletion_that_the_disk_refuses_ends_the_node(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        await host.act_on(with_topic(cluster(1, 2), [1, 2]))
+
+        def fail(path: str) -> None:
+            raise OSError("read-only file system")
+
+        monkeypatch.setattr(host.broker.disk, "remove_tree", fail)
+        with pytest.raises(Refusal, match="read-only file system"):
+            await host.act_on(host.image.replay([TopicDeleted(topic_id=ORDERS)]))
+        assert len(host.broker.failures) == 1
+
+    run(scenario())
+
+
+def test_a_topic_that_is_deleted_and_created_again_in_one_step_begins_empty(host: Host) -> None:
+    async def scenario() -> None:
+        await host.act_on(with_topic(cluster(1, 2), [1, 2]))
+        host.partition().append(batch("old"), 1)
+        deleted = host.image.replay([TopicDeleted(topic_id=ORDERS)])
+        await host.act_on(with_topic(deleted, [1, 2], topic_id=RECREATED))
+        again = host.partition(topic_id=RECREATED)
+        assert values_in(again) == []
+        assert host.broker.partitions.by_name("orders", 0) is again
+        assert host.directories() == ["orders-0"]
+        await host.publisher.close()
+
+    run(scenario())
+
+
+def test_what_is_left_of_a_topic_that_was_created_again_while_this_broker_was_down_is_set_aside(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        before = Host(Broker(tmp_path)).start()
+        await before.act_on(with_topic(cluster(1, 2), [1, 2]))
+        before.partition().append(batch("old"), 1)
+        await before.publisher.close()
+
+        host = Host(Broker(tmp_path)).start()
+        await host.act_on(with_topic(cluster(1, 2), [1, 2], topic_id=RECREATED))
+        assert values_in(host.partition(topic_id=RECREATED)) == []
+        assert host.directories() == ["orders-0", "orders-0.0-stray"]
+        await host.publisher.close()
+
+    run(scenario())
+
+
+def test_the_high_watermark_of_an_earlier_topic_of_the_same_name_outlives_it_not_even_in_a_crash(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        before = Broker(tmp_path)
+        write_high_watermarks(before.disk, str(tmp_path), {ORDERS_0: Offset(1_000)})
+
+        host = Host(before).start()
+        await host.act_on(with_topic(cluster(1, 2), [1, 2], topic_id=RECREATED))
+        partition = host.partition(topic_id=RECREATED)
+        assert partition.high_watermark == 0
+        partition.append(batch("not committed"), 1)
+        host.broker.sync()
+
+        after_a_crash = Host(Broker(tmp_path)).start()
+        await after_a_crash.act_on(with_topic(cluster(1, 2), [1, 2], topic_id=RECREATED))
+        found = after_a_crash.partition(topic_id=RECREATED)
+        assert values_in(found) == ["not committed"]
+        assert found.high_watermark == 0
+
+    run(scenario())
+
+
+def test_a_deleted_topic_leaves_the_checkpoint_with_its_deletion(host: Host) -> None:
+    async def scenario() -> None:
+        await host.act_on(with_topic(cluster(1, 2), [1, 2]))
+        await host.publisher.checkpoint()
+        assert ORDERS_0 in read_high_watermarks(host.broker.disk, str(host.broker.directory))
+        await host.act_on(host.image.replay([TopicDeleted(topic_id=ORDERS)]))
+        assert read_high_watermarks(host.broker.disk, str(host.broker.directory)) == {}
+
+    run(scenario())
+
+
+def test_high_watermarks_that_were_read_survive_a_stop_before_any_metadata_arrived(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        broker = Broker(tmp_path)
+        write_high_watermarks(broker.disk, str(tmp_path), {ORDERS_0: Offset(7)})
+        for _ in range(3):
+            host = Host(Broker(tmp_path)).start()
+            await host.publisher.close()
+            await host.publisher.checkpoint()
+        assert read_high_watermarks(broker.disk, str(tmp_path)) == {ORDERS_0: 7}
+
+    run(scenario())
+
+
+def test_a_restart_goes_on_from_the_high_watermark_that_was_written_down(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        before = Host(Broker(tmp_path)).start()
+        await before.act_on(with_topic(cluster(1, 2), [1, 2]))
+        partition = before.partition()
+        partition.append(batch("a", "b"), -1)
+        before.broker.sync()
+        partition.follower_fetched(BrokerId(2), BrokerEpoch(2), Offset(1))
+        assert partition.high_watermark == 1
+        await before.publisher.close()
+        await before.publisher.checkpoint()
+
+        host = Host(Broker(tmp_path)).start(clean_shutdown=True)
+        await host.act_on(with_topic(cluster(1, 2), [2, 1]))
+        assert (host.partition().high_watermark, values_in(host.partition())) == (1, ["a", "b"])
+        await host.publisher.close()
+
+    run(scenario())
+
+
+def test_only_the_first_step_sets_strays_aside(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        before = Host(Broker(tmp_path)).start()
+        await before.act_on(with_topic(cluster(1, 2), [1, 2], topic="gone"))
+        await before.publisher.close()
+
+        host = Host(Broker(tmp_path)).start()
+        await host.act_on(with_topic(cluster(1, 2), [1, 2], topic="orders", topic_id=RECREATED))
+        assert host.directories() == ["gone-0.0-stray", "orders-0"]
+        await host.publisher.close()
+
+    run(scenario())
+
+
+def test_altered_configs_reach_the_partitions_that_are_open(host: Host) -> None:
+    async def scenario() -> None:
+        await host.act_on(with_topic(cluster(1, 2), [1, 2], isr=[1]))
+        altered = TopicConfigSet(topic_id=ORDERS, key="min.insync.replicas", value="2")
+        await host.act_on(host.image.replay([altered]))
+        with pytest.raises(Refusal, match="NOT_ENOUGH_REPLICAS"):
+            host.partition().append(batch("a"), -1)
+        await host.publisher.close()
+
+    run(scenario())
+
+
+def test_closing_ends_every_fetcher_and_makes_every_log_durable(host: Host) -> None:
+    async def scenario() -> None:
+        await host.act_on(with_topic(cluster(1, 2), [1, 2], [2, 1]))
+        host.partition().append(batch("a"), 1)
+        await settle()
+        await host.publisher.close()
+        assert [fetcher.is_running for fetcher in host.fetchers] == [False]
+        assert host.partition().log.synced_end_offset == 1
+
+    run(scenario())
