@@ -171,6 +171,9 @@ def _succeeds(request: RegisterBrokerRequest, earlier: BrokerRegistration) -> bo
 
 def _registered(image: MetadataImage, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerRegistration:
     """The broker's registration, when it is the one that the request was made under."""
+    if broker_epoch >= image.next_broker_epoch:
+        # The registration was committed after our image, so another controller is active: this one must not judge.
+        raise Refusal(ErrorCode.NOT_CONTROLLER, "the broker knows newer metadata than this controller")
     registration = image.broker(broker_id)
     if registration is None:
         raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")

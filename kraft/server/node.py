@@ -37,7 +37,7 @@ from kraft.server.storage import StorageMeta
 
 log = structlog.get_logger()
 
-LISTENER_GRACE_S: Final = 1.0
+LISTENER_GRACE_S: Final = 0.5
 """How long calls that are under way may take to end when a listener closes."""
 
 
@@ -53,7 +53,7 @@ def run(config: NodeConfig) -> int:
             # Before the mark of the last clean stop is used up.
             check_listeners(config)
             return asyncio.run(_Node(config, meta).run())
-    except ConfigError as error:
+    except (ConfigError, OSError) as error:
         raise StartError(str(error)) from error
 
 
@@ -178,8 +178,7 @@ class _Node:
         log.info("node stops", node=self._config.node_id)
         if self._broker is not None:
             await self._hand_on_leaderships(self._broker)
-        for server in reversed(self._listeners):
-            await server.stop(LISTENER_GRACE_S)
+        await asyncio.gather(*(server.stop(LISTENER_GRACE_S) for server in self._listeners))
         for task in self._roles:
             task.cancel()
         # What a role ends with is heard in `_role_ended`.

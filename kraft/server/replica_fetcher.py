@@ -80,7 +80,8 @@ class ReplicaFetcher:
     async def run(self) -> None:
         while True:
             try:
-                await self._follow()
+                while await self._follow():
+                    pass
             except (Unreachable, Refusal) as error:
                 self._tell_once(str(error))
             except TimeoutError:
@@ -93,10 +94,11 @@ class ReplicaFetcher:
             self._told = reason
             log.warning("leader cannot be fetched from", leader=self._leader_id, reason=reason)
 
-    async def _follow(self) -> None:
+    async def _follow(self) -> bool:
+        """Fetches round after round. True when one was given up because other partitions follow this leader now."""
         peer = self._peer()
         if peer is None:
-            return
+            return False
         stream = peer.fetch_stream()
         try:
             while True:
@@ -107,7 +109,7 @@ class ReplicaFetcher:
                     await self._until_something_is_ready()
                     continue
                 if not await self._round(stream, asked):
-                    return
+                    return True
         finally:
             await stream.close()
 

@@ -196,18 +196,21 @@ class StateMachineHost:
     async def _commit(self, entry: _Entry, term: int) -> bool:
         assert self._quorum is not None
         waiting = [answer for answer, _ in entry.answers]
-        if entry.payload:
-            try:
+        try:
+            if entry.payload:
                 await self._quorum.propose(entry.payload, term, COMMIT_TIMEOUT_S)
-            except PayloadTooLarge as error:
-                _refuse(waiting, Refusal(ErrorCode.INVALID_REQUEST, f"{error}: ask for less at a time"))
-                # Later entries were decided on top of this one.
-                return False
-            except (NotLeader, ProposalUnknown) as error:
-                log.warning("metadata was not committed", term=term, reason=str(error))
-                self._must_catch_up = True
-                _refuse(waiting, _lost_leadership())
-                return False
+            else:
+                # Nothing changes, but a controller that was cut off and does not know it yet must not answer either.
+                await self._quorum.barrier(COMMIT_TIMEOUT_S)
+        except PayloadTooLarge as error:
+            _refuse(waiting, Refusal(ErrorCode.INVALID_REQUEST, f"{error}: ask for less at a time"))
+            # Later entries were decided on top of this one.
+            return False
+        except (NotLeader, ProposalUnknown) as error:
+            log.warning("metadata was not committed", term=term, reason=str(error))
+            self._must_catch_up = True
+            _refuse(waiting, _lost_leadership())
+            return False
         entry.give_answers()
         return True
 

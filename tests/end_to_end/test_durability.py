@@ -55,6 +55,12 @@ def test_a_killed_leader_costs_neither_loss_nor_duplicates() -> None:
             assert producer.flush(timeout_ms=60_000)
             for future in sent:
                 future.result(timeout=1)
+        with Admin(cluster.bootstrap_servers) as admin:
+            (after,) = admin.describe_topics(["orders"])
+        for before, now in zip(described.metadata.partitions, after.metadata.partitions, strict=True):
+            assert now.leader_id != leader
+            assert now.replicas == before.replicas
+            assert sorted(now.isr) == sorted(set(before.isr) - {leader})
         assert read_all(cluster.bootstrap_servers, "orders") == once_each(20_000)
         cluster.node(leader).start()
         cluster.wait_ready()

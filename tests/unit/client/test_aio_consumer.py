@@ -109,6 +109,22 @@ def test_a_poll_hands_out_no_more_than_was_asked_for_and_loses_nothing() -> None
     run_virtually(scenario())
 
 
+def test_the_bounds_of_a_fetch_are_the_consumers_settings() -> None:
+    async def scenario() -> None:
+        cluster = FakeCluster(brokers=1)
+        cluster.create("orders")
+        fill(cluster, "orders", 1)
+        settings = {"fetch.min.bytes": 7, "fetch.max.wait.ms": 70, "max.partition.fetch.bytes": 7_000}
+        async with consumer_of(cluster, auto_offset_reset="earliest", **settings) as consumer:
+            consumer.assign([tp("orders")])
+            await read(consumer, 1)
+        request = cluster.brokers[1].fetched[0]
+        assert (request.min_bytes, request.max_wait_ms) == (7, 70)
+        assert [each.partition_max_bytes for each in request.partitions] == [7_000]
+
+    run_virtually(scenario())
+
+
 def test_a_busy_partition_does_not_keep_the_others_waiting() -> None:
     async def scenario() -> None:
         cluster = FakeCluster(brokers=1)

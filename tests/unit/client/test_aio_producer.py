@@ -154,6 +154,24 @@ def test_a_leader_that_hangs_is_left_as_soon_as_another_leads() -> None:
     run_virtually(scenario())
 
 
+def test_a_request_that_is_not_answered_in_its_time_is_made_again() -> None:
+    async def scenario() -> None:
+        cluster = FakeCluster()
+        cluster.create("orders", leader_id=1)
+        async with producer_of(cluster, request_timeout_ms=2_000) as producer:
+            await producer.send_and_wait("orders", b"first")
+            cluster.brokers[1].hangs = True
+            began_s = asyncio.get_running_loop().time()
+            future = await producer.send("orders", b"second")
+            await asyncio.sleep(1)
+            cluster.brokers[1].hangs = False
+            await future
+            assert 2 <= asyncio.get_running_loop().time() - began_s < 2.5
+        assert cluster.values("orders") == [b"first", b"second"]
+
+    run_virtually(scenario())
+
+
 def test_without_acks_a_record_counts_as_stored_when_it_was_sent() -> None:
     async def scenario() -> None:
         cluster = FakeCluster()

@@ -120,6 +120,22 @@ def test_refreshes_in_the_background_do_not_follow_each_other_faster_than_the_ba
     in_cluster(scenario)
 
 
+def test_metadata_is_asked_for_again_when_it_is_older_than_its_maximum_age() -> None:
+    async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
+        await cache.topic("orders", 1_000)
+        cluster.calls.clear()
+        await asyncio.sleep(299)
+        cache.request_refresh_if_old()
+        await asyncio.sleep(0.5)
+        assert cluster.calls == []
+        await asyncio.sleep(1)
+        cache.request_refresh_if_old()
+        await asyncio.sleep(0.5)
+        assert len(cluster.calls) == 1, "metadata.max.age.ms is 300000 by default"
+
+    in_cluster(scenario)
+
+
 def test_the_next_broker_is_asked_when_one_does_not_answer() -> None:
     async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
         cluster.brokers[1].is_up = False

@@ -22,6 +22,7 @@ from kraft.metadata.records import (
     BrokerShuttingDown,
     BrokerUnfenced,
     ClusterInitialised,
+    Endpoint,
     MetadataRecord,
     PartitionChanged,
     ProducerIdsAllocated,
@@ -87,6 +88,15 @@ def test_a_broker_registers_under_a_new_epoch() -> None:
     assert image.replay(decision.records).brokers[BrokerId(2)].fenced
 
 
+def test_a_broker_that_comes_back_at_another_address_is_the_same_broker() -> None:
+    image = with_topic(cluster(1, 2), [1, 2])
+    moved = replace(registration(1, process=2), endpoints=[Endpoint(listener="GRPC", host="elsewhere", port=19_094)])
+    after = image.replay(register_broker(image, moved, session_is_alive=False).records)
+    assert after.brokers.keys() == image.brokers.keys()
+    assert after.brokers[BrokerId(1)].endpoint("GRPC") == moved.endpoints[0]
+    assert partition(after).replicas == (1, 2)
+
+
 def test_the_same_process_asking_again_gets_its_epoch_again() -> None:
     decision = register_broker(cluster(1, 2), registration(1), session_is_alive=True)
     assert decision.records == []
@@ -97,6 +107,14 @@ def test_another_process_under_a_live_brokers_id_is_refused() -> None:
     with pytest.raises(Refusal, match=r"its own node\.id") as refused:
         register_broker(cluster(1), on_other_disks(registration(1, process=2)), session_is_alive=True)
     assert refused.value.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+def test_a_broker_that_registered_with_a_later_controller_is_not_judged_by_an_earlier_one() -> None:
+    image = cluster(1)
+    request = replace(beat(image, 1), broker_epoch=image.next_broker_epoch)
+    with pytest.raises(Refusal) as refused:
+        heartbeat(image, request, caught_up_from_index=1, committed_index=1)
+    assert refused.value.error_code == ErrorCode.NOT_CONTROLLER
 
 
 def test_a_broker_that_shuts_down_makes_room_for_its_next_process() -> None:

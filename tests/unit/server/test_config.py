@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import typing
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,44 @@ def test_a_value_replaces_its_default(load_text: Load) -> None:
     assert config.topics.auto_create_enabled is False
     assert config.log.durability is Durability.PAGE_CACHE
     assert config.log_level == "DEBUG"
+
+
+OTHER_THAN_DEFAULT: list[tuple[str, str, object]] = [
+    ("broker.rack=east", "rack", "east"),
+    ("advertised.listeners=GRPC://b:1", "advertised_listeners", (config_values.Listener("GRPC", "b", 1),)),
+    ("controller.quorum.election.timeout.ms=2000", "quorum.election_timeout_ms", 2_000),
+    ("num.partitions=6", "topics.partitions", 6),
+    ("default.replication.factor=3", "topics.replication_factor", 3),
+    ("default.replication.factor=3\nmin.insync.replicas=2", "topics.min_insync_replicas", 2),
+    ("auto.create.topics.enable=false", "topics.auto_create_enabled", False),
+    ("delete.topic.enable=false", "topics.deletion_enabled", False),
+    ("message.max.bytes=5000", "log.message_bytes_max", 5_000),
+    ("log.segment.bytes=4096", "log.segment_bytes", 4_096),
+    ("log.index.interval.bytes=100", "log.index_interval_bytes", 100),
+    ("log.durability=page-cache", "log.durability", Durability.PAGE_CACHE),
+    ("replica.lag.time.max.ms=10000", "replication.lag_time_max_ms", 10_000),
+    ("replica.fetch.max.bytes=2048", "replication.fetch_bytes_max", 2_048),
+    ("replica.fetch.response.max.bytes=4096", "replication.fetch_response_bytes_max", 4_096),
+    ("replica.fetch.min.bytes=7", "replication.fetch_bytes_min", 7),
+    ("replica.fetch.wait.max.ms=100", "replication.fetch_wait_max_ms", 100),
+    (
+        "replica.high.watermark.checkpoint.interval.ms=1000",
+        "replication.high_watermark_checkpoint_interval_ms",
+        1_000,
+    ),
+    ("broker.heartbeat.interval.ms=100", "broker.heartbeat_interval_ms", 100),
+    ("broker.session.timeout.ms=9000", "broker.session_timeout_ms", 9_000),
+    ("controlled.shutdown.enable=false", "broker.controlled_shutdown_enabled", False),
+    ("socket.request.max.bytes=2000000", "network.request_bytes_max", 2_000_000),
+    ("log.level=warning", "log_level", "WARNING"),
+]
+
+
+@pytest.mark.parametrize(("lines", "field", "expected"), OTHER_THAN_DEFAULT)
+def test_each_key_sets_its_own_field(load_text: Load, lines: str, field: str, expected: object) -> None:
+    config = load_text(COMBINED + lines + "\n")
+    assert attrgetter(field)(config) == expected
+    assert config.warnings == ()
 
 
 def test_every_row_of_the_table_has_its_field_and_a_default_of_its_type() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
+from structlog.testing import capture_logs
 
 from kraft.metadata.commands import AllocateProducerIdsRequest, AlterPartitionRequest, HeartbeatRequest
 from kraft.metadata.controller import ControllerDefaults
@@ -80,6 +81,18 @@ def test_the_first_active_controller_gives_the_cluster_its_id() -> None:
     async def scenario() -> None:
         async with controller() as parts:
             assert parts.node.host.image.cluster_id == CLUSTER
+
+    run_virtually(scenario())
+
+
+def test_a_controller_that_takes_over_says_so_in_the_log() -> None:
+    async def scenario() -> None:
+        with capture_logs() as events:
+            async with controller(leading=False) as parts:
+                parts.quorum.lead(4)
+                parts.quorum.lose()
+        told = [(event["event"], event["node"]) for event in events if event["event"].startswith("controller is")]
+        assert told == [("controller is active", 1), ("controller is not active", 1)]
 
     run_virtually(scenario())
 

@@ -72,6 +72,18 @@ def test_an_answer_is_given_only_after_the_decision_was_committed_and_replayed()
     run(scenario())
 
 
+def test_an_answer_that_changes_nothing_is_given_only_by_a_controller_that_proves_to_lead() -> None:
+    async def scenario() -> None:
+        async with leading() as (host, quorum):
+            assert await host.submit(look) == []
+            assert (quorum.barriers, quorum.payloads) == (1, [])
+            quorum.barrier_fails = True
+            with pytest.raises(Refusal, match="NOT_CONTROLLER"):
+                await host.submit(look)
+
+    run(scenario())
+
+
 def test_commands_that_wait_together_leave_as_one_entry_and_each_sees_those_before_it() -> None:
     async def scenario() -> None:
         async with leading() as (host, quorum):
@@ -207,7 +219,8 @@ def test_after_an_unknown_outcome_the_host_catches_up_by_a_barrier_before_it_dec
                 await unknown
             again = asyncio.create_task(host.submit(create("orders")))
             await settle()
-            assert quorum.barriers == 1
+            # When the first did commit, the second changes nothing, which takes a barrier of its own to tell.
+            assert quorum.barriers == (2 if but_commits else 1)
             if but_commits:
                 with pytest.raises(Refusal, match="TOPIC_ALREADY_EXISTS"):
                     await again

@@ -8,10 +8,18 @@ import pytest
 
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
-from kraft.model.requests import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
+from kraft.model.requests import (
+    FetchPartition,
+    FetchRequest,
+    ProducePartition,
+    ProducePartitionResult,
+    ProduceRequest,
+    ProduceResponse,
+)
+from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.produce import ProduceHandler
 from tests.unit.client.virtual_time import run_virtually
-from tests.unit.server.replicas import Broker, batch, fetched, follow, lead, settle, values_in
+from tests.unit.server.replicas import Broker, batch, fetched, follow, lead, settle, values_in, values_of
 
 
 @pytest.fixture
@@ -158,6 +166,22 @@ def test_an_isr_that_shrinks_below_the_minimum_while_the_records_wait_is_told_as
         await settle()
         lead(partition, partition_epoch=1, isr=(1,))
         assert (await only(answer)).error_code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+    run_virtually(scenario())
+
+
+def test_the_last_replica_in_sync_takes_records_and_gives_them_where_the_minimum_allows(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = broker.open(min_insync_replicas=1)
+        lead(partition, isr=(1,))
+        answer = asyncio.ensure_future(ProduceHandler(broker.partitions).handle(request(batch("a"))))
+        await settle()
+        broker.sync()
+        assert (await only(answer)).error_code is ErrorCode.NONE
+        asked = FetchPartition(topic="orders", partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+        fetch = FetchRequest(request_id=8, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, partitions=[asked])
+        (read,) = (await FetchHandler(broker.partitions).handle(fetch)).partitions
+        assert values_of(read.records) == ["a"]
 
     run_virtually(scenario())
 
