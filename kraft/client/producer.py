@@ -53,8 +53,9 @@ class Producer:
         self._producer = AsyncProducer(bootstrap_servers, network=self._network, **settings)
         self._thread: LoopThread = shared_loop()
         self._inbox: deque[_Sent] = deque()
-        self._room = threading.Semaphore(INBOX_RECORDS_MAX)
-        self._guard = threading.Lock()
+        self._taken: deque[_Sent] = deque()
+        """What the event loop took out of the inbox and has not put into a batch; its own, so without a guard."""
+        self._guard = threading.Condition()
         self._is_draining = False
         self._drain_task: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -85,12 +86,9 @@ class Producer:
         time_ms = self._network.clock.wall_ms() if timestamp_ms is None else checked_timestamp(timestamp_ms)
         key, value, checked = checked_bytes("key", key), checked_bytes("value", value), checked_headers(headers)
         sent = _Sent(topic, value, key, checked, partition, time_ms, future)
-        max_block_ms = self._producer.settings.max_block_ms
-        if not self._room.acquire(timeout=max_block_ms / 1000):
-            raise BufferExhausted(
-                f"{INBOX_RECORDS_MAX} records wait to be sent, and did for max.block.ms={max_block_ms}"
-            )
         with self._guard:
+            if len(self._inbox) >= INBOX_RECORDS_MAX:
+                self._wait_for_room()
             if self._is_closed:
                 raise ClientClosed("the producer is closed")
             self._inbox.append(sent)
@@ -130,8 +128,11 @@ class Producer:
         """Waits until everything sent so far is stored or given up. False when `timeout_ms` was not enough."""
 
         async def flush() -> bool:
-            await self._drained()
-            return await self._producer.flush(timeout_ms)
+            began_ms = self._network.clock.monotonic_ms()
+            if not await self._drained(timeout_ms):
+                return False
+            used_ms = self._network.clock.monotonic_ms() - began_ms
+            return await self._producer.flush(None if timeout_ms is None else max(0, timeout_ms - used_ms))
 
         return self._thread.run(flush())
 
@@ -146,9 +147,19 @@ class Producer:
             elif self._drain_task is not None:
                 self._drain_task.cancel()
             await self._producer.close(timeout_ms)
+            # A drain that was cancelled before its first step has told nobody.
+            self._refuse_rest()
 
         if self._thread.is_of_this_process():
             self._thread.run(close())
+
+    def _wait_for_room(self) -> None:
+        max_block_ms = self._producer.settings.max_block_ms
+        has_room = self._guard.wait_for(lambda: len(self._inbox) < INBOX_RECORDS_MAX, max_block_ms / 1000)
+        if not has_room:
+            raise BufferExhausted(
+                f"{INBOX_RECORDS_MAX} records wait to be sent, and did for max.block.ms={max_block_ms}"
+            )
 
     # --- on the event loop ------------------------------------------------------------------------------------
 
@@ -157,16 +168,19 @@ class Producer:
 
     async def _drain(self) -> None:
         try:
-            while True:
-                with self._guard:
-                    if not self._inbox:
-                        self._is_draining = False
-                        return
-                    sent = self._inbox.popleft()
-                self._room.release()
-                await self._submit(sent)
+            while self._take_inbox():
+                while self._taken:
+                    await self._submit(self._taken.popleft())
         finally:
             self._refuse_rest()
+
+    def _take_inbox(self) -> bool:
+        """False when it is empty; then the next `send` starts another drain."""
+        with self._guard:
+            self._is_draining = bool(self._inbox)
+            self._taken, self._inbox = self._inbox, deque()
+            self._guard.notify_all()
+            return self._is_draining
 
     async def _submit(self, sent: _Sent) -> None:
         try:
@@ -188,18 +202,21 @@ class Producer:
     def _refuse_rest(self) -> None:
         """What is left when draining was cut short by a close; nothing otherwise."""
         with self._guard:
-            rest = list(self._inbox) if self._is_closed else []
+            rest = [*self._taken, *self._inbox] if self._is_closed else []
             if rest:
+                self._taken.clear()
                 self._inbox.clear()
         for sent in rest:
             sent.future.set_exception(ClientClosed("the producer was closed before its records were stored"))
 
-    async def _drained(self) -> None:
-        """Returns when what the inbox held at the call has gone to its batch."""
+    async def _drained(self, timeout_ms: int | None = None) -> bool:
+        """Waits until what the inbox held at the call has gone to its batch. False when time is up first."""
         # A drain that was asked for by `send` starts with the next turn of the loop at the latest.
         await asyncio.sleep(0)
-        if self._drain_task is not None:
-            await asyncio.wait([self._drain_task])
+        if self._drain_task is None:
+            return True
+        done, _ = await asyncio.wait([self._drain_task], timeout=None if timeout_ms is None else timeout_ms / 1000)
+        return bool(done)
 
 
 def _handed_over(many: asyncio.Future[Delivery]) -> Future[Delivery]:

@@ -82,8 +82,8 @@ class _Lane:
         """True once a batch under the present identity was acknowledged, so that every leader to come knows it."""
         self.next_sequence = 0
         self.encoded_count = 0
-        self.hole_sequence: int | None = None
-        """First sequence of the last batch that was given up after it may have been sent."""
+        self.holes: list[int] = []
+        """First sequences of the batches that were given up after they may have been sent."""
         self.must_renumber = False
 
     def seal(self) -> None:
@@ -98,13 +98,11 @@ class _Lane:
         self.batches.remove(batch)
         self.in_flight.pop(batch, None)
         if batch.base_sequence >= 0:
-            self.hole_sequence = batch.base_sequence
+            self.holes.append(batch.base_sequence)
 
-    def is_behind_hole(self, batch: Batch) -> bool:
-        if self.hole_sequence is None:
-            return False
+    def holes_before(self, batch: Batch) -> list[int]:
         # Sequences wrap to zero; a lane is never half of their range long.
-        return (batch.base_sequence - self.hole_sequence) & SEQUENCE_MAX <= SEQUENCE_MAX // 2
+        return [hole for hole in self.holes if (batch.base_sequence - hole) & SEQUENCE_MAX <= SEQUENCE_MAX // 2]
 
     def is_far_ahead(self, batches_max: int) -> bool:
         """True when one batch more would push the oldest unanswered one out of the few that a broker remembers.
@@ -121,7 +119,7 @@ class _Lane:
         self.spent_identity, self.identity = self.identity, None
         self.is_known = False
         self.next_sequence = 0
-        self.hole_sequence = None
+        self.holes = []
         self.must_renumber = False
 
 
@@ -322,9 +320,9 @@ class SendBuffer:
         return lane if lane.in_flight.get(attempt.batch) == attempt.number else None
 
     def _complete(self, lane: _Lane, batch: Batch, base_offset: int, log_append_time_ms: int) -> list[Outcome]:
-        if lane.is_behind_hole(batch):
-            # It was accepted, so the batch that was given up had been stored after all.
-            lane.hole_sequence = None
+        # It was accepted, so those before it that were given up had been stored after all.
+        for hole in lane.holes_before(batch):
+            lane.holes.remove(hole)
         lane.failures = 0
         lane.is_known = True
         lane.batches.remove(batch)
@@ -345,7 +343,7 @@ class SendBuffer:
             # Those before it are not stored yet, so the gap is of our own making.
             self._retry(lane, batch, now_ms)
             return []
-        if lane.is_behind_hole(batch):
+        if lane.holes_before(batch):
             lane.must_renumber = True
             self._retry(lane, batch, now_ms)
             return []

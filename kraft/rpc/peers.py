@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 
 from kraft.model import requests as values
-from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.rpc import messages
 from kraft.rpc.mapping import Mapping
 from kraft.rpc.pb import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc
@@ -41,7 +41,7 @@ CHANNEL_OPTIONS: Final = [
 ]
 
 
-class Unreachable(Exception):
+class Unreachable(KraftError):
     """No answer from `address`: refused, broken off, or later than the deadline. The outcome there is unknown."""
 
     def __init__(self, address: str, reason: str) -> None:

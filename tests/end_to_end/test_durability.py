@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
 
 from kraft.client import Admin, Producer
+from kraft.model.ids import Offset, TopicPartition
+from kraft.runtime.disk import RealDisk
+from kraft.server.high_watermarks import read_high_watermarks
 from kraft.testing import Cluster
 from tests.end_to_end.records import create_topic, once_each, publish, read_all
 
@@ -75,6 +79,29 @@ def test_a_stopped_node_hands_on_what_it_leads() -> None:
         assert {partition.leader_id for partition in described.metadata.partitions} == {2, 3}
         publish(cluster.bootstrap_servers, "orders", range(100))
         assert read_all(cluster.bootstrap_servers, "orders") == once_each(100)
+
+
+@pytest.mark.parametrize("enabled", ["true", "false"])
+def test_leaderships_are_handed_on_at_a_stop_unless_that_is_switched_off(enabled: str) -> None:
+    with Cluster(nodes=1, overrides={"controlled.shutdown.enable": enabled}) as cluster:
+        cluster.node(1).terminate()
+        told = cluster.node(1).log_path.read_text()
+        assert ("leaderships are handed on" in told) == (enabled == "true")
+        assert "node stopped" in told
+
+
+def test_high_watermarks_are_written_down_every_so_often() -> None:
+    interval = {"replica.high.watermark.checkpoint.interval.ms": "100"}
+    with Cluster(nodes=1, overrides=interval) as cluster:
+        create_topic(cluster.bootstrap_servers, "orders", partitions=1, replication_factor=1)
+        publish(cluster.bootstrap_servers, "orders", range(10))
+        until_s = time.monotonic() + 10
+        written: dict[TopicPartition, Offset] = {}
+        while written != {TopicPartition("orders", 0): 10} and time.monotonic() < until_s:
+            time.sleep(0.05)
+            written = read_high_watermarks(RealDisk(), str(cluster.directory / "node-1"))
+        assert written == {TopicPartition("orders", 0): 10}
+        assert read_all(cluster.bootstrap_servers, "orders") == once_each(10)
 
 
 def test_roles_may_be_on_separate_nodes() -> None:

@@ -250,6 +250,8 @@ DANGEROUS = [
         "zookeeper.connect=localhost:2181",
         "there is no ZooKeeper here: name the controllers in controller.quorum.voters=",
     ),
+    ("zookeeper.connection.timeout.ms=6000", "there is no ZooKeeper here"),
+    ("zookeeper.sync.time.ms=2000", "there is no ZooKeeper here"),
     ("ssl.keystore.password=hush", "ssl.keystore.password: security is not built yet"),
     ("sasl.enabled.mechanisms=PLAIN", "security is not built yet"),
     ("security.inter.broker.protocol=SSL", "security is not built yet"),
