@@ -3,3 +3,13 @@
 `port` is what the rest of the system sees. Behind it stand PySyncObj for elections and replication, and for all
 that must not be left to it: our own synced journal, our own transport over gRPC, and filters between the two.
 """
+
+import socket
+
+_inet_ntop = socket.inet_ntop
+
+import pysyncobj as _  # noqa: E402, F401
+
+# On every system PySyncObj replaces this function by one that works on Windows alone. Undone here, before anybody asks
+# for a peer's address: whoever imports a module of this package runs these lines first.
+socket.inet_ntop = _inet_ntop

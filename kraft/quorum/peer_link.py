@@ -34,6 +34,8 @@ _CHANNEL_OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
 )
 
+CANCEL_AGAIN_AFTER_S = 0.1
+
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (("grpc.max_receive_message_length", FRAME_BYTES_MAX),)
 """Options that a CONTROLLER listener's `grpc.aio` server needs for the quorum's streams."""
 
@@ -72,12 +74,11 @@ class PeerLink:
         self._task = asyncio.create_task(self._keep_connected(), name=f"raft link to node {self.peer_id}")
 
     async def stop(self) -> None:
-        if self._task is None:
-            return
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
-        self._task = None
+        task, self._task = self._task, None
+        while task is not None and not task.done():
+            # gRPC swallows a cancellation that meets the end of a call, so one need not be enough.
+            task.cancel()
+            await asyncio.wait([task], timeout=CANCEL_AGAIN_AFTER_S)
 
     def send(self, messages: list[Message]) -> None:
         """Queues for the stream; dropped while there is none, and when too much waits already."""

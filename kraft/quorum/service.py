@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import grpc
 import structlog
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from kraft.quorum.pb.raft_pb2_grpc import _MaybeAsyncIterator, _ServicerContext
 
 log = structlog.get_logger(__name__)
+
+CLOSE_DEADLINE_S: Final = 1.0
 
 Receive = Callable[[int, list[Message]], None]
 
@@ -49,7 +51,10 @@ class RaftService(raft_pb2_grpc.RaftServicer):
         streams = list(self._streams.values())
         for stream in streams:
             stream.cancel()
-        await asyncio.gather(*streams, return_exceptions=True)
+        if streams:
+            # gRPC swallows a cancellation that meets the end of the call. Such a stream ends with the server at last,
+            # and takes no more messages meanwhile.
+            await asyncio.wait(streams, timeout=CLOSE_DEADLINE_S)
 
     async def Exchange(
         self, request_iterator: _MaybeAsyncIterator[raft_pb2.RaftFrame], context: _ServicerContext

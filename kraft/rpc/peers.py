@@ -174,12 +174,11 @@ class CallStream(Generic[Request, Response]):
         try:
             return await step
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError) as error:
+            _pass_on_cancellation()
             raise self._broken(error) from error
         except asyncio.CancelledError as cancelled:
             # gRPC raises this, too, in a task that nobody cancelled: when another one has closed the stream.
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
+            _pass_on_cancellation()
             raise self._broken(cancelled) from cancelled
 
     def _broken(self, error: BaseException) -> Unreachable | Refusal:
@@ -197,6 +196,7 @@ async def answer(address: str, method: Callable[..., Awaitable[Value]], message:
     try:
         return await method(message, timeout=timeout_s)
     except grpc.aio.AioRpcError as error:
+        _pass_on_cancellation()
         raise _failure(address, error) from error
 
 
@@ -206,7 +206,15 @@ async def answers(address: str, call: AsyncIterable[Value]) -> AsyncIterator[Val
         async for message in call:
             yield message
     except grpc.aio.AioRpcError as error:
+        _pass_on_cancellation()
         raise _failure(address, error) from error
+
+
+def _pass_on_cancellation() -> None:
+    """gRPC may tell of a failed call where the caller was cancelled; who then tries again would never end."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def _failure(address: str, error: grpc.aio.AioRpcError) -> Unreachable | Refusal:

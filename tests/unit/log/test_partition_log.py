@@ -153,7 +153,9 @@ def test_a_follower_spreads_what_it_copies_over_segments() -> None:
     assert read_all(follower) == read_all(leader)
     logs = [name for name in disk.list(DIRECTORY) if name.endswith(".log")]
     assert len(logs) == 5
-    assert all(len(disk.read_file(f"{DIRECTORY}/{name}")) <= 200 for name in logs)
+    segments = {name: disk.read_file(f"{DIRECTORY}/{name}") for name in logs}
+    assert all(len(segment) <= 200 for segment in segments.values())
+    assert logs == [f"{split(segment)[0][0].base_offset:020d}.log" for segment in segments.values()]
 
 
 def test_a_follower_refuses_what_does_not_continue_its_log() -> None:
