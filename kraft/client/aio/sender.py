@@ -166,6 +166,8 @@ class Sender:
                 self._metadata.request_refresh()
         for link in [link for link in self._links.values() if link.is_broken]:
             del self._links[link.address]
+            # Without acks this is all that a broker tells of a record that it does not lead for.
+            self._metadata.request_refresh()
             closing = asyncio.get_running_loop().create_task(link.close())
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)

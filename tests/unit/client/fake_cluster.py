@@ -366,6 +366,9 @@ class FakeProduceStream(FakeStream):
             self.break_off()
         elif request.acks:
             self.answers.put_nowait(response)
+        elif any(result.error_code for result in response.partitions):
+            # All that a broker can tell of a request that gets no answer.
+            self.break_off()
 
     async def receive(self) -> values.ProduceResponse:
         self.check()

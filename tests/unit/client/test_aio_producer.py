@@ -184,6 +184,21 @@ def test_without_acks_a_record_counts_as_stored_when_it_was_sent() -> None:
     run_virtually(scenario())
 
 
+def test_without_acks_a_broken_stream_is_reason_to_look_for_the_new_leader() -> None:
+    async def scenario() -> None:
+        cluster = FakeCluster()
+        cluster.create("orders", leader_id=1)
+        async with producer_of(cluster, acks=0) as producer:
+            await producer.send_and_wait("orders", b"0")
+            cluster.move_leader("orders", 0, 2)
+            for number in range(1, 11):
+                await producer.send_and_wait("orders", b"%d" % number)
+                await asyncio.sleep(1)
+        assert cluster.values("orders")[-8:] == [b"%d" % number for number in range(3, 11)]
+
+    run_virtually(scenario())
+
+
 def test_a_new_topic_is_waited_for() -> None:
     async def scenario() -> None:
         cluster = FakeCluster()
