@@ -151,8 +151,8 @@ def _print_cluster(cluster: LocalCluster) -> None:
 
     took_s = time.time() - psutil.Process().create_time()
     table = Table()
-    for title in ("node", "roles", "address", "pid", "memory", "log"):
-        table.add_column(title, overflow="fold")
+    for title in ("node", "roles", "address", "pid", "memory"):
+        table.add_column(title)
     for node in cluster.nodes.values():
         table.add_row(
             str(node.node_id),
@@ -160,10 +160,10 @@ def _print_cluster(cluster: LocalCluster) -> None:
             node.address,
             str(node.pid),
             f"{node.resident_bytes() / 1_000_000:.0f} MB",
-            str(node.log_path),
         )
     console = Console(highlight=False)
     console.print(table)
+    console.print(f"Logs: {next(iter(cluster.nodes.values())).log_path.parent}/node-*.log", soft_wrap=True)
     console.print(f"The cluster answered {took_s:.2f} s after the start. Ctrl-C stops it.")
     console.print(f"Next: kraft topics list --bootstrap-server {cluster.bootstrap_servers}", soft_wrap=True)
 

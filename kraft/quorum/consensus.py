@@ -64,13 +64,14 @@ class Consensus(syncobj.SyncObj):  # type: ignore[misc]  # PySyncObj has no type
             elif old_state == LEADER:
                 on_leading(False)
 
+        settings = _engine_settings(config, on_state_changed)
+        if journal.last_index == 0:
+            settings.raftMinTimeout, settings.raftMaxTimeout = (bound / 1000 for bound in config.first_candidacy_ms)
         with _journal_given(journal):
-            super().__init__(
-                VoterNode(config.node_id),
-                transport.nodes,
-                conf=_engine_settings(config, on_state_changed),
-                transport=transport,
-            )
+            # The engine draws its first election timeout in here, and reads the settings anew for each later one.
+            super().__init__(VoterNode(config.node_id), transport.nodes, conf=settings, transport=transport)
+        settings.raftMinTimeout = config.election_timeout_ms_min / 1000
+        settings.raftMaxTimeout = config.election_timeout_ms_max / 1000
         self._check_private_names()
 
     def advance(self) -> None:
