@@ -7,9 +7,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+_JAVA_ENDS_WITHIN_S = 30
 _REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -34,3 +37,14 @@ def spark_session() -> Iterator[SparkSession]:
         yield session
     finally:
         session.stop()
+        _end_java()
+
+
+def _end_java() -> None:
+    """A stopped session leaves its Java process running for the next one, until some time after Python has ended."""
+    gateway: Any = SparkContext._gateway
+    gateway.shutdown()
+    # Java reads its standard input to know that Python is still there.
+    gateway.proc.stdin.close()
+    gateway.proc.wait(_JAVA_ENDS_WITHIN_S)
+    SparkContext._gateway = SparkContext._jvm = None
