@@ -30,7 +30,16 @@ class File(Protocol):
         """Writes the pieces back to back at the end, and returns the position of the first byte."""
         ...
 
-    def truncate(self, size: int) -> None: ...
+    def truncate(self, size: int) -> None:
+        """Cuts the file to `size`, and gives back what was reserved behind it."""
+        ...
+
+    def reserve(self, size: int) -> None:
+        """Sets disk space aside for a file that will grow to `size`; what the file holds, and `size`, stay as they are.
+
+        A disk that cannot do that does nothing; one without the space raises OSError ENOSPC.
+        """
+        ...
 
     def sync(self) -> None:
         """Returns when everything written so far is durable. The one operation that another thread may run."""
@@ -76,4 +85,8 @@ class Disk(Protocol):
 
     def sync_dir(self, path: str) -> None:
         """Makes creations, renames and removals in the directory durable."""
+        ...
+
+    def free_bytes(self, directory: str) -> int:
+        """What this process may still write to the file system of the directory."""
         ...

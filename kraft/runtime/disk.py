@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import shutil
 from collections.abc import Sequence
@@ -10,6 +12,10 @@ _TEMPORARY_SUFFIX = ".tmp"
 
 _PIECES_MAX = 1024
 """The kernel takes no more pieces in one call (IOV_MAX)."""
+
+_FALLOCATE_KEEP_SIZE = 1
+_CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class RealFile:
@@ -59,6 +65,14 @@ class RealFile:
     def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)
         self._size = size
+
+    def reserve(self, size: int) -> None:
+        # os.posix_fallocate would grow the file, and recovery would find zeros behind the records.
+        arguments = map(ctypes.c_int64, (self._size, max(size - self._size, 1)))
+        if _libc.fallocate(self._descriptor, _FALLOCATE_KEEP_SIZE, *arguments) != 0:
+            number = ctypes.get_errno()
+            if number not in _CANNOT_RESERVE:
+                raise OSError(number, os.strerror(number))
 
     def sync(self) -> None:
         os.fdatasync(self._descriptor)
@@ -113,6 +127,10 @@ class RealDisk:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def free_bytes(self, directory: str) -> int:
+        state = os.statvfs(directory)
+        return state.f_bavail * state.f_frsize
 
 
 def _progress(written: int) -> int:

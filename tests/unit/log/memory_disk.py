@@ -43,6 +43,9 @@ class MemoryFile:
         self._check_open()
         del self._content.data[size:]
 
+    def reserve(self, size: int) -> None:
+        self._check_open()
+
     def sync(self) -> None:
         self._check_open()
         self._disk.check_sync()
@@ -140,3 +143,6 @@ class MemoryDisk:
         for name in gone:
             del self._durable_files[name]
         self._durable_files.update({name: file for name, file in self._files.items() if name.startswith(prefix)})
+
+    def free_bytes(self, directory: str) -> int:
+        return 1 << 40
