@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from kraft.log.log_config import LogConfig
-from kraft.log.record_batch import BatchHeader, Buffer, TimestampType, check_crc, split
+from kraft.log.log_config import NEVER, LogConfig
+from kraft.log.record_batch import BatchHeader, Buffer, TimestampType, check_crc, decode_batch_columns, split
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import TopicPartition
 
 
-def admit(records: Buffer, config: LogConfig, topic_partition: TopicPartition) -> list[tuple[BatchHeader, memoryview]]:
-    """The batches of a produce request, each whole and within bounds. Raises Refusal with the code for the producer."""
+def admit(
+    records: Buffer, config: LogConfig, topic_partition: TopicPartition, now_ms: int
+) -> list[tuple[BatchHeader, memoryview]]:
+    """The batches of a produce request, each whole and within bounds. Raises Refusal with the code for the producer.
+
+    Records are unpacked only where the topic's configuration asks for something that the header does not tell.
+    """
     batches = split(records)
     if not batches:
         raise InvalidBatch("a produce request holds no batch", ErrorCode.INVALID_RECORD)
@@ -22,6 +27,9 @@ def admit(records: Buffer, config: LogConfig, topic_partition: TopicPartition) -
             )
         check_crc(header, batch)
         _check_header(header)
+        _check_timestamps(header, batch, config, now_ms)
+        if config.compacts:
+            _check_keys(batch, topic_partition)
     if len(records) > config.segment_bytes:
         raise Refusal(
             ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -46,3 +54,31 @@ def _check_header(header: BatchHeader) -> None:
         raise InvalidBatch("a batch with a producer id lacks its epoch or sequence", ErrorCode.INVALID_RECORD)
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         raise InvalidBatch("only a broker sets the timestamp type LogAppendTime", ErrorCode.INVALID_TIMESTAMP)
+
+
+def _check_timestamps(header: BatchHeader, batch: memoryview, config: LogConfig, now_ms: int) -> None:
+    """Source: KIP-937. A record without a timestamp (-1) passes."""
+    if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return
+    if header.max_timestamp_ms - now_ms > config.message_timestamp_after_max_ms:
+        raise InvalidBatch(
+            f"timestamp {header.max_timestamp_ms} is more than "
+            f"message.timestamp.after.max.ms={config.message_timestamp_after_max_ms} ahead of {now_ms}",
+            ErrorCode.INVALID_TIMESTAMP,
+        )
+    if config.message_timestamp_before_max_ms == NEVER:
+        return
+    least = now_ms - config.message_timestamp_before_max_ms
+    for timestamp_ms in decode_batch_columns(batch).timestamps_ms:
+        if -1 != timestamp_ms < least:
+            raise InvalidBatch(
+                f"timestamp {timestamp_ms} is more than "
+                f"message.timestamp.before.max.ms={config.message_timestamp_before_max_ms} behind {now_ms}",
+                ErrorCode.INVALID_TIMESTAMP,
+            )
+
+
+def _check_keys(batch: memoryview, topic_partition: TopicPartition) -> None:
+    if None in decode_batch_columns(batch).keys:
+        reason = f"topic {topic_partition.topic} is compacted, so each of its records needs a key"
+        raise InvalidBatch(reason, ErrorCode.INVALID_RECORD)

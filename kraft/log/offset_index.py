@@ -7,18 +7,19 @@ its `.log`. An entry names the last offset of a batch and where that batch begin
 
 from __future__ import annotations
 
-import struct
+import sys
 from array import array
 from bisect import bisect_right
 from itertools import pairwise
-from typing import Final
+from typing import ClassVar, Final
 
-ENTRY_BYTES: Final = 8
 _POSITION_MASK: Final = 0xFFFFFFFF
 
 
 class OffsetIndex:
     """One number of 64 bits an entry, offset above position: numeric order is the order of both."""
+
+    ENTRY_BYTES: ClassVar[int] = 8
 
     def __init__(self, base_offset: int, interval_bytes: int) -> None:
         self._base_offset = base_offset
@@ -29,22 +30,35 @@ class OffsetIndex:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def note_batch(self, last_offset: int, position: int, size_bytes: int) -> None:
-        """A batch was appended at `position`; it gets an entry when the one before is far enough away."""
-        if self._bytes_since_entry > self._interval_bytes:
+    @property
+    def size_bytes(self) -> int:
+        """Of the file."""
+        return len(self._entries) * self.ENTRY_BYTES
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """The last entry, as `entry_before_offset` gives it."""
+        return self._decoded(self._entries[-1]) if self._entries else (self._base_offset, 0)
+
+    def note_batch(self, last_offset: int, position: int, size_bytes: int) -> bool:
+        """A batch was appended at `position`; true when it gets an entry, the one before being far enough away."""
+        is_due = self._bytes_since_entry > self._interval_bytes
+        if is_due:
             self._entries.append((last_offset - self._base_offset) << 32 | position)
             self._bytes_since_entry = 0
         self._bytes_since_entry += size_bytes
+        return is_due
 
-    def position_before_offset(self, offset: int) -> int:
-        """Where to begin to look for the batch that holds `offset`: never behind it."""
+    def entry_before_offset(self, offset: int) -> tuple[int, int]:
+        """Where to begin to look for the batch that holds `offset`: last offset and position of a batch not behind it.
+
+        Position 0 stands for the beginning of the segment; the offset does not count then.
+        """
         found = bisect_right(self._entries, (offset - self._base_offset) << 32 | _POSITION_MASK)
-        return self._entries[found - 1] & _POSITION_MASK if found else 0
+        return self._decoded(self._entries[found - 1]) if found else (self._base_offset, 0)
 
-    def position_before_position(self, position: int) -> int:
-        """The last known start of a batch at or before `position`."""
-        found = bisect_right(self._entries, position, key=lambda entry: entry & _POSITION_MASK)
-        return self._entries[found - 1] & _POSITION_MASK if found else 0
+    def _decoded(self, entry: int) -> tuple[int, int]:
+        return self._base_offset + (entry >> 32), entry & _POSITION_MASK
 
     def truncate(self, position: int) -> None:
         """Forgets the batches that begin at or behind `position`, where the segment now ends."""
@@ -53,15 +67,20 @@ class OffsetIndex:
         self._bytes_since_entry = position - (self._entries[-1] & _POSITION_MASK if kept else 0)
 
     def encode(self) -> bytes:
-        return struct.pack(f">{len(self._entries)}Q", *self._entries)
+        entries = array("Q", self._entries)
+        if sys.byteorder == "little":
+            entries.byteswap()
+        return entries.tobytes()
 
     @classmethod
     def decode(cls, data: bytes, base_offset: int, interval_bytes: int, segment_bytes: int) -> OffsetIndex:
         """Raises ValueError for bytes that cannot be the index of a segment of that size."""
-        if len(data) % ENTRY_BYTES:
+        if len(data) % cls.ENTRY_BYTES:
             raise ValueError(f"{len(data)} bytes are no whole number of entries")
         index = cls(base_offset, interval_bytes)
-        index._entries.extend(struct.unpack(f">{len(data) // ENTRY_BYTES}Q", data))
+        index._entries.frombytes(data)
+        if sys.byteorder == "little":
+            index._entries.byteswap()
         positions = [entry & _POSITION_MASK for entry in index._entries]
         if any(later <= earlier for earlier, later in pairwise(positions)):
             raise ValueError("positions do not ascend")
@@ -71,3 +90,9 @@ class OffsetIndex:
             raise ValueError(f"position {positions[-1]} lies behind the end of the segment")
         index._bytes_since_entry = segment_bytes - (positions[-1] if positions else 0)
         return index
+
+    @classmethod
+    def decode_last(cls, data: bytes, base_offset: int) -> tuple[int, int]:
+        """`last` of an index that ends with these bytes; none for an empty one."""
+        entry = int.from_bytes(data, "big")
+        return base_offset + (entry >> 32), entry & _POSITION_MASK

@@ -6,22 +6,32 @@ knows of other replicas: which records count as committed is for the caller to s
 
 from __future__ import annotations
 
+import errno
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Final, NoReturn
+
+from crc32c import crc32c
 
 from kraft.log.admission import admit
-from kraft.log.disk import Disk
+from kraft.log.disk import Disk, File
 from kraft.log.group_commit import SyncTicket
-from kraft.log.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache
+from kraft.log.leader_epochs import CHECKPOINT_NAME
+from kraft.log.log_checkpoint import LogCheckpoint, write_checkpoint
 from kraft.log.log_config import LogConfig
-from kraft.log.producer_state import Duplicate, ProducerStates
-from kraft.log.record_batch import BatchHeader, Buffer, TimestampType, check_crc, decode_batch, placed, split
-from kraft.log.recovery import RecoveredLog, RecoveryReport, recover
+from kraft.log.producer_state import Duplicate, ProducerState, ProducerStates
+from kraft.log.record_batch import BatchHeader, Buffer, TimestampType, check_crc, placed, split
+from kraft.log.recovery import RecoveredLog, RecoveryReport, rebuild_producers, recover
+from kraft.log.retention import segments_to_drop
 from kraft.log.segment import RELATIVE_OFFSET_MAX, Segment
+from kraft.log.segment_facts import SegmentFacts
+from kraft.log.timestamp_lookup import offset_for_timestamp, offset_of_max_timestamp
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
+
+CHECKPOINT_INTERVAL_BYTES: Final = 64 << 20
+"""After a crash no more than about so much is read of what a sync had made durable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +51,8 @@ class AppendResult:
 class PartitionLog:
     """Made by `open`.
 
-    Invariants: log_start_offset <= synced_end_offset <= log_end_offset; the segments' offsets are contiguous; only the
-    last segment is written to, and all before it are durable.
+    Invariants: log_start_offset <= log_end_offset; synced_end_offset <= log_end_offset; the segments' offsets ascend,
+    without holes unless compaction made them; only the last segment is written to, and all before it are durable.
     """
 
     def __init__(
@@ -54,17 +64,26 @@ class PartitionLog:
         self.epoch_cache = recovered.epochs
         self._disk = disk
         self._config = config
+        self._checkpoint: LogCheckpoint = recovered.checkpoint
+        self._snapshots = recovered.snapshots
         self._producers: ProducerStates = recovered.producers
         self._segments: list[Segment] = recovered.segments
         self._ticket: SyncTicket | None = None
         self._failure: str | None = None
         self._is_closed = False
         if not self._segments:
-            self._begin_segment(Offset(0))
+            self._begin_segment(self._checkpoint.log_start_offset)
         self._log_end = self._active.next_offset
         # What an earlier process wrote may be in the page cache only; from here on it has to be durable to count.
         self._active.file.sync()
         self._synced_end = self._log_end
+        self._unsynced_records = self._unsynced_bytes = 0
+        self._bytes_since_checkpoint = 0
+        if self._log_end < self._checkpoint.log_start_offset:
+            # With the page cache as durability the end of the log may be lost, though its start was moved beyond it.
+            self._start_at(self._checkpoint.log_start_offset)
+        elif recovered.epochs_changed:
+            self._write_epochs()
 
     @classmethod
     def open(
@@ -88,8 +107,13 @@ class PartitionLog:
     # --- facts -----------------------------------------------------------------------------------------------
 
     @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    @property
     def log_start_offset(self) -> Offset:
-        return self._segments[0].base_offset
+        """Records below are gone."""
+        return max(self._checkpoint.log_start_offset, self._segments[0].base_offset)
 
     @property
     def log_end_offset(self) -> Offset:
@@ -105,6 +129,30 @@ class PartitionLog:
     def dirty(self) -> bool:
         """True when there is something that a sync would make durable."""
         return self._synced_end < self._log_end
+
+    @property
+    def unsynced_records(self) -> int:
+        """How many were appended since the last sync was prepared."""
+        return self._unsynced_records
+
+    @property
+    def unsynced_bytes(self) -> int:
+        return self._unsynced_bytes
+
+    @property
+    def cleaned_end_offset(self) -> Offset:
+        """Compaction has been through everything below."""
+        return self._checkpoint.cleaned_end_offset
+
+    @property
+    def producers(self) -> Mapping[int, ProducerState]:
+        """What is remembered of each idempotent producer, by its id."""
+        return self._producers.states
+
+    def segments(self) -> tuple[SegmentFacts, ...]:
+        """In order; the last one is the one that grows."""
+        ends = [segment.base_offset for segment in self._segments[1:]] + [self._log_end]
+        return tuple(segment.facts(end) for segment, end in zip(self._segments, ends, strict=True))
 
     @property
     def latest_epoch(self) -> LeaderEpoch:
@@ -134,13 +182,16 @@ class PartitionLog:
     # --- appending -------------------------------------------------------------------------------------------
 
     def append_as_leader(self, records: Buffer, leader_epoch: LeaderEpoch, now_ms: int) -> AppendResult:
-        """Checks what a producer sent, gives it offsets and writes it; all or, on a Refusal, nothing."""
+        """Checks what a producer sent, gives it offsets and writes it; all or, on a Refusal, nothing.
+
+        On a full disk that is KAFKA_STORAGE_ERROR with `failure` None: the log is well, and goes on when there is room.
+        """
         self._check_writable()
         if leader_epoch < self.latest_epoch:
             raise Refusal(
                 ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {leader_epoch} is over, the log is at {self.latest_epoch}"
             )
-        batches = admit(records, self._config, self.topic_partition)
+        batches = admit(records, self._config, self.topic_partition, now_ms)
         verdict = self._producers.check(batches[0][0])
         if isinstance(verdict, Duplicate):
             return AppendResult(
@@ -177,18 +228,24 @@ class PartitionLog:
     def append_as_follower(self, records: Buffer) -> Offset:
         """Copies batches from the leader as they are, and returns the last offset.
 
-        Raises InvalidBatch, and writes nothing, unless they are whole and continue the log in offset and epoch.
+        Raises InvalidBatch, and writes nothing, unless they are whole and continue the log in offset and epoch; a
+        leader whose log was compacted may leave offsets out.
         """
         self._check_writable()
         batches = split(records)
         next_offset, epoch = self._log_end, int(self.latest_epoch)
+        has_hole = False
         for header, batch in batches:
             check_crc(header, batch)
-            if header.base_offset != next_offset:
+            if header.base_offset < next_offset:
                 raise InvalidBatch(f"{self.topic_partition}: offset {header.base_offset} came, expected {next_offset}")
             if header.leader_epoch < epoch:
                 raise InvalidBatch(f"{self.topic_partition}: leader epoch {header.leader_epoch} came after {epoch}")
+            has_hole = has_hole or header.base_offset > next_offset
             next_offset, epoch = header.next_offset, header.leader_epoch
+        if has_hole and not self._checkpoint.is_sparse:
+            # Known before there is one: otherwise it would be taken for rot after a crash.
+            self._guarded(lambda: self._remember(is_sparse=True))
         for run in self._runs_that_fit(batches):
             self._write([batch for _, batch in run], [header for header, _ in run])
         return Offset(next_offset - 1)
@@ -210,16 +267,45 @@ class PartitionLog:
     def _write(self, pieces: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
         """Offsets, epochs and sequences were checked; from here on only the disk can fail."""
         size = sum(header.size_bytes for header in headers)
-        active = self._active
-        is_full = active.size_bytes and active.size_bytes + size > self._config.segment_bytes
-        if is_full or headers[-1].last_offset - active.base_offset > RELATIVE_OFFSET_MAX:
+        if self._must_roll_before(size, headers):
             self.roll()
-        self._guarded(lambda: self._active.append(pieces, headers))
         for header in headers:
             if header.leader_epoch != self.epoch_cache.latest_epoch:
+                # Durable before the first batch of the epoch: recovery asks the file which epoch a batch is of.
                 self.epoch_cache.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+                self._guarded(self._write_epochs)
+        self._guarded(lambda: self._active.append(pieces, headers))
+        for header in headers:
             self._producers.update(header)
+            self._unsynced_records += header.record_count
+        self._unsynced_bytes += size
+        self._bytes_since_checkpoint += size
         self._log_end = headers[-1].next_offset
+
+    def _must_roll_before(self, size: int, headers: Sequence[BatchHeader]) -> bool:
+        active, config = self._active, self._config
+        if not active.size_bytes:
+            return headers[-1].last_offset - active.base_offset > RELATIVE_OFFSET_MAX
+        return (
+            active.size_bytes + size > config.segment_bytes
+            or headers[-1].last_offset - active.base_offset > RELATIVE_OFFSET_MAX
+            or active.index_bytes >= config.segment_index_bytes
+            or self._is_old(headers[-1].max_timestamp_ms)
+        )
+
+    def _is_old(self, now_ms: int) -> bool:
+        """Whether `segment.ms` have passed since the first record of the active segment; never without timestamps."""
+        first_ms, config = self._active.first_timestamp_ms, self._config
+        if first_ms < 0:
+            return False
+        age_ms = now_ms - first_ms
+        return age_ms > config.segment_ms or (
+            config.segment_jitter_ms > 0 and age_ms > config.segment_ms - self._jitter_ms()
+        )
+
+    def _jitter_ms(self) -> int:
+        """Differs between partitions and segments, and is the same after a restart."""
+        return crc32c(self._active.path.encode()) % (min(self._config.segment_jitter_ms, self._config.segment_ms) + 1)
 
     # --- reading ---------------------------------------------------------------------------------------------
 
@@ -227,42 +313,36 @@ class PartitionLog:
         """Whole batches from the one that holds `start`, none that ends above `upper`, of one segment.
 
         At least one batch, even above `bytes_max`, when there is one to give. Raises Refusal with OFFSET_OUT_OF_RANGE
-        outside [log_start_offset, log_end_offset], Corruption for rot that the headers show. Source: KIP-74.
+        outside [log_start_offset, log_end_offset]; Corruption for rot, none of which is given out. Source: KIP-74.
         """
         if not self.log_start_offset <= start <= self._log_end:
             raise Refusal(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {start} of {self.topic_partition} is outside [{self.log_start_offset}, {self._log_end}]",
             )
-        if start >= min(upper, self._log_end):
-            return b""
+        upper = min(upper, self._log_end)
         try:
-            return self._segment_of(start).read(start, bytes_max, upper)
+            for number in range(self._number_of(start), len(self._segments)):
+                if start >= upper:
+                    break
+                records = self._segments[number].read(
+                    start, bytes_max, upper, self.epoch_cache, self._checkpoint.is_sparse
+                )
+                if records:
+                    return records
+                # Compaction may have taken the last records of a segment.
+                start = max(start, self._end_of(number))
         except OSError as error:
             self._fail(error)
+        return b""
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[Offset, int] | None:
         """Offset and timestamp of the first record at or after that time."""
-        for segment in self._segments:
-            if segment.max_timestamp_ms < timestamp_ms:
-                continue
-            for position, header in segment.scan():
-                if header.max_timestamp_ms >= timestamp_ms:
-                    found = _first_record_since(segment, position, header, timestamp_ms)
-                    if found is not None:
-                        return found
-        return None
+        return offset_for_timestamp(self._segments, timestamp_ms, self.log_start_offset)
 
     def offset_of_max_timestamp(self) -> tuple[Offset, int] | None:
         """Offset and timestamp of the first record that has the largest timestamp; None for an empty log."""
-        segments = [segment for segment in self._segments if segment.size_bytes]
-        if not segments:
-            return None
-        segment = max(segments, key=lambda candidate: candidate.max_timestamp_ms)
-        position, header = segment.batch_with_max_timestamp()
-        found = _first_record_since(segment, position, header, header.max_timestamp_ms)
-        # A producer may claim a largest timestamp that none of its records has.
-        return found or (header.last_offset, header.max_timestamp_ms)
+        return offset_of_max_timestamp(self._segments, self.log_start_offset)
 
     # --- durability ------------------------------------------------------------------------------------------
 
@@ -274,6 +354,7 @@ class PartitionLog:
         self._check_writable()
         assert self._ticket is None, "the sync before has to be completed first"
         self._ticket = SyncTicket(self._active.file, self._log_end)
+        self._unsynced_records = self._unsynced_bytes = 0
         return self._ticket
 
     def complete_sync(self, ticket: SyncTicket) -> None:
@@ -287,6 +368,17 @@ class PartitionLog:
             self._fail(ticket.error)
         self._check_writable()
         self._synced_end = max(self._synced_end, ticket.end_offset)
+        if self._bytes_since_checkpoint >= CHECKPOINT_INTERVAL_BYTES:
+            self._guarded(self._advance_recovery_point)
+
+    def _advance_recovery_point(self) -> None:
+        """After a crash, what is durable now need not be read again."""
+        self._bytes_since_checkpoint = 0
+        self._active.write_indexes()
+        # It may be ahead of what is durable; recovery takes it only if the log then reaches so far.
+        self._snapshots.write(self._log_end, self._producers.states)
+        self._remember(recovery_point=self._synced_end)
+        self._drop_stale_snapshots()
 
     def _durable_up_to(self, end: Offset) -> None:
         """The loop itself has synced all up to `end`, where the log ends."""
@@ -306,17 +398,115 @@ class PartitionLog:
     def _roll(self) -> None:
         # The order matters: recovery takes it for granted that all segments but the last are durable.
         old = self._active
-        old.file.sync()
-        old.write_index()
-        self._write_checkpoint()
+        self._synced(old.file)
+        old.finish()
+        self._snapshots.write(self._log_end, self._producers.states)
+        self._remember(recovery_point=self._log_end)
         self._begin_segment(self._log_end)
         self._durable_up_to(self._log_end)
-        old.release_index()
+        self._unsynced_records = self._unsynced_bytes = self._bytes_since_checkpoint = 0
+        old.release_indexes()
+        self._drop_stale_snapshots()
+
+    def roll_if_due(self, now_ms: int) -> bool:
+        """Begins a new segment when the active one is `segment.ms` old, so that retention and compaction reach it."""
+        is_due = bool(self._active.size_bytes) and self._is_old(now_ms)
+        if is_due:
+            self.roll()
+        return is_due
 
     def _begin_segment(self, base_offset: Offset) -> None:
         interval_bytes = self._config.index_interval_bytes
-        self._segments.append(Segment(self._disk, self.directory, base_offset, interval_bytes, create=True))
-        self._disk.sync_dir(self.directory)
+        segment = Segment(self._disk, self.directory, base_offset, interval_bytes, create=True)
+        try:
+            if self._config.preallocate:
+                segment.reserve(self._config.segment_bytes)
+            self._disk.sync_dir(self.directory)
+        except OSError:
+            # The segment before goes on to grow; one that begins in the middle of it must not be found.
+            segment.file.close()
+            self._disk.remove(segment.path)
+            raise
+        self._segments.append(segment)
+
+    # --- what is remembered ----------------------------------------------------------------------------------
+
+    def _remember(
+        self,
+        *,
+        log_start_offset: Offset | None = None,
+        recovery_point: Offset | None = None,
+        cleaned_end_offset: Offset | None = None,
+        is_sparse: bool | None = None,
+    ) -> None:
+        """Durable on return; nothing is written when it is no news."""
+        before = self._checkpoint
+        after = LogCheckpoint(
+            log_start_offset=before.log_start_offset if log_start_offset is None else log_start_offset,
+            recovery_point=before.recovery_point if recovery_point is None else recovery_point,
+            cleaned_end_offset=before.cleaned_end_offset if cleaned_end_offset is None else cleaned_end_offset,
+            is_sparse=before.is_sparse if is_sparse is None else is_sparse,
+        )
+        if after != before:
+            write_checkpoint(self._disk, self.directory, after)
+            self._checkpoint = after
+
+    def _write_epochs(self) -> None:
+        self._disk.write_atomically(f"{self.directory}/{CHECKPOINT_NAME}", self.epoch_cache.encode())
+
+    def _drop_stale_snapshots(self) -> None:
+        """One for each segment, for truncations, and the latest."""
+        bases = [segment.base_offset for segment in self._segments]
+        self._snapshots.keep_only([*bases, *self._snapshots.offsets[-1:]])
+
+    def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
+        """Forgets producers that wrote nothing for so long, and returns how many."""
+        return self._producers.expire(now_ms, expiration_ms)
+
+    # --- retention -------------------------------------------------------------------------------------------
+
+    def advance_log_start(self, offset: Offset) -> None:
+        """Deletes the records below `offset`, durably; one that is not ahead changes nothing.
+
+        Raises Refusal with OFFSET_OUT_OF_RANGE above the end of the log.
+        """
+        self._check_writable()
+        if offset > self._log_end:
+            message = f"offset {offset} of {self.topic_partition} is above its end, {self._log_end}"
+            raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+        if offset > self.log_start_offset:
+            self._guarded(lambda: self._advance_log_start(offset))
+
+    def _advance_log_start(self, offset: Offset) -> None:
+        self._remember(log_start_offset=offset)
+        self.epoch_cache.truncate_to_start(offset)
+        self._write_epochs()
+
+    def apply_retention(self, now_ms: int, high_watermark: Offset) -> list[str]:
+        """Drops the segments that age, size or the log start have passed; only what is committed goes.
+
+        Returns files that nobody needs any more, for the caller to remove.
+        """
+        self._check_writable()
+        dropped = segments_to_drop(self.segments(), self._config, self.log_start_offset, high_watermark, now_ms)
+        if dropped == len(self._segments):
+            self.roll()
+        if dropped == 0:
+            return []
+        files: list[str] = []
+        self._guarded(lambda: files.extend(self._drop_first(dropped)))
+        return files
+
+    def _drop_first(self, count: int) -> list[str]:
+        # The start moves first: a crash in between leaves files below it, which the next retention drops.
+        self._advance_log_start(max(self.log_start_offset, self._segments[count].base_offset))
+        files: list[str] = []
+        for segment in self._segments[:count]:
+            self._close_file(segment)
+            files += segment.rename_deleted()
+        del self._segments[:count]
+        self._drop_stale_snapshots()
+        return files
 
     # --- truncation ------------------------------------------------------------------------------------------
 
@@ -333,6 +523,7 @@ class PartitionLog:
         return self._log_end
 
     def _truncate_to(self, offset: Offset) -> None:
+        self._forget_from(offset, self._segments[self._number_of(Offset(offset - 1))].base_offset)
         # The latest segment goes first, so that a crash in between leaves a log without a hole.
         while len(self._segments) > 1 and self._active.base_offset >= offset:
             self._remove_active_segment()
@@ -340,8 +531,23 @@ class PartitionLog:
         self._log_end = self._active.next_offset
         self._durable_up_to(self._log_end)
         self.epoch_cache.truncate_from(self._log_end)
-        self._write_checkpoint()
-        self._forget_producers_from(self._log_end)
+        self._write_epochs()
+        if self._producers.reaches(self._log_end):
+            # Which older batches a producer's last five were is known to the log alone.
+            self._producers = rebuild_producers(self._snapshots, self._segments, self._log_end)
+
+    def _forget_from(self, offset: Offset, growing: Offset) -> None:
+        """Nothing on the disk may claim to know more than a log that ends at `offset`, before it does.
+
+        `growing` is where its last segment will begin.
+        """
+        checkpoint = self._checkpoint
+        self._snapshots.remove_above(offset)
+        self._disk.sync_dir(self.directory)
+        self._remember(
+            recovery_point=min(checkpoint.recovery_point, growing),
+            cleaned_end_offset=min(checkpoint.cleaned_end_offset, offset),
+        )
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Drops everything: the log is empty, and its next record is `offset`."""
@@ -349,31 +555,25 @@ class PartitionLog:
         self._guarded(lambda: self._start_at(offset))
 
     def _start_at(self, offset: Offset) -> None:
+        self._forget_from(Offset(0), Offset(0))
         while self._segments:
             self._remove_active_segment()
+        self._remember(log_start_offset=offset, is_sparse=False)
         self._begin_segment(offset)
         self._log_end = self._synced_end = offset
         if self._ticket is not None:
             # Its file is gone with all it held; what it says of the disk still counts.
             self._ticket.end_offset = offset
-        self.epoch_cache = LeaderEpochCache()
-        self._write_checkpoint()
+        self.epoch_cache.truncate_from(Offset(0))
+        self._write_epochs()
         self._producers.clear()
 
     def _remove_active_segment(self) -> None:
         segment = self._segments.pop()
         self._close_file(segment)
-        segment.remove_files()
+        for path in segment.rename_deleted():
+            self._disk.remove(path)
         self._disk.sync_dir(self.directory)
-
-    def _forget_producers_from(self, end: Offset) -> None:
-        if not self._producers.reaches(end):
-            return
-        # Which older batches a producer's last five were is known to the log alone.
-        self._producers.clear()
-        for segment in self._segments:
-            for _, header in segment.scan():
-                self._producers.update(header)
 
     # --- end of life -----------------------------------------------------------------------------------------
 
@@ -386,10 +586,12 @@ class PartitionLog:
             self._close_files()
 
     def _settle(self) -> None:
-        self._active.file.sync()
-        self._active.write_index()
-        self._write_checkpoint()
+        self._synced(self._active.file)
+        self._active.write_indexes()
+        self._snapshots.write(self._log_end, self._producers.states)
+        self._remember(recovery_point=self._log_end)
         self._durable_up_to(self._log_end)
+        self._drop_stale_snapshots()
 
     def release(self) -> None:
         """Closes the files as they are; for a log that is to be deleted."""
@@ -424,9 +626,13 @@ class PartitionLog:
     def _active(self) -> Segment:
         return self._segments[-1]
 
-    def _segment_of(self, offset: Offset) -> Segment:
-        found = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset)
-        return self._segments[found - 1]
+    def _number_of(self, offset: Offset) -> int:
+        """Of the segment that holds `offset`."""
+        return max(bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
+
+    def _end_of(self, number: int) -> Offset:
+        is_last = number + 1 == len(self._segments)
+        return self._log_end if is_last else self._segments[number + 1].base_offset
 
     def _check_writable(self) -> None:
         if self._failure is not None:
@@ -436,6 +642,16 @@ class PartitionLog:
         try:
             operation()
         except OSError as error:
+            if error.errno == errno.ENOSPC:
+                # Nothing was changed that cannot be done again when there is room.
+                raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: the disk is full") from error
+            self._fail(error)
+
+    def _synced(self, file: File) -> None:
+        """A sync that fails has lost data whatever the reason, a full disk included."""
+        try:
+            file.sync()
+        except OSError as error:
             self._fail(error)
 
     def _fail(self, error: OSError) -> NoReturn:
@@ -443,25 +659,7 @@ class PartitionLog:
         self._failure = self._failure or f"{self.directory}: {error}"
         raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} goes offline: {error}") from error
 
-    def _write_checkpoint(self) -> None:
-        self._disk.write_atomically(f"{self.directory}/{CHECKPOINT_NAME}", self.epoch_cache.encode())
-
 
 def _parent(path: str) -> str:
     head, separator, _ = path.rpartition("/")
     return head or separator or "."
-
-
-def _first_record_since(
-    segment: Segment, position: int, header: BatchHeader, timestamp_ms: int
-) -> tuple[Offset, int] | None:
-    batch = segment.read_batch(position, header)
-    try:
-        records = decode_batch(batch)
-    except InvalidBatch:
-        # The checksum fits, so this is what a producer sent: the header is the best answer that can be given.
-        return Offset(header.base_offset), header.max_timestamp_ms
-    for record in records:
-        if record.timestamp_ms >= timestamp_ms:
-            return Offset(record.offset), record.timestamp_ms
-    return None

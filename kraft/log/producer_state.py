@@ -7,6 +7,7 @@ is not known, perhaps because its records are gone, may begin anywhere); the rul
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,6 +38,8 @@ class ProducerState:
     batches: tuple[WrittenBatch, ...]
     last_offset: Offset
     """Of the last batch or marker that changed this state."""
+    timestamp_ms: int
+    """The largest in that batch, or of that marker."""
 
     @property
     def last_sequence(self) -> int:
@@ -62,8 +65,14 @@ ACCEPT: Final = Accept()
 class ProducerStates:
     """All producers of one partition."""
 
-    def __init__(self) -> None:
-        self._states: dict[int, ProducerState] = {}
+    def __init__(self, states: Mapping[int, ProducerState] | None = None) -> None:
+        self._states: dict[int, ProducerState] = dict(states or {})
+        self._unchanged_since: dict[int, tuple[Offset, int]] = {}
+
+    @property
+    def states(self) -> Mapping[int, ProducerState]:
+        """By producer id."""
+        return self._states
 
     def __len__(self) -> int:
         return len(self._states)
@@ -105,12 +114,36 @@ class ProducerStates:
         if not header.is_control:
             batches = (*batches[-(BATCHES_REMEMBERED - 1) :], _written(header))
         self._states[header.producer_id] = ProducerState(
-            epoch=header.producer_epoch, batches=batches, last_offset=header.last_offset
+            epoch=header.producer_epoch,
+            batches=batches,
+            last_offset=header.last_offset,
+            timestamp_ms=header.max_timestamp_ms,
         )
 
     def reaches(self, offset: Offset) -> bool:
         """True when a batch at or above `offset` is remembered: truncating there means rebuilding from the log."""
         return any(state.last_offset >= offset for state in self._states.values())
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forgets producers that wrote nothing for so long, and returns how many.
+
+        What counts is the time since this was first asked with their present state: timestamps are the clients' and
+        may be years old. Source: `producer.id.expiration.ms`.
+        """
+        since = {
+            producer_id: known
+            if (known := self._unchanged_since.get(producer_id)) is not None and known[0] == state.last_offset
+            else (state.last_offset, now_ms)
+            for producer_id, state in self._states.items()
+        }
+        silent = [producer_id for producer_id, (_, begin_ms) in since.items() if now_ms - begin_ms >= expiration_ms]
+        for producer_id in silent:
+            del self._states[producer_id], since[producer_id]
+        self._unchanged_since = since
+        return len(silent)
+
+    def replace(self, states: Mapping[int, ProducerState]) -> None:
+        self._states = dict(states)
 
     def clear(self) -> None:
         self._states.clear()

@@ -1,37 +1,57 @@
 """What a log finds when it is opened: whole batches, a tail that a crash tore, or rot.
 
-A tear is a broken stretch at the very end with no whole batch behind it: those bytes were never acknowledged as
-durable, and are cut off. A broken stretch with a whole batch behind it was once complete, so it is rot: the log refuses
-to open, because cutting there would drop acknowledged records without a word.
+All segments but the last were synced before the next was begun, so of those only the ends are looked at. Of the last
+one, everything is read that was not known to be durable (the recovery point in `log-checkpoint`).
+
+A tear is a broken stretch behind the recovery point that no whole batch follows: those bytes were never acknowledged as
+durable, and are cut off. A power failure may also lose a part in the middle of what was not synced; such a stretch has
+a disk sector of nothing but zeros, and is a tear as well. Anything else was once complete, so it is rot: the log
+refuses to open, because cutting there would drop acknowledged records without a word.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from kraft.log.disk import Disk, File
-from kraft.log.leader_epochs import LeaderEpochCache
+from kraft.log.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache
+from kraft.log.log_checkpoint import LogCheckpoint, read_checkpoint
+from kraft.log.producer_snapshot import SNAPSHOT_SUFFIX, ProducerSnapshots
 from kraft.log.producer_state import ProducerStates
 from kraft.log.record_batch import HEADER_BYTES, BatchHeader, check_crc, read_header
-from kraft.log.segment import INDEX_SUFFIX, LOG_SUFFIX, RELATIVE_OFFSET_MAX, Segment, scan_batches
+from kraft.log.segment import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    RELATIVE_OFFSET_MAX,
+    TIME_INDEX_SUFFIX,
+    Segment,
+    scan_batches,
+)
 from kraft.model.errors import Corruption, InvalidBatch
 from kraft.model.ids import LeaderEpoch, Offset
 
 _BASE_OFFSET_DIGITS: Final = 20
+_BASE_OFFSET_BYTES: Final = 8
 _MAGIC_AT: Final = 16
 _SEARCH_WINDOW_BYTES: Final = 1 << 20
+_SECTOR_BYTES: Final = 512
 _TEMPORARY_SUFFIX: Final = ".tmp"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryReport:
-    """What opening the log did. `torn_at` is the offset that the log was cut to, None when nothing was cut."""
+    """What opening the log did. `torn_at` is the offset that the log was cut to, None when nothing was cut.
+
+    `batches_checked` were read whole; what lies before them was known to be durable.
+    """
 
     segments: int
-    batches: int
-    segments_checked: int
+    batches_checked: int
     indexes_rebuilt: int
+    epochs_rebuilt: bool
     torn_at: Offset | None
     torn_file: str
     torn_bytes: int
@@ -43,17 +63,21 @@ class RecoveredLog:
     """Segments ascend and the last one grows; there are none in a directory that was just made."""
 
     segments: list[Segment]
+    checkpoint: LogCheckpoint
     epochs: LeaderEpochCache
+    epochs_changed: bool
+    """They are not those of the checkpoint file any more."""
+    snapshots: ProducerSnapshots
     producers: ProducerStates
     report: RecoveryReport
 
 
 def recover(disk: Disk, directory: str, index_interval_bytes: int, clean_shutdown: bool) -> RecoveredLog:
-    """Opens what the directory holds. After a clean shutdown only the last segment's checksums are checked.
+    """Opens what the directory holds. After a clean shutdown nothing can be torn.
 
     Raises Corruption when bytes that were whole are not any more.
     """
-    return _Recovery(disk, directory, index_interval_bytes).run(clean_shutdown)
+    return _Recovery(disk, directory, index_interval_bytes, clean_shutdown).run()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,45 +89,45 @@ class _Tear:
 
 
 class _Recovery:
-    """One pass over all headers, gathering what they say of offsets, epochs and producers."""
-
-    def __init__(self, disk: Disk, directory: str, index_interval_bytes: int) -> None:
+    def __init__(self, disk: Disk, directory: str, index_interval_bytes: int, clean_shutdown: bool) -> None:
         self._disk = disk
         self._directory = directory
         self._index_interval_bytes = index_interval_bytes
-        self._epochs = LeaderEpochCache()
-        self._producers = ProducerStates()
-        self._batches = 0
+        self._clean_shutdown = clean_shutdown
+        self._segments: list[Segment] = []
+        self._batches_checked = 0
         self._next_offset = Offset(0)
 
-    def run(self, clean_shutdown: bool) -> RecoveredLog:
-        base_offsets = self._tidy()
-        segments: list[Segment] = []
-        tear: _Tear | None = None
-        indexes_rebuilt = 0
+    def run(self) -> RecoveredLog:
+        base_offsets, snapshots = self._tidy()
+        self._checkpoint = read_checkpoint(self._disk, self._directory)
+        stored_epochs = self._read_epochs()
+        self._epochs_are_known = stored_epochs is not None
+        self._epochs = stored_epochs or LeaderEpochCache()
+        entries_before = self._epochs.entries
         try:
-            for base_offset in base_offsets:
-                is_last = base_offset == base_offsets[-1]
-                segment = Segment(self._disk, self._directory, base_offset, self._index_interval_bytes, create=False)
-                segments.append(segment)
-                self._check_follows(segments)
-                tear = self._scan(segment, with_crc=is_last or not clean_shutdown, is_last=is_last)
-                indexes_rebuilt += not is_last and segment.write_index()
-                if not is_last:
-                    segment.release_index()
+            indexes_rebuilt = sum([self._open_closed(base_offset) for base_offset in base_offsets[:-1]])
+            if not self._epochs_are_known:
+                self._gather_epochs()
+            tear = self._open_active(base_offsets[-1]) if base_offsets else None
+            self._epochs.truncate_from(self._next_offset)
+            producers = self._producers(snapshots)
         except BaseException:
-            for segment in segments:
+            for segment in self._segments:
                 segment.file.close()
             raise
         return RecoveredLog(
-            segments=segments,
+            segments=self._segments,
+            checkpoint=self._checkpoint,
             epochs=self._epochs,
-            producers=self._producers,
+            epochs_changed=self._epochs.entries != entries_before,
+            snapshots=snapshots,
+            producers=producers,
             report=RecoveryReport(
-                segments=len(segments),
-                batches=self._batches,
-                segments_checked=min(1, len(segments)) if clean_shutdown else len(segments),
+                segments=len(self._segments),
+                batches_checked=self._batches_checked,
                 indexes_rebuilt=indexes_rebuilt,
+                epochs_rebuilt=not self._epochs_are_known and bool(base_offsets),
                 torn_at=tear.log_end if tear else None,
                 torn_file=tear.file if tear else "",
                 torn_bytes=tear.cut_bytes if tear else 0,
@@ -111,66 +135,158 @@ class _Recovery:
             ),
         )
 
-    def _tidy(self) -> list[Offset]:
-        """The base offsets of the segments. Removes what a crash left behind: temporary files, an index alone."""
+    # --- files -----------------------------------------------------------------------------------------------
+
+    def _tidy(self) -> tuple[list[Offset], ProducerSnapshots]:
+        """Base offsets of the segments, and the snapshots. Removes what a crash left behind."""
         names = self._disk.list(self._directory)
         logs = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
-        for name in names:
-            is_orphan = name.endswith(INDEX_SUFFIX) and name.removesuffix(INDEX_SUFFIX) not in logs
-            if is_orphan or name.endswith(_TEMPORARY_SUFFIX):
-                self._disk.remove(f"{self._directory}/{name}")
         for stem in logs:
-            if len(stem) != _BASE_OFFSET_DIGITS or not (stem.isascii() and stem.isdigit()):
+            if not _is_offset(stem):
                 raise Corruption(f"{self._directory}/{stem}{LOG_SUFFIX}", 0, "the name is not a base offset")
-        return sorted(Offset(int(stem)) for stem in logs)
+        for name in names:
+            stem, suffix = _split(name)
+            is_orphan = suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX) and stem not in logs
+            if is_orphan or name.endswith((_TEMPORARY_SUFFIX, DELETED_SUFFIX)):
+                self._disk.remove(f"{self._directory}/{name}")
+        stems = [name.removesuffix(SNAPSHOT_SUFFIX) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
+        snapshots = ProducerSnapshots(self._disk, self._directory, [int(stem) for stem in stems if _is_offset(stem)])
+        return sorted(Offset(int(stem)) for stem in logs), snapshots
 
-    def _check_follows(self, segments: list[Segment]) -> None:
-        segment = segments[-1]
-        if len(segments) == 1:
-            self._next_offset = segment.base_offset
-        elif segment.base_offset != self._next_offset:
+    def _read_epochs(self) -> LeaderEpochCache | None:
+        path = f"{self._directory}/{CHECKPOINT_NAME}"
+        try:
+            return LeaderEpochCache.decode(self._disk.read_file(path), path)
+        except (FileNotFoundError, Corruption):
+            return None
+
+    def _open(self, base_offset: Offset) -> Segment:
+        segment = Segment(self._disk, self._directory, base_offset, self._index_interval_bytes, create=False)
+        self._segments.append(segment)
+        is_first = len(self._segments) == 1
+        is_hole = base_offset > self._next_offset and not self._checkpoint.is_sparse
+        if not is_first and (base_offset < self._next_offset or is_hole):
             raise Corruption(segment.path, 0, f"the segment before ends at offset {self._next_offset}")
+        self._next_offset = base_offset
+        return segment
 
-    def _scan(self, segment: Segment, with_crc: bool, is_last: bool) -> _Tear | None:
-        batches = scan_batches(segment.file, segment.path, with_crc=with_crc)
+    def _open_closed(self, base_offset: Offset) -> bool:
+        """True when the indexes had to be made anew."""
+        segment = self._open(base_offset)
+        is_rebuilt = segment.close_growth()
+        self._next_offset = segment.next_offset
+        return is_rebuilt
+
+    # --- the last segment ------------------------------------------------------------------------------------
+
+    def _open_active(self, base_offset: Offset) -> _Tear | None:
+        segment = self._open(base_offset)
+        recovery_point = self._checkpoint.recovery_point
+        start = None
+        if recovery_point > base_offset and self._epochs_are_known:
+            start = segment.resume(recovery_point)
+        self._next_offset = segment.next_offset
+        batches = scan_batches(segment.file, segment.path, start or 0, with_crc=True)
         while True:
             try:
                 found = next(batches, None)
             except Corruption as broken:
-                # A segment was synced before the next one was begun, so only the last can be torn.
-                if not is_last:
-                    raise
                 self._check_is_torn(segment, broken)
                 return self._cut(segment, broken)
             if found is None:
-                return None
-            self._take(segment, *found)
+                break
+            try:
+                self._take(segment, *found)
+            except Corruption as misplaced:
+                if not self._lost_its_offset(segment, *found):
+                    raise
+                return self._cut(segment, misplaced)
+        if self._next_offset < recovery_point:
+            reason = f"the log ends at offset {self._next_offset}, everything below {recovery_point} was durable"
+            raise Corruption(segment.path, segment.size_bytes, reason)
+        return None
 
     def _take(self, segment: Segment, position: int, header: BatchHeader) -> None:
-        if header.base_offset != self._next_offset:
-            raise Corruption(segment.path, position, f"offset {header.base_offset} follows {self._next_offset - 1}")
-        if header.leader_epoch < self._epochs.latest_epoch:
-            raise Corruption(
-                segment.path, position, f"leader epoch {header.leader_epoch} follows {self._epochs.latest_epoch}"
-            )
+        is_hole = header.base_offset > self._next_offset and not self._checkpoint.is_sparse
+        if header.base_offset < self._next_offset or is_hole:
+            reason = f"offset {header.base_offset} follows {self._next_offset - 1}"
+            raise Corruption(segment.path, position, reason)
+        self._take_epoch(segment, position, header)
         segment.note_batch(position, header)
-        self._epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
-        self._producers.update(header)
-        self._batches += 1
+        self._batches_checked += 1
         self._next_offset = header.next_offset
 
+    def _take_epoch(self, segment: Segment, position: int, header: BatchHeader) -> None:
+        if header.leader_epoch > self._epochs.latest_epoch:
+            self._epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+            return
+        epoch = self._epochs.epoch_at(header.last_offset)
+        if header.leader_epoch != epoch and header.last_offset >= self._checkpoint.log_start_offset:
+            raise Corruption(segment.path, position, f"leader epoch {header.leader_epoch} where {epoch} was written")
+
+    def _gather_epochs(self) -> None:
+        """The checkpoint of the epochs is lost: the batches still know. Of the last segment they are taken anyway."""
+        for segment in self._segments:
+            for position, header in segment.scan():
+                if header.last_offset >= self._checkpoint.log_start_offset:
+                    self._take_epoch(segment, position, header)
+
+    # --- tears and rot ---------------------------------------------------------------------------------------
+
     def _check_is_torn(self, segment: Segment, broken: Corruption) -> None:
+        if self._clean_shutdown:
+            reason = f"{broken.reason}; the log was closed in order, so this is rot"
+            raise Corruption(broken.file, broken.position, reason)
+        if self._next_offset < self._checkpoint.recovery_point:
+            reason = f"{broken.reason}; it was durable, so this is rot"
+            raise Corruption(broken.file, broken.position, reason)
         behind = find_whole_batch(segment.file, broken.position, self._next_offset)
-        if behind is not None:
-            raise Corruption(
-                broken.file, broken.position, f"{broken.reason}; a whole batch follows at byte {behind}, so this is rot"
-            )
+        if behind is not None and not has_lost_sector(segment.file, broken.position, behind):
+            reason = f"{broken.reason}; a whole batch follows at byte {behind}, so this is rot"
+            raise Corruption(broken.file, broken.position, reason)
+
+    def _lost_its_offset(self, segment: Segment, position: int, header: BatchHeader) -> bool:
+        """A whole batch at a wrong offset is rot, but for one case: a sector ended inside its base offset and was lost."""
+        lost_bytes = _SECTOR_BYTES - position % _SECTOR_BYTES
+        if self._next_offset < self._checkpoint.recovery_point or lost_bytes > _BASE_OFFSET_BYTES + 3:
+            return False
+        expected = bytes(lost_bytes) + self._next_offset.to_bytes(_BASE_OFFSET_BYTES, "big")[lost_bytes:]
+        return segment.file.read_at(position, len(expected)) == expected
 
     def _cut(self, segment: Segment, broken: Corruption) -> _Tear:
         cut_bytes = segment.size_bytes - broken.position
         segment.file.truncate(broken.position)
         segment.file.sync()
         return _Tear(file=segment.path, reason=broken.reason, cut_bytes=cut_bytes, log_end=self._next_offset)
+
+    # --- producers -------------------------------------------------------------------------------------------
+
+    def _producers(self, snapshots: ProducerSnapshots) -> ProducerStates:
+        if snapshots.offsets and snapshots.offsets[-1] > self._next_offset:
+            snapshots.remove_above(self._next_offset)
+            # One that came back after a power failure would speak of other records than the log then holds.
+            self._disk.sync_dir(self._directory)
+        return rebuild_producers(snapshots, self._segments, self._next_offset)
+
+
+def rebuild_producers(snapshots: ProducerSnapshots, segments: list[Segment], log_end: Offset) -> ProducerStates:
+    """From the latest snapshot, and what the batches behind it say."""
+    producers = ProducerStates()
+    start = segments[0].base_offset if segments else Offset(0)
+    snapshot = snapshots.latest(start, log_end)
+    if snapshot is not None:
+        start, states = snapshot
+        producers.replace(states)
+    for header in _headers_from(segments, start):
+        producers.update(header)
+    return producers
+
+
+def _headers_from(segments: list[Segment], start: Offset) -> Iterator[BatchHeader]:
+    for segment in segments:
+        if segment.next_offset > start:
+            for _, header in segment.scan(segment.position_of(start)):
+                yield header
 
 
 def find_whole_batch(file: File, start: int, least_offset: int) -> int | None:
@@ -203,3 +319,27 @@ def _is_whole_batch(file: File, window: bytes, candidate: int, window_start: int
     except InvalidBatch:
         return False
     return True
+
+
+def has_lost_sector(file: File, start: int, end: int) -> bool:
+    """True when a sector between those positions, or what of it lies between them, is nothing but zeros.
+
+    That is what a file holds where a write was lost with the power. Rot changes bits, it does not clear sectors.
+    """
+    position = start
+    while position < end:
+        sector_end = min(end, position - position % _SECTOR_BYTES + _SECTOR_BYTES)
+        if not any(file.read_at(position, sector_end - position)):
+            return True
+        position = sector_end
+    return False
+
+
+def _is_offset(stem: str) -> bool:
+    return len(stem) == _BASE_OFFSET_DIGITS and stem.isascii() and stem.isdigit()
+
+
+def _split(name: str) -> tuple[str, str]:
+    """The name up to its first dot, and the rest with the dot."""
+    stem, dot, suffix = name.partition(".")
+    return stem, dot + suffix

@@ -1,4 +1,4 @@
-"""One stretch of a partition's log: a `.log` file of batches back to back, and the `.index` beside it."""
+"""One stretch of a partition's log: a `.log` file of batches back to back, and two sparse indexes beside it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kraft.log.disk import Disk, File
+from kraft.log.leader_epochs import LeaderEpochCache
 from kraft.log.offset_index import OffsetIndex
 from kraft.log.record_batch import HEADER_BYTES, BatchHeader, Buffer, check_crc, read_header
+from kraft.log.segment_facts import SegmentFacts
+from kraft.log.time_index import TimeIndex
 from kraft.model.errors import Corruption, InvalidBatch
-from kraft.model.ids import Offset
+from kraft.model.ids import NO_LEADER_EPOCH, Offset
 
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+DELETED_SUFFIX: Final = ".deleted"
 RELATIVE_OFFSET_MAX: Final = 0x7FFFFFFF
 
 _HEADER_WINDOW_BYTES: Final = 4 << 10
@@ -50,47 +55,124 @@ def scan_batches(file: File, path: str, start: int = 0, with_crc: bool = False) 
         position = end
 
 
+class Continuity:
+    """What each batch of a log must be in view of the one before it: the checksum covers neither offset nor epoch."""
+
+    def __init__(self, path: str, epochs: LeaderEpochCache, is_sparse: bool, next_offset: int) -> None:
+        self._path = path
+        self._epochs = epochs
+        self._is_sparse = is_sparse
+        self.next_offset = next_offset
+
+    def check(self, position: int, header: BatchHeader) -> None:
+        """Raises Corruption unless the batch at `position` comes next. A sparse log may leave offsets out."""
+        if header.base_offset != self.next_offset and not (self._is_sparse and header.base_offset > self.next_offset):
+            raise Corruption(
+                self._path, position, f"a batch at offset {header.base_offset} stands where {self.next_offset} is next"
+            )
+        # The cache does not know the epochs of records below the log's start.
+        epoch = self._epochs.epoch_at(header.last_offset)
+        if header.leader_epoch != epoch != NO_LEADER_EPOCH:
+            raise Corruption(
+                self._path,
+                position,
+                f"a batch at offset {header.base_offset} claims leader epoch "
+                f"{header.leader_epoch}, it was written in {epoch}",
+            )
+        self.next_offset = header.next_offset
+
+
 class Segment:
     """Batches from `base_offset` on. Only the last segment of a log grows.
 
-    The index of a segment that no longer grows is read from its file when it is first needed.
+    The indexes of a segment that no longer grows are read from their files when they are first needed.
     """
 
     def __init__(
         self, disk: Disk, directory: str, base_offset: Offset, index_interval_bytes: int, create: bool
     ) -> None:
+        stem = f"{directory}/{file_name(base_offset, '')}"
         self.base_offset = base_offset
-        self.path = f"{directory}/{file_name(base_offset, LOG_SUFFIX)}"
-        self.index_path = f"{directory}/{file_name(base_offset, INDEX_SUFFIX)}"
+        self.path = stem + LOG_SUFFIX
+        self.index_path = stem + INDEX_SUFFIX
+        self.time_index_path = stem + TIME_INDEX_SUFFIX
         self.file = disk.open(self.path, create)
         self.next_offset = base_offset
+        """Behind the last batch. The next segment may begin later, when compaction took the last records away."""
         self.max_timestamp_ms = -1
-        self._max_timestamp_position = 0
+        self._max_timestamp_offset = int(base_offset)
         self._disk = disk
         self._index_interval_bytes = index_interval_bytes
         self._index: OffsetIndex | None = OffsetIndex(base_offset, index_interval_bytes)
+        self._time_index: TimeIndex | None = TimeIndex(base_offset)
+        self._first_timestamp_ms: int | None = None
 
     @property
     def size_bytes(self) -> int:
         return self.file.size
 
+    @property
+    def first_timestamp_ms(self) -> int:
+        """The largest of the first batch; -1 for none."""
+        if self._first_timestamp_ms is None and self.file.size:
+            self._first_timestamp_ms = next(self.scan())[1].max_timestamp_ms
+        return -1 if self._first_timestamp_ms is None else self._first_timestamp_ms
+
+    def facts(self, end_offset: Offset) -> SegmentFacts:
+        """`end_offset` is where the next segment begins, or the log ends."""
+        return SegmentFacts(
+            base_offset=self.base_offset,
+            end_offset=end_offset,
+            size_bytes=self.size_bytes,
+            max_timestamp_ms=self.max_timestamp_ms,
+            first_timestamp_ms=self.first_timestamp_ms,
+            path=self.path,
+        )
+
+    # --- growing ---------------------------------------------------------------------------------------------
+
     def append(self, pieces: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
-        """Writes batches whose headers are given; their offsets continue the segment's."""
-        position = self.file.append(pieces)
+        """Writes batches whose headers are given; their offsets continue the segment's. After an OSError the segment
+        is what it was before, as far as the disk can still be told so."""
+        size = self.file.size
+        try:
+            position = self.file.append(pieces)
+        except OSError:
+            self.file.truncate(size)
+            raise
         for header in headers:
             self.note_batch(position, header)
             position += header.size_bytes
 
     def note_batch(self, position: int, header: BatchHeader) -> None:
         """Takes notice of a batch that stands in the file: it was appended, or found by recovery."""
-        self.index.note_batch(header.last_offset, position, header.size_bytes)
-        self.next_offset = header.next_offset
-        self._note_timestamp(position, header)
-
-    def _note_timestamp(self, position: int, header: BatchHeader) -> None:
+        index, time_index = self._indexes()
         if header.max_timestamp_ms > self.max_timestamp_ms:
             self.max_timestamp_ms = header.max_timestamp_ms
-            self._max_timestamp_position = position
+            self._max_timestamp_offset = header.last_offset
+        if index.note_batch(header.last_offset, position, header.size_bytes):
+            time_index.note(self.max_timestamp_ms, self._max_timestamp_offset)
+        if position == 0:
+            self._first_timestamp_ms = header.max_timestamp_ms
+        self.next_offset = header.next_offset
+
+    @property
+    def index_bytes(self) -> int:
+        """Size of the larger index, as it would be written now."""
+        index, time_index = self._indexes()
+        return max(index.size_bytes, time_index.size_bytes)
+
+    def reserve(self, size: int) -> None:
+        """Sets disk space aside up to that size of the file."""
+        self.file.reserve(size)
+
+    def finish(self) -> None:
+        """The segment grows no more: durable with its indexes on return."""
+        self.file.truncate(self.file.size)  # Gives back what was reserved and not needed.
+        self.file.sync()
+        _, time_index = self._indexes()
+        time_index.note(self.max_timestamp_ms, self._max_timestamp_offset)
+        self.write_indexes()
 
     # --- reading ---------------------------------------------------------------------------------------------
 
@@ -102,27 +184,72 @@ class Segment:
         """Where the first batch begins that ends at or above `offset`; the size of the segment when there is none."""
         if offset >= self.next_offset:
             return self.file.size
-        for position, header in self.scan(self.index.position_before_offset(offset)):
+        for position, header in self._scan_from_entry(offset):
             if header.last_offset >= offset:
                 return position
         return self.file.size
 
-    def read(self, start: Offset, bytes_max: int, upper: Offset) -> bytes:
-        """Whole batches from the one that holds `start`: at least one, none that ends above `upper`."""
-        begin = self.position_of(start)
-        end = self.position_of(upper)
-        if end - begin > bytes_max:
-            end = self._boundary_before(begin, begin + bytes_max)
-        return self.file.read_at(begin, end - begin) if end > begin else b""
+    def _scan_from_entry(self, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        """All batches from one at or before `offset`, found through the index; the batch there proves the index."""
+        index, _ = self._indexes()
+        entry_offset, position = index.entry_before_offset(offset)
+        if position == 0:
+            return self.scan()
+        if not self._has_batch(position, entry_offset):
+            self.rebuild_indexes()
+            _, position = self._indexes()[0].entry_before_offset(offset)
+        return self.scan(position)
 
-    def _boundary_before(self, begin: int, limit: int) -> int:
-        """The last end of a batch at or below `limit`, but never that before the first batch's."""
-        boundary = begin
-        for position, header in self.scan(max(begin, self.index.position_before_position(limit))):
-            boundary = position + header.size_bytes
-            if boundary > limit:
-                return position if position > begin else boundary
-        return boundary
+    def _has_batch(self, position: int, last_offset: int) -> bool:
+        try:
+            found = next(self.scan(position), None)
+        except Corruption:
+            return False
+        return found is not None and found[1].last_offset == last_offset
+
+    def read(self, start: Offset, bytes_max: int, upper: Offset, epochs: LeaderEpochCache, is_sparse: bool) -> bytes:
+        """Whole batches from the first that reaches `start`: at least one, none that ends above `upper`.
+
+        Every one was checked: checksum, order of offsets, leader epoch. Raises Corruption.
+        """
+        continuity: Continuity | None = None
+        for position, header in self._scan_from_entry(start):
+            if continuity is None:
+                # The index vouches for the offset of the batch at its entry, the segment's name for that of the first.
+                expected = header.base_offset if position else self.base_offset
+                continuity = Continuity(self.path, epochs, is_sparse, expected)
+            if header.last_offset >= start:
+                data = self.file.read_at(position, max(bytes_max, header.size_bytes))
+                end = self._checked_bytes(data, position, upper, continuity)
+                if end == 0:
+                    self._check_reaches_above(position, header, upper)
+                return data[:end]
+            continuity.check(position, header)
+        return b""
+
+    def _checked_bytes(self, data: bytes, begin: int, upper: Offset, continuity: Continuity) -> int:
+        """How many bytes of `data`, read at `begin`, are whole batches up to `upper`."""
+        view = memoryview(data)
+        end = 0
+        while end + HEADER_BYTES <= len(data):
+            try:
+                header = read_header(data, end)
+                next_end = end + header.size_bytes
+                if next_end > len(data) or header.last_offset >= upper:
+                    break
+                check_crc(header, view[end:next_end])
+            except InvalidBatch as error:
+                raise Corruption(self.path, begin + end, error.message) from None
+            continuity.check(begin + end, header)
+            end = next_end
+        return end
+
+    def _check_reaches_above(self, position: int, header: BatchHeader, upper: Offset) -> None:
+        """A batch that is withheld, because it ends above `upper`, must be a true one, or nobody would ever notice."""
+        self.read_batch(position, header)
+        if header.next_offset > self.next_offset or header.last_offset < upper:
+            reason = f"a batch claims to end at offset {header.last_offset}, the segment ends at {self.next_offset - 1}"
+            raise Corruption(self.path, position, reason)
 
     def read_batch(self, position: int, header: BatchHeader) -> bytes:
         """The whole batch; raises Corruption when its bytes are not those that were written."""
@@ -133,57 +260,193 @@ class Segment:
             raise Corruption(self.path, position, error.message) from None
         return batch
 
-    def batch_with_max_timestamp(self) -> tuple[int, BatchHeader]:
-        """Of a segment that is not empty."""
-        return next(self.scan(self._max_timestamp_position))
+    def batches_since(self, timestamp_ms: int, least: Offset) -> Iterator[tuple[int, BatchHeader]]:
+        """Batches from `least` on with a record at or after that time; found through the time index."""
+        _, time_index = self._indexes()
+        entry = time_index.entry_before(timestamp_ms)
+        if entry is not None and not self._has_timestamp(*entry):
+            self.rebuild_indexes()
+            entry = self._indexes()[1].entry_before(timestamp_ms)
+        start = least if entry is None else max(least, entry[1])
+        for position, header in self._scan_from_entry(start):
+            if header.last_offset >= least and header.max_timestamp_ms >= timestamp_ms:
+                yield position, header
+
+    def _has_timestamp(self, timestamp_ms: int, last_offset: int) -> bool:
+        _, header = next(self.scan(self.position_of(last_offset)), (0, None))
+        return header is not None and (header.last_offset, header.max_timestamp_ms) == (last_offset, timestamp_ms)
 
     # --- shrinking -------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: Offset) -> None:
         """Drops every batch that ends at or above `offset`, durably: a crash must not bring them back."""
         position = self.position_of(offset)
-        index = self.index
+        self._indexes()
         self.file.truncate(position)
         self.file.sync()
-        index.truncate(position)
+        self._settle(position)
+
+    def _settle(self, end_position: int) -> None:
+        """Cuts the indexes to the batches below that position, and learns from the last ones what they do not say."""
+        index, time_index = self._indexes()
+        index.truncate(end_position)
+        last_offset, position = index.last
+        time_index.truncate(last_offset + 1 if position else self.base_offset)
+        self.max_timestamp_ms, self._max_timestamp_offset = time_index.last
+        self.next_offset = self.base_offset
+        self._first_timestamp_ms = None
+        if position == end_position:
+            return
+        for found, header in self.scan(position):
+            self.next_offset = header.next_offset
+            if header.max_timestamp_ms > self.max_timestamp_ms:
+                self.max_timestamp_ms, self._max_timestamp_offset = header.max_timestamp_ms, header.last_offset
+            # What follows may be anything.
+            if found + header.size_bytes >= end_position:
+                break
+
+    # --- opening ---------------------------------------------------------------------------------------------
+
+    def resume(self, offset: Offset) -> int | None:
+        """Trusts the index files up to `offset`, where a batch has to begin, and returns the position of that.
+
+        None when they cannot be trusted; nothing is known then. Raises Corruption when the log ends before `offset`.
+        """
+        try:
+            self._load_indexes()
+            position = self._position_where_begins(offset)
+        except (FileNotFoundError, ValueError):
+            self._forget_batches()
+            return None
+        self._settle(position)
+        return position
+
+    def _position_where_begins(self, offset: Offset) -> int:
+        """Raises ValueError when the index does not lead there."""
+        entry_offset, start = self._indexes()[0].entry_before_offset(offset - 1)
+        if start and not self._has_batch(start, entry_offset):
+            raise ValueError("the index does not fit the log")
+        end, reached = start, int(self.base_offset)
+        try:
+            for position, header in self.scan(start):
+                if header.base_offset >= offset:
+                    return position
+                end, reached = position + header.size_bytes, header.next_offset
+        except Corruption:
+            # Whatever is broken there is for the scan of the whole segment to judge.
+            if reached != offset:
+                raise ValueError("a batch below is broken") from None
+            return end
+        if reached < offset:
+            raise Corruption(self.path, end, f"the log ends at offset {reached}, everything below {offset} was durable")
+        return end
+
+    def close_growth(self) -> bool:
+        """Opens a segment that was finished: only its tail is read. True when its indexes had to be made anew.
+
+        Raises Corruption when they had to, and its batches are not whole.
+        """
+        self.release_indexes()
+        try:
+            self._read_tail()
+        except (FileNotFoundError, ValueError, Corruption):
+            self._forget_batches()
+            self.next_offset = self._rebuild(is_known=False)
+            self.write_indexes()
+            self.release_indexes()
+            return True
+        return False
+
+    def _read_tail(self) -> None:
+        """Raises ValueError when what the indexes say of the last batches is not true."""
+        if self.file.size == 0:
+            return
+        last_offset, position = OffsetIndex.decode_last(
+            self._last_bytes(self.index_path, OffsetIndex.ENTRY_BYTES), self.base_offset
+        )
+        if position and not self._has_batch(position, last_offset):
+            raise ValueError("the index does not fit the log")
+        self.max_timestamp_ms, self._max_timestamp_offset = TimeIndex.decode_last(
+            self._last_bytes(self.time_index_path, TimeIndex.ENTRY_BYTES), self.base_offset
+        )
+        for _, header in self.scan(position):
+            self.next_offset = header.next_offset
+            if header.max_timestamp_ms > self.max_timestamp_ms:
+                raise ValueError("the time index lacks the largest timestamp")
+
+    def _last_bytes(self, path: str, size: int) -> bytes:
+        file = self._disk.open(path, create=False)
+        try:
+            if file.size % size:
+                raise ValueError(f"{file.size} bytes are no whole number of entries")
+            return file.read_at(max(0, file.size - size), size)
+        finally:
+            file.close()
+
+    # --- indexes ---------------------------------------------------------------------------------------------
+
+    def _indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        if self._index is None or self._time_index is None:
+            try:
+                self._load_indexes()
+            except (FileNotFoundError, ValueError):
+                self.rebuild_indexes()
+        assert self._index is not None
+        assert self._time_index is not None
+        return self._index, self._time_index
+
+    def _load_indexes(self) -> None:
+        """Raises FileNotFoundError and ValueError."""
+        data, time_data = self._disk.read_file(self.index_path), self._disk.read_file(self.time_index_path)
+        index = OffsetIndex.decode(data, self.base_offset, self._index_interval_bytes, self.file.size)
+        self._time_index = TimeIndex.decode(time_data, self.base_offset)
+        self._index = index
+
+    def rebuild_indexes(self) -> None:
+        """From the batches, every one of them checked. Raises Corruption."""
+        self._rebuild(is_known=True)
+
+    def _rebuild(self, is_known: bool) -> Offset:
+        end, max_timestamp_ms = self.next_offset, self.max_timestamp_ms
+        self._forget_batches()
+        for position, header in scan_batches(self.file, self.path, with_crc=True):
+            if header.base_offset < self.next_offset:
+                reason = f"a batch at offset {header.base_offset} follows {self.next_offset - 1}"
+                raise Corruption(self.path, position, reason)
+            self.note_batch(position, header)
+        if is_known and (self.next_offset, self.max_timestamp_ms) != (end, max_timestamp_ms):
+            found, self.next_offset = self.next_offset, end
+            raise Corruption(self.path, self.file.size, f"the batches end at offset {found}, not {end}")
+        _, time_index = self._indexes()
+        time_index.note(self.max_timestamp_ms, self._max_timestamp_offset)
+        return self.next_offset
+
+    def _forget_batches(self) -> None:
+        self._index = OffsetIndex(self.base_offset, self._index_interval_bytes)
+        self._time_index = TimeIndex(self.base_offset)
         self.next_offset = self.base_offset
         self.max_timestamp_ms = -1
-        for position, header in self.scan():
-            self.next_offset = header.next_offset
-            self._note_timestamp(position, header)
+        self._max_timestamp_offset = int(self.base_offset)
+        self._first_timestamp_ms = None
 
-    # --- the index file --------------------------------------------------------------------------------------
+    def write_indexes(self) -> None:
+        """Brings the index files up to date, durably."""
+        index, time_index = self._indexes()
+        self._disk.write_atomically(self.index_path, index.encode())
+        self._disk.write_atomically(self.time_index_path, time_index.encode())
 
-    @property
-    def index(self) -> OffsetIndex:
-        if self._index is None:
-            self._index = self._load_index()
-        return self._index
+    def release_indexes(self) -> None:
+        """The index files are written: the memory is given back until it is needed."""
+        self._index = self._time_index = None
 
-    def _load_index(self) -> OffsetIndex:
-        try:
-            data = self._disk.read_file(self.index_path)
-            return OffsetIndex.decode(data, self.base_offset, self._index_interval_bytes, self.file.size)
-        except (FileNotFoundError, ValueError):
-            index = OffsetIndex(self.base_offset, self._index_interval_bytes)
-            for position, header in self.scan():
-                index.note_batch(header.last_offset, position, header.size_bytes)
-            return index
+    # --- end of life -----------------------------------------------------------------------------------------
 
-    def write_index(self) -> bool:
-        """Brings the index file up to date; true when it was not."""
-        data = self.index.encode()
-        if self._disk.exists(self.index_path) and self._disk.read_file(self.index_path) == data:
-            return False
-        self._disk.write_atomically(self.index_path, data)
-        return True
-
-    def release_index(self) -> None:
-        """The segment grows no more and its index file is written: the memory is given back until it is needed."""
-        self._index = None
-
-    def remove_files(self) -> None:
-        """The index first: without its log it would mean nothing, the log alone means everything."""
-        if self._disk.exists(self.index_path):
-            self._disk.remove(self.index_path)
-        self._disk.remove(self.path)
+    def rename_deleted(self) -> list[str]:
+        """Gives the files names under which the log does not know them any more, the indexes first: without its log
+        an index would mean nothing, the log alone means everything. Returns the new names."""
+        renamed = []
+        for path in (self.index_path, self.time_index_path, self.path):
+            if self._disk.exists(path):
+                self._disk.rename(path, path + DELETED_SUFFIX)
+                renamed.append(path + DELETED_SUFFIX)
+        return renamed

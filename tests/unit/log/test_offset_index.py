@@ -34,7 +34,7 @@ def test_entries_are_further_apart_than_the_interval() -> None:
 @given(st.lists(st.integers(61, 300), max_size=50), st.integers(0, 200), st.integers(0, 600))
 def test_a_look_up_never_lands_behind_the_batch(sizes: list[int], interval_bytes: int, relative: int) -> None:
     index, positions = index_of(sizes, interval_bytes)
-    found = index.position_before_offset(1000 + relative)
+    found = index.entry_before_offset(1000 + relative)[1]
     assert found in [0, *positions]
     if relative // 10 < len(sizes):
         assert found <= positions[relative // 10]
@@ -53,18 +53,6 @@ def test_truncated_or_read_back_it_is_what_a_scan_would_make(
     for one in (index, expected, read_back):
         one.note_batch(9000, sum(sizes[:kept]), 100)
     assert index.encode() == expected.encode() == read_back.encode()
-
-
-def test_the_last_boundary_at_or_before_a_position_is_found() -> None:
-    index, _ = index_of([101, 101, 101])
-    assert [index.position_before_position(position) for position in (0, 100, 101, 201, 202, 9999)] == [
-        0,
-        0,
-        101,
-        101,
-        202,
-        202,
-    ]
 
 
 @pytest.mark.parametrize(

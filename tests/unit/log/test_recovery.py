@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from kraft.log import partition_log
 from kraft.log.leader_epochs import CHECKPOINT_NAME
 from kraft.log.log_config import LogConfig
 from kraft.log.record_batch import build_batch, split
@@ -30,6 +31,15 @@ def disk_with(count: int, config: LogConfig | None = None) -> MemoryDisk:
     return disk
 
 
+def killed_disk_with(count: int, config: LogConfig | None = None) -> MemoryDisk:
+    """What a killed process leaves: nothing was closed, and nothing but the page cache may hold the last segment."""
+    disk = MemoryDisk()
+    log = open_log(disk, config)
+    for number in range(count):
+        append(log, f"value {number}", epoch=number // 5)
+    return disk
+
+
 def values(count: int) -> list[str]:
     return [f"value {number}" for number in range(count)]
 
@@ -46,20 +56,71 @@ def test_everything_is_there_after_a_stop(clean_shutdown: bool) -> None:
     log = open_log(disk, SMALL_SEGMENTS, clean_shutdown)
     assert read_all(log) == values(20)
     assert log.epoch_cache.entries == ((0, 0), (1, 5), (2, 10), (3, 15))
-    assert log.recovery_report.batches == 20
     assert log.recovery_report.segments == len(log_files(disk)) > 3
-    assert log.recovery_report.segments_checked == (1 if clean_shutdown else len(log_files(disk)))
+    assert log.recovery_report.batches_checked == 0, "all of it was known to be durable"
     assert log.recovery_report.torn_at is None
     append(log, "more", epoch=9)
     assert read_all(log)[-1] == "more"
 
 
+def test_after_a_kill_the_last_segment_is_checked_whole() -> None:
+    disk = killed_disk_with(20, SMALL_SEGMENTS)
+    log = open_log(disk, SMALL_SEGMENTS)
+    assert read_all(log) == values(20)
+    last = open_log(disk, SMALL_SEGMENTS).segments()[-1]
+    assert log.recovery_report.batches_checked == 20 - last.base_offset > 0
+
+
+def test_what_was_durable_is_not_read_again_after_a_kill(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition_log, "CHECKPOINT_INTERVAL_BYTES", 300)
+    disk = MemoryDisk()
+    log = open_log(disk)
+    for number in range(20):
+        append(log, f"value {number}", epoch=number // 5)
+        sync(log)
+    append(log, "value 20", epoch=4)
+    disk.crash(kept_bytes=1000)
+    again = open_log(disk)
+    assert read_all(again) == values(21)
+    assert 0 < again.recovery_report.batches_checked < 5
+    assert again.epoch_cache.entries == ((0, 0), (1, 5), (2, 10), (3, 15), (4, 20))
+    assert again.offset_of_max_timestamp() == log.offset_of_max_timestamp()
+
+
+def test_a_log_that_lost_what_was_durable_is_refused() -> None:
+    disk = disk_with(4)
+    disk.write_file(FIRST_LOG, disk.read_file(FIRST_LOG)[:-1])
+    with pytest.raises(Corruption, match="it was durable, so this is rot"):
+        open_log(disk)
+
+
+def test_nothing_is_torn_after_a_clean_shutdown() -> None:
+    disk = disk_with(4)
+    disk.write_file(FIRST_LOG, disk.read_file(FIRST_LOG) + b"more")
+    with pytest.raises(Corruption, match="closed in order"):
+        open_log(disk, clean_shutdown=True)
+    assert open_log(disk).recovery_report.torn_bytes == 4
+
+
+def test_a_lost_sector_in_the_middle_of_what_was_not_synced_is_a_tear() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    append(log, "synced")
+    sync(log)
+    for number in range(4):
+        append(log, f"{number}" * 700)
+    data = bytearray(disk.read_file(FIRST_LOG))
+    data[1024:1536] = bytes(512)
+    disk.write_file(FIRST_LOG, bytes(data))
+    assert read_all(open_log(disk)) == ["synced", "0" * 700]
+
+
 def test_a_tail_torn_at_any_byte_is_cut_off() -> None:
-    whole = disk_with(4).read_file(FIRST_LOG)
+    whole = killed_disk_with(4).read_file(FIRST_LOG)
     batches = [bytes(batch) for _, batch in split(whole)]
     kept = sum(map(len, batches[:3]))
     for size in range(kept + 1, len(whole)):
-        disk = disk_with(4)
+        disk = killed_disk_with(4)
         disk.write_file(FIRST_LOG, whole[:size])
         log = open_log(disk)
         report = log.recovery_report
@@ -73,7 +134,7 @@ def test_a_tail_torn_at_any_byte_is_cut_off() -> None:
 def test_a_tail_of_zeros_or_noise_is_cut_off() -> None:
     noise = random.Random(7).randbytes(300_000)
     for tail in (bytes(5000), b"\x02" * 500, noise):
-        disk = disk_with(4)
+        disk = killed_disk_with(4)
         disk.write_file(FIRST_LOG, disk.read_file(FIRST_LOG) + tail)
         log = open_log(disk)
         assert log.recovery_report.torn_bytes == len(tail)
@@ -94,17 +155,18 @@ def test_every_flipped_bit_before_the_last_batch_is_rot() -> None:
         assert corruption.value.position in (0, size, 2 * size)
 
 
-def test_rot_in_an_earlier_segment_is_refused_and_nothing_is_cut() -> None:
-    disk = disk_with(20, SMALL_SEGMENTS)
+def test_rot_in_an_earlier_segment_is_found_when_it_is_read_and_nothing_is_cut() -> None:
+    disk = killed_disk_with(20, SMALL_SEGMENTS)
     path = log_files(disk)[1]
     damaged = bytearray(disk.read_file(path))
     damaged[-3] ^= 1
     disk.write_file(path, bytes(damaged))
+    # It was synced before the next segment was begun, so that opening takes it on trust.
+    log = open_log(disk, SMALL_SEGMENTS)
+    assert log.log_end_offset == 20
     with pytest.raises(Corruption, match="checksum"):
-        open_log(disk, SMALL_SEGMENTS)
+        read_all(log)
     assert disk.read_file(path) == damaged
-    # After a clean stop the checksums of earlier segments are taken on trust.
-    assert open_log(disk, SMALL_SEGMENTS, clean_shutdown=True).log_end_offset == 20
 
 
 def test_an_earlier_segment_that_is_cut_short_is_refused() -> None:
@@ -146,14 +208,14 @@ def test_an_epoch_that_goes_down_is_refused() -> None:
     ]
     disk = MemoryDisk()
     disk.write_file(FIRST_LOG, b"".join(batches))
-    with pytest.raises(Corruption, match="leader epoch 4 follows 5"):
+    with pytest.raises(Corruption, match="leader epoch 4 where 5 was written"):
         open_log(disk)
 
 
 @pytest.mark.parametrize("damage", [None, b"", b"\xff" * 8, b"\xff" * 7, bytes(64)])
 def test_indexes_are_rebuilt_when_missing_or_wrong(damage: bytes | None) -> None:
     disk = disk_with(20, SMALL_SEGMENTS)
-    paths = [path.replace(".log", ".index") for path in log_files(disk)[:-1]]
+    paths = [path.replace(".log", suffix) for path in log_files(disk)[:-1] for suffix in (".index", ".timeindex")]
     before = [disk.read_file(path) for path in paths]
     assert all(before)
     for path in paths:
@@ -162,7 +224,7 @@ def test_indexes_are_rebuilt_when_missing_or_wrong(damage: bytes | None) -> None
         else:
             disk.write_file(path, damage)
     log = open_log(disk, SMALL_SEGMENTS, clean_shutdown=True)
-    assert log.recovery_report.indexes_rebuilt == len(paths)
+    assert log.recovery_report.indexes_rebuilt == len(paths) // 2
     assert [disk.read_file(path) for path in paths] == before
     assert read_all(log) == values(20)
 
@@ -177,10 +239,11 @@ def test_an_index_spoilt_while_the_log_is_open_costs_time_and_nothing_else() -> 
 
 def test_what_a_crash_left_behind_is_tidied_up() -> None:
     disk = disk_with(2)
-    for name in ("leader-epoch-checkpoint.tmp", f"{99:020d}.index"):
+    before = disk.list(DIRECTORY)
+    for name in ("leader-epoch-checkpoint.tmp", f"{99:020d}.index", f"{99:020d}.timeindex", f"{0:020d}.log.deleted"):
         disk.write_file(f"{DIRECTORY}/{name}", b"left behind")
     open_log(disk)
-    assert disk.list(DIRECTORY) == [f"{0:020d}.index", f"{0:020d}.log", CHECKPOINT_NAME]
+    assert disk.list(DIRECTORY) == before
 
 
 def test_a_stale_checkpoint_does_not_outweigh_the_log() -> None:
@@ -236,19 +299,19 @@ def test_a_crash_between_the_removals_of_a_truncation_leaves_a_log_without_a_hol
     disk = disk_with(20, SMALL_SEGMENTS)
     log = open_log(disk, SMALL_SEGMENTS)
     removals = 0
-    plain_remove = disk.remove
+    plain_rename = disk.rename
 
-    def crash_at_the_third(path: str) -> None:
+    def crash_at_the_second(source: str, target: str) -> None:
         nonlocal removals
-        removals += 1
-        if removals == 4:
+        removals += target.endswith(".log.deleted")
+        if removals == 2:
             raise KeyboardInterrupt
-        plain_remove(path)
+        plain_rename(source, target)
 
-    disk.remove = crash_at_the_third  # type: ignore[method-assign]  # The crash is injected into this one disk.
+    disk.rename = crash_at_the_second  # type: ignore[method-assign]  # The crash is injected into this one disk.
     with pytest.raises(KeyboardInterrupt):
         log.truncate_to(Offset(2))
-    disk.remove = plain_remove  # type: ignore[method-assign]  # The same.
+    disk.rename = plain_rename  # type: ignore[method-assign]  # The same.
     disk.crash()
     found = read_all(open_log(disk, SMALL_SEGMENTS))
     assert 2 <= len(found) < 20
