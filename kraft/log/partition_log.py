@@ -15,6 +15,8 @@ from typing import Final, NoReturn
 from crc32c import crc32c
 
 from kraft.log.admission import admit
+from kraft.log.cleaned_segments import close_cleaned
+from kraft.log.compaction import CleaningResult, discard
 from kraft.log.disk import Disk, File
 from kraft.log.group_commit import SyncTicket
 from kraft.log.leader_epochs import CHECKPOINT_NAME
@@ -26,6 +28,7 @@ from kraft.log.recovery import RecoveredLog, RecoveryReport, rebuild_producers, 
 from kraft.log.retention import segments_to_drop
 from kraft.log.segment import RELATIVE_OFFSET_MAX, Segment
 from kraft.log.segment_facts import SegmentFacts
+from kraft.log.segment_swap import swap_in
 from kraft.log.timestamp_lookup import offset_for_timestamp, offset_of_max_timestamp
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
@@ -507,6 +510,39 @@ class PartitionLog:
         del self._segments[:count]
         self._drop_stale_snapshots()
         return files
+
+    # --- compaction ------------------------------------------------------------------------------------------
+
+    def install_cleaned(self, result: CleaningResult, segments: Sequence[Segment]) -> list[str]:
+        """Puts what a compaction wrote, and `open_cleaned` opened, in the place of the segments that were cleaned.
+
+        Returns files that nobody needs any more, for the caller to remove. A result that does not fit the log any
+        more, because it was truncated or dropped records meanwhile, is thrown away.
+        """
+        self._check_writable()
+        if not result.fits(self.segments()):
+            close_cleaned(segments)
+            self._guarded(lambda: discard(self._disk, result))
+            return []
+        files: list[str] = []
+        self._guarded(lambda: self._install(result, segments, files))
+        return files
+
+    def _install(self, result: CleaningResult, segments: Sequence[Segment], files: list[str]) -> None:
+        if result.groups:
+            # Known before there is a hole: otherwise it would be taken for rot after a crash.
+            self._remember(is_sparse=True)
+        for group, cleaned in zip(result.groups, segments, strict=True):
+            files += swap_in(self._disk, self.directory, group.base_offset, group.end_offset)
+            first = self._number_of(group.base_offset)
+            replaced = self._segments[first : first + len(group.replaced)]
+            self._segments[first : first + len(replaced)] = [cleaned]
+            for segment in replaced:
+                self._close_file(segment)
+            cleaned.write_indexes()
+            cleaned.release_indexes()
+        self._remember(cleaned_end_offset=result.end_offset)
+        self._drop_stale_snapshots()
 
     # --- truncation ------------------------------------------------------------------------------------------
 

@@ -28,8 +28,10 @@ from kraft.log.segment import (
     RELATIVE_OFFSET_MAX,
     TIME_INDEX_SUFFIX,
     Segment,
+    file_name,
     scan_batches,
 )
+from kraft.log.segment_swap import complete_swaps
 from kraft.model.errors import Corruption, InvalidBatch
 from kraft.model.ids import LeaderEpoch, Offset
 
@@ -99,8 +101,10 @@ class _Recovery:
         self._next_offset = Offset(0)
 
     def run(self) -> RecoveredLog:
-        base_offsets, snapshots = self._tidy()
+        complete_swaps(self._disk, self._directory)
         self._checkpoint = read_checkpoint(self._disk, self._directory)
+        base_offsets, snapshots = self._tidy()
+        base_offsets = self._without_deleted(base_offsets)
         stored_epochs = self._read_epochs()
         self._epochs_are_known = stored_epochs is not None
         self._epochs = stored_epochs or LeaderEpochCache()
@@ -152,6 +156,17 @@ class _Recovery:
         stems = [name.removesuffix(SNAPSHOT_SUFFIX) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
         snapshots = ProducerSnapshots(self._disk, self._directory, [int(stem) for stem in stems if _is_offset(stem)])
         return sorted(Offset(int(stem)) for stem in logs), snapshots
+
+    def _without_deleted(self, base_offsets: list[Offset]) -> list[Offset]:
+        """Removes segments below the log's start: retention was about to, and of its steps a crash may keep any."""
+        kept = 0
+        while kept + 1 < len(base_offsets) and base_offsets[kept + 1] <= self._checkpoint.log_start_offset:
+            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+                path = f"{self._directory}/{file_name(base_offsets[kept], suffix)}"
+                if self._disk.exists(path):
+                    self._disk.remove(path)
+            kept += 1
+        return base_offsets[kept:]
 
     def _read_epochs(self) -> LeaderEpochCache | None:
         path = f"{self._directory}/{CHECKPOINT_NAME}"
@@ -246,7 +261,7 @@ class _Recovery:
             raise Corruption(broken.file, broken.position, reason)
 
     def _lost_its_offset(self, segment: Segment, position: int, header: BatchHeader) -> bool:
-        """A whole batch at a wrong offset is rot, but for one case: a sector ended inside its base offset and was lost."""
+        """A whole batch at a wrong offset is rot, unless a sector that ended inside its base offset was lost."""
         lost_bytes = _SECTOR_BYTES - position % _SECTOR_BYTES
         if self._next_offset < self._checkpoint.recovery_point or lost_bytes > _BASE_OFFSET_BYTES + 3:
             return False

@@ -89,14 +89,20 @@ class Segment:
     """
 
     def __init__(
-        self, disk: Disk, directory: str, base_offset: Offset, index_interval_bytes: int, create: bool
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: Offset,
+        index_interval_bytes: int,
+        create: bool,
+        present_path: str | None = None,
     ) -> None:
         stem = f"{directory}/{file_name(base_offset, '')}"
         self.base_offset = base_offset
         self.path = stem + LOG_SUFFIX
         self.index_path = stem + INDEX_SUFFIX
         self.time_index_path = stem + TIME_INDEX_SUFFIX
-        self.file = disk.open(self.path, create)
+        self.file = disk.open(present_path or self.path, create)
         self.next_offset = base_offset
         """Behind the last batch. The next segment may begin later, when compaction took the last records away."""
         self.max_timestamp_ms = -1
@@ -106,6 +112,19 @@ class Segment:
         self._index: OffsetIndex | None = OffsetIndex(base_offset, index_interval_bytes)
         self._time_index: TimeIndex | None = TimeIndex(base_offset)
         self._first_timestamp_ms: int | None = None
+
+    @classmethod
+    def at(
+        cls, disk: Disk, directory: str, base_offset: Offset, index_interval_bytes: int, present_path: str
+    ) -> Segment:
+        """A segment whose file will be renamed to its place, every batch of it checked. Raises Corruption."""
+        segment = cls(disk, directory, base_offset, index_interval_bytes, create=False, present_path=present_path)
+        try:
+            segment._rebuild(is_known=False)
+        except BaseException:
+            segment.file.close()
+            raise
+        return segment
 
     @property
     def size_bytes(self) -> int:
