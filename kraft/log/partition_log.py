@@ -9,8 +9,7 @@ from __future__ import annotations
 import errno
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 from crc32c import crc32c
 
@@ -37,11 +36,10 @@ CHECKPOINT_INTERVAL_BYTES: Final = 64 << 20
 """After a crash no more than about so much is read of what a sync had made durable."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendResult:
+class AppendResult(NamedTuple):
     """Where the records are. A `duplicate` was in the log already, at these offsets, and nothing was written.
 
-    `log_append_time_ms` is -1 when the timestamps are the producer's.
+    `log_append_time_ms` is -1 when the timestamps are the producer's. A tuple, because one is made for every append.
     """
 
     base_offset: Offset
@@ -211,22 +209,12 @@ class PartitionLog:
         headers: list[BatchHeader] = []
         for header, batch in batches:
             pieces += placed(batch, next_offset, leader_epoch, append_time_ms)
-            headers.append(
-                header._replace(
-                    base_offset=next_offset,
-                    leader_epoch=leader_epoch,
-                    max_timestamp_ms=now_ms if is_append_time else header.max_timestamp_ms,
-                )
-            )
-            next_offset = headers[-1].next_offset
+            stored = header.placed(next_offset, leader_epoch, append_time_ms)
+            headers.append(stored)
+            next_offset = stored.next_offset
         self._write(pieces, headers)
-        return AppendResult(
-            base_offset=base_offset,
-            last_offset=headers[-1].last_offset,
-            log_append_time_ms=now_ms if is_append_time else -1,
-            duplicate=False,
-            batches=len(headers),
-        )
+        log_append_time_ms = now_ms if is_append_time else -1
+        return AppendResult(base_offset, Offset(next_offset - 1), log_append_time_ms, False, len(headers))
 
     def append_as_follower(self, records: Buffer) -> Offset:
         """Copies batches from the leader as they are, and returns the last offset.
@@ -269,32 +257,41 @@ class PartitionLog:
 
     def _write(self, pieces: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
         """Offsets, epochs and sequences were checked; from here on only the disk can fail."""
-        size = sum(header.size_bytes for header in headers)
-        if self._must_roll_before(size, headers):
-            self.roll()
+        size = records = 0
         for header in headers:
-            if header.leader_epoch != self.epoch_cache.latest_epoch:
-                # Durable before the first batch of the epoch: recovery asks the file which epoch a batch is of.
-                self.epoch_cache.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
-                self._guarded(self._write_epochs)
-        self._guarded(lambda: self._active.append(pieces, headers))
+            size += header.size_bytes
+            records += header.record_count
+        if self._must_roll_before(size, headers[-1]):
+            self.roll()
+        if headers[-1].leader_epoch != self.epoch_cache.latest_epoch:
+            self._begin_epochs(headers)
+        try:
+            self._active.append(pieces, headers)
+        except OSError as error:
+            self._refuse(error)
         for header in headers:
             self._producers.update(header)
-            self._unsynced_records += header.record_count
+        self._unsynced_records += records
         self._unsynced_bytes += size
         self._bytes_since_checkpoint += size
         self._log_end = headers[-1].next_offset
 
-    def _must_roll_before(self, size: int, headers: Sequence[BatchHeader]) -> bool:
+    def _must_roll_before(self, size: int, last: BatchHeader) -> bool:
         active, config = self._active, self._config
-        if not active.size_bytes:
-            return headers[-1].last_offset - active.base_offset > RELATIVE_OFFSET_MAX
-        return (
+        if last.last_offset - active.base_offset > RELATIVE_OFFSET_MAX:
+            return True
+        return active.size_bytes > 0 and (
             active.size_bytes + size > config.segment_bytes
-            or headers[-1].last_offset - active.base_offset > RELATIVE_OFFSET_MAX
             or active.index_bytes >= config.segment_index_bytes
-            or self._is_old(headers[-1].max_timestamp_ms)
+            or self._is_old(last.max_timestamp_ms)
         )
+
+    def _begin_epochs(self, headers: Sequence[BatchHeader]) -> None:
+        """Durable before the first batch of an epoch: recovery asks the file which epoch a batch is of."""
+        for header in headers:
+            if header.leader_epoch != self.epoch_cache.latest_epoch:
+                self.epoch_cache.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+        self._guarded(self._write_epochs)
 
     def _is_old(self, now_ms: int) -> bool:
         """Whether `segment.ms` have passed since the first record of the active segment; never without timestamps."""
@@ -678,10 +675,13 @@ class PartitionLog:
         try:
             operation()
         except OSError as error:
-            if error.errno == errno.ENOSPC:
-                # Nothing was changed that cannot be done again when there is room.
-                raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: the disk is full") from error
-            self._fail(error)
+            self._refuse(error)
+
+    def _refuse(self, error: OSError) -> NoReturn:
+        """A full disk changed nothing that cannot be done again when there is room; any other error is the end."""
+        if error.errno == errno.ENOSPC:
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: the disk is full") from error
+        self._fail(error)
 
     def _synced(self, file: File) -> None:
         """A sync that fails has lost data whatever the reason, a full disk included."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kraft.log.record_batch import SEQUENCE_MAX, BatchHeader
 from kraft.model.errors import ErrorCode, Refusal
@@ -19,9 +19,8 @@ BATCHES_REMEMBERED: Final = 5
 """A producer has at most five requests in flight, so a retry is never older."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenBatch:
-    """A batch in the log, by its producer's numbers and by ours."""
+class WrittenBatch(NamedTuple):
+    """A batch in the log, by its producer's numbers and by ours. A tuple, because one is made for every batch."""
 
     first_sequence: int
     last_sequence: int
@@ -30,8 +29,7 @@ class WrittenBatch:
     timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerState:
+class ProducerState(NamedTuple):
     """`batches` are the latest of this epoch, oldest first; none when the epoch has only written a marker."""
 
     epoch: int
@@ -92,8 +90,9 @@ class ProducerStates:
             )
         expected = 0
         if header.producer_epoch == state.epoch:
+            first_sequence, last_sequence = header.base_sequence, header.last_sequence
             for batch in state.batches:
-                if (batch.first_sequence, batch.last_sequence) == (header.base_sequence, header.last_sequence):
+                if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
                     return Duplicate(base_offset=batch.base_offset, last_offset=batch.last_offset)
             expected = (state.last_sequence + 1) & SEQUENCE_MAX
         if header.base_sequence != expected:
@@ -110,14 +109,19 @@ class ProducerStates:
             return
         state = self._states.get(header.producer_id)
         batches = state.batches if state is not None and state.epoch == header.producer_epoch else ()
+        last_offset = header.last_offset
         # A transaction marker carries its producer's epoch, and no sequence.
         if not header.is_control:
-            batches = (*batches[-(BATCHES_REMEMBERED - 1) :], _written(header))
+            written = WrittenBatch(
+                header.base_sequence,
+                header.last_sequence,
+                Offset(header.base_offset),
+                last_offset,
+                header.max_timestamp_ms,
+            )
+            batches = (*batches[-(BATCHES_REMEMBERED - 1) :], written)
         self._states[header.producer_id] = ProducerState(
-            epoch=header.producer_epoch,
-            batches=batches,
-            last_offset=header.last_offset,
-            timestamp_ms=header.max_timestamp_ms,
+            header.producer_epoch, batches, last_offset, header.max_timestamp_ms
         )
 
     def reaches(self, offset: Offset) -> bool:
@@ -147,13 +151,3 @@ class ProducerStates:
 
     def clear(self) -> None:
         self._states.clear()
-
-
-def _written(header: BatchHeader) -> WrittenBatch:
-    return WrittenBatch(
-        first_sequence=header.base_sequence,
-        last_sequence=header.last_sequence,
-        base_offset=Offset(header.base_offset),
-        last_offset=header.last_offset,
-        timestamp_ms=header.max_timestamp_ms,
-    )

@@ -20,8 +20,17 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from kraft.log.compression import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress
-from kraft.log.record_codec import Header, Record, RecordColumns, append_record, decode_columns, encode_records
+from kraft.log.compression import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress, decompressed_bytes_max
+from kraft.log.record_codec import (
+    BytesWriter,
+    Header,
+    Record,
+    RecordColumns,
+    append_record,
+    decode_columns,
+    encode_columns,
+    encode_records,
+)
 from kraft.model.errors import ErrorCode, InvalidBatch
 from kraft.model.ids import LeaderEpoch, Offset
 
@@ -30,6 +39,7 @@ Buffer = bytes | bytearray | memoryview
 HEADER_BYTES: Final = 61
 MAGIC: Final = 2
 SEQUENCE_MAX: Final = 0x7FFFFFFF
+OFFSET_MAX: Final = 0x7FFFFFFFFFFFFFFF
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _CRC_ONWARDS: Final = struct.Struct(">hiqqqhii")
@@ -47,6 +57,8 @@ _CODEC_MASK: Final = 0x07
 _LOG_APPEND_TIME_BIT: Final = 0x08
 _TRANSACTIONAL_BIT: Final = 0x10
 _CONTROL_BIT: Final = 0x20
+DELETE_HORIZON_BIT: Final = 0x40
+"""The base timestamp is the time from which on compaction drops the tombstones of the batch (KIP-534)."""
 
 
 class TimestampType(IntEnum):
@@ -72,6 +84,11 @@ class BatchHeader(NamedTuple):
     producer_epoch: int
     base_sequence: int
     record_count: int
+
+    def placed(self, base_offset: int, leader_epoch: int, append_time_ms: int | None) -> BatchHeader:
+        """As the log stores it; its checksum stays the producer's."""
+        max_timestamp_ms = self.max_timestamp_ms if append_time_ms is None else append_time_ms
+        return BatchHeader(base_offset, self.batch_length, leader_epoch, *self[3:8], max_timestamp_ms, *self[9:])
 
     @property
     def size_bytes(self) -> int:
@@ -104,6 +121,11 @@ class BatchHeader(NamedTuple):
         return bool(self.attributes & _CONTROL_BIT)
 
     @property
+    def delete_horizon_ms(self) -> int | None:
+        """From when on compaction may drop the tombstones of the batch; None for one that has none yet (KIP-534)."""
+        return self.base_timestamp_ms if self.attributes & DELETE_HORIZON_BIT else None
+
+    @property
     def has_producer(self) -> bool:
         """True for a batch of an idempotent producer, whose sequence numbers count."""
         return self.producer_id >= 0
@@ -134,7 +156,11 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
         raise InvalidBatch(f"a batch claims a length of {header.batch_length} bytes")
     if header.attributes & _CODEC_MASK > Codec.ZSTD:
         raise InvalidBatch("a batch names an unknown compression codec", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-    if header.base_offset < 0 or not 0 <= header.record_count <= header.last_offset_delta + 1:
+    # At most one record for each offset: compaction leaves fewer, even none.
+    if (
+        not 0 <= header.base_offset <= OFFSET_MAX - header.last_offset_delta
+        or not 0 <= header.record_count <= header.last_offset_delta + 1
+    ):
         raise InvalidBatch(
             f"a batch claims {header.record_count} records within {header.last_offset_delta + 1} offsets "
             f"from {header.base_offset}",
@@ -176,7 +202,7 @@ def validate(buffer: Buffer) -> BatchHeader:
 
 def decode_batch(batch: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
     """The records of one batch, control records included; the checksum is not checked. Raises InvalidBatch."""
-    return list(map(Record._make, zip(*decode_batch_columns(batch, bytes_max), strict=True)))
+    return decode_batch_columns(batch, bytes_max).to_records()
 
 
 def decode_batch_columns(batch: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> RecordColumns:
@@ -215,13 +241,18 @@ def build_batch(
     base_offset: int = 0,
     leader_epoch: int = -1,
     transactional: bool = False,
+    control: bool = False,
 ) -> bytes:
-    """One batch of at least one record, numbered from `base_offset` in the order of the list."""
+    """One batch of at least one record, numbered from `base_offset` in the order of the list.
+
+    Raises InvalidBatch for timestamps that do not fit.
+    """
     assert records, "a batch holds at least one record"
     base_timestamp_ms = records[0].timestamp_ms
+    codec, payload = _packed(codec, encode_records(records, base_timestamp_ms))
     return _assemble(
-        payload=compress(codec, encode_records(records, base_timestamp_ms)),
-        attributes=codec | (_TRANSACTIONAL_BIT if transactional else 0),
+        payload=payload,
+        attributes=codec | (_TRANSACTIONAL_BIT if transactional else 0) | (_CONTROL_BIT if control else 0),
         record_count=len(records),
         base_timestamp_ms=base_timestamp_ms,
         max_timestamp_ms=max(record.timestamp_ms for record in records),
@@ -229,6 +260,43 @@ def build_batch(
         base_offset=base_offset,
         leader_epoch=leader_epoch,
     )
+
+
+def rebuild_batch(header: BatchHeader, records: RecordColumns, delete_horizon_ms: int | None = None) -> bytes:
+    """The batch of that header with only these of its records left, as compaction does: what else it said, it says.
+
+    First and last offset and sequence stay, so a producer's numbers can be read off even without any record. A delete
+    horizon takes the place of the base timestamp, and the records' own timestamps come out as they were: they must lie
+    within 2^63 ms of it. Source: KIP-534.
+    """
+    base_offset, base_timestamp_ms = header.base_offset, header.base_timestamp_ms
+    attributes = header.attributes & ~DELETE_HORIZON_BIT
+    if not records.offsets:
+        base_timestamp_ms, attributes = -1, attributes & ~_CODEC_MASK
+    elif delete_horizon_ms is not None:
+        base_timestamp_ms, attributes = delete_horizon_ms, attributes | DELETE_HORIZON_BIT
+    is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    # The append time stands in the header alone, and is what every record says; a delta to it might not even fit.
+    relative_to_ms = header.max_timestamp_ms if is_append_time else base_timestamp_ms
+    codec, payload = _packed(Codec(attributes & _CODEC_MASK), encode_columns(records, base_offset, relative_to_ms))
+    keeps_max = is_append_time or not records.offsets
+    return _assemble(
+        payload=payload,
+        attributes=attributes & ~_CODEC_MASK | codec,
+        record_count=len(records.offsets),
+        last_offset_delta=header.last_offset_delta,
+        base_timestamp_ms=base_timestamp_ms,
+        max_timestamp_ms=header.max_timestamp_ms if keeps_max else max(records.timestamps_ms),
+        producer=(header.producer_id, header.producer_epoch, header.base_sequence),
+        base_offset=base_offset,
+        leader_epoch=header.leader_epoch,
+    )
+
+
+def _packed(codec: Codec, payload: bytes) -> tuple[Codec, bytes]:
+    """Compressed, and by which codec: by none where readers would take the result for a bomb."""
+    packed = compress(codec, payload)
+    return (codec, packed) if len(payload) <= decompressed_bytes_max(len(packed)) else (Codec.NONE, payload)
 
 
 def _assemble(
@@ -241,10 +309,16 @@ def _assemble(
     producer: tuple[int, int, int],
     base_offset: int,
     leader_epoch: int,
+    last_offset_delta: int | None = None,
 ) -> bytes:
-    checksummed = _CRC_ONWARDS.pack(
-        attributes, record_count - 1, base_timestamp_ms, max_timestamp_ms, *producer, record_count
-    )
+    if last_offset_delta is None:
+        last_offset_delta = record_count - 1
+    try:
+        checksummed = _CRC_ONWARDS.pack(
+            attributes, last_offset_delta, base_timestamp_ms, max_timestamp_ms, *producer, record_count
+        )
+    except struct.error as error:
+        raise InvalidBatch(f"a field of a batch is out of range: {error}", ErrorCode.INVALID_RECORD) from None
     crc = crc32c(payload, crc32c(checksummed))
     length = HEADER_BYTES - _LENGTH_STARTS_AT + len(payload)
     return b"".join((struct.pack(">qiibI", base_offset, length, leader_epoch, MAGIC, crc), checksummed, payload))
@@ -281,7 +355,7 @@ class RecordBatchBuilder:
     def __init__(self, codec: Codec, bytes_max: int) -> None:
         self._codec = codec
         self._bytes_max = bytes_max
-        self._parts: list[bytes] = []
+        self._writer = BytesWriter()
         self._base_timestamp_ms = 0
         self._max_timestamp_ms = 0
         self.record_count = 0
@@ -292,11 +366,10 @@ class RecordBatchBuilder:
         """False, and nothing is added, when the batch would grow above its bound. The first record always fits."""
         if self.record_count == 0:
             self._base_timestamp_ms = self._max_timestamp_ms = timestamp_ms
-        parts_before = len(self._parts)
         timestamp_delta = timestamp_ms - self._base_timestamp_ms
-        size = append_record(self._parts, self.record_count, timestamp_delta, key, value, headers)
-        if self.record_count and self.size_bytes + size > self._bytes_max:
-            del self._parts[parts_before:]
+        room = self._bytes_max - self.size_bytes if self.record_count else SEQUENCE_MAX
+        size = append_record(self._writer, self.record_count, timestamp_delta, key, value, headers, room)
+        if size == 0:
             return False
         self._max_timestamp_ms = max(self._max_timestamp_ms, timestamp_ms)
         self.record_count += 1
@@ -306,9 +379,10 @@ class RecordBatchBuilder:
     def build(self, producer_id: int = -1, producer_epoch: int = -1, base_sequence: int = -1) -> bytes:
         """The batch, with offsets from 0 as a producer sends it. The builder can be asked again, and goes on."""
         assert self.record_count, "a batch holds at least one record"
+        codec, payload = _packed(self._codec, self._writer.getvalue())
         return _assemble(
-            payload=compress(self._codec, b"".join(self._parts)),
-            attributes=self._codec,
+            payload=payload,
+            attributes=codec,
             record_count=self.record_count,
             base_timestamp_ms=self._base_timestamp_ms,
             max_timestamp_ms=self._max_timestamp_ms,

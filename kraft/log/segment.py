@@ -106,6 +106,8 @@ class Segment:
         self.next_offset = base_offset
         """Behind the last batch. The next segment may begin later, when compaction took the last records away."""
         self.max_timestamp_ms = -1
+        self.index_bytes = 0
+        """Size of the larger index, as it stood at its last entry."""
         self._max_timestamp_offset = int(base_offset)
         self._disk = disk
         self._index_interval_bytes = index_interval_bytes
@@ -165,21 +167,19 @@ class Segment:
 
     def note_batch(self, position: int, header: BatchHeader) -> None:
         """Takes notice of a batch that stands in the file: it was appended, or found by recovery."""
-        index, time_index = self._indexes()
+        index, time_index = self._index, self._time_index
+        if index is None or time_index is None:
+            index, time_index = self._indexes()
+        last_offset = header.last_offset
         if header.max_timestamp_ms > self.max_timestamp_ms:
             self.max_timestamp_ms = header.max_timestamp_ms
-            self._max_timestamp_offset = header.last_offset
-        if index.note_batch(header.last_offset, position, header.size_bytes):
+            self._max_timestamp_offset = last_offset
+        if index.note_batch(last_offset, position, header.size_bytes):
             time_index.note(self.max_timestamp_ms, self._max_timestamp_offset)
+            self.index_bytes = max(index.size_bytes, time_index.size_bytes)
         if position == 0:
             self._first_timestamp_ms = header.max_timestamp_ms
-        self.next_offset = header.next_offset
-
-    @property
-    def index_bytes(self) -> int:
-        """Size of the larger index, as it would be written now."""
-        index, time_index = self._indexes()
-        return max(index.size_bytes, time_index.size_bytes)
+        self.next_offset = Offset(last_offset + 1)
 
     def reserve(self, size: int) -> None:
         """Sets disk space aside up to that size of the file."""
