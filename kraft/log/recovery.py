@@ -20,7 +20,7 @@ from kraft.log.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache
 from kraft.log.log_checkpoint import LogCheckpoint, read_checkpoint
 from kraft.log.producer_snapshot import SNAPSHOT_SUFFIX, ProducerSnapshots
 from kraft.log.producer_state import ProducerStates
-from kraft.log.record_batch import HEADER_BYTES, BatchHeader, check_crc, read_header
+from kraft.log.record_batch import HEADER_BYTES, BatchHeader, check_crc, read_header, validate
 from kraft.log.segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -37,6 +37,7 @@ from kraft.model.ids import LeaderEpoch, Offset
 
 _BASE_OFFSET_DIGITS: Final = 20
 _BASE_OFFSET_BYTES: Final = 8
+_LENGTH_ENDS_AT: Final = 12
 _MAGIC_AT: Final = 16
 _SEARCH_WINDOW_BYTES: Final = 1 << 20
 _SECTOR_BYTES: Final = 512
@@ -232,7 +233,8 @@ class _Recovery:
         self._next_offset = header.next_offset
 
     def _take_epoch(self, segment: Segment, position: int, header: BatchHeader) -> None:
-        if header.leader_epoch > self._epochs.latest_epoch:
+        # With a checkpoint at hand every epoch is in it: it is written before the first batch of the epoch.
+        if header.leader_epoch > self._epochs.latest_epoch and not self._epochs_are_known:
             self._epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
             return
         epoch = self._epochs.epoch_at(header.last_offset)
@@ -256,14 +258,15 @@ class _Recovery:
             reason = f"{broken.reason}; it was durable, so this is rot"
             raise Corruption(broken.file, broken.position, reason)
         behind = find_whole_batch(segment.file, broken.position, self._next_offset)
-        if behind is not None and not has_lost_sector(segment.file, broken.position, behind):
+        if behind is not None and not has_lost_sector(segment.file, broken.position, behind, self._next_offset):
             reason = f"{broken.reason}; a whole batch follows at byte {behind}, so this is rot"
             raise Corruption(broken.file, broken.position, reason)
 
     def _lost_its_offset(self, segment: Segment, position: int, header: BatchHeader) -> bool:
         """A whole batch at a wrong offset is rot, unless a sector that ended inside its base offset was lost."""
         lost_bytes = _SECTOR_BYTES - position % _SECTOR_BYTES
-        if self._next_offset < self._checkpoint.recovery_point or lost_bytes > _BASE_OFFSET_BYTES + 3:
+        was_durable = self._next_offset < self._checkpoint.recovery_point
+        if was_durable or lost_bytes >= _LENGTH_ENDS_AT or header.base_offset == self._next_offset:
             return False
         expected = bytes(lost_bytes) + self._next_offset.to_bytes(_BASE_OFFSET_BYTES, "big")[lost_bytes:]
         return segment.file.read_at(position, len(expected)) == expected
@@ -336,18 +339,35 @@ def _is_whole_batch(file: File, window: bytes, candidate: int, window_start: int
     return True
 
 
-def has_lost_sector(file: File, start: int, end: int) -> bool:
-    """True when a sector between those positions, or what of it lies between them, is nothing but zeros.
+def has_lost_sector(file: File, start: int, end: int, expected_offset: int) -> bool:
+    """True when a sector of the broken stretch that a whole batch follows at `end` reads as a lost write does.
 
-    That is what a file holds where a write was lost with the power. Rot changes bits, it does not clear sectors.
+    Where a write was lost with the power the file holds zeros; rot changes bits, it does not clear sectors. Of the
+    sector that holds `start` the part before it was durable earlier, so only the rest counts: enough of it to reach
+    into a length, which is never zero, or else the batch must be whole once what was lost is put back.
     """
-    position = start
-    while position < end:
-        sector_end = min(end, position - position % _SECTOR_BYTES + _SECTOR_BYTES)
-        if not any(file.read_at(position, sector_end - position)):
+    first_end = start - start % _SECTOR_BYTES + _SECTOR_BYTES
+    lost = file.read_at(start, min(first_end, end) - start)
+    if not any(lost):
+        if len(lost) >= _LENGTH_ENDS_AT:
             return True
-        position = sector_end
-    return False
+        prefix = expected_offset.to_bytes(_BASE_OFFSET_BYTES, "big") + (end - start - _LENGTH_ENDS_AT).to_bytes(
+            4, "big"
+        )
+        if _is_whole(prefix[: len(lost)] + file.read_at(start + len(lost), end - start - len(lost))):
+            return True
+    return any(
+        not any(file.read_at(position, _SECTOR_BYTES))
+        for position in range(first_end, end - _SECTOR_BYTES + 1, _SECTOR_BYTES)
+    )
+
+
+def _is_whole(batch: bytes) -> bool:
+    try:
+        validate(batch)
+    except InvalidBatch:
+        return False
+    return True
 
 
 def _is_offset(stem: str) -> bool:
