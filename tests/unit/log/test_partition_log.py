@@ -1,20 +1,28 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from crc32c import crc32c
 
 from kraft.log.leader_epochs import EpochStart
-from kraft.log.log_config import LogConfig
+from kraft.log.log_config import UNLIMITED, LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.log.record_batch import TimestampType, build_batch, decode_batch, split, validate
 from kraft.log.record_codec import Record
 from kraft.model.errors import Corruption, ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import LeaderEpoch, Offset
-from tests.unit.log.log_building import DIRECTORY, NOW_MS, append, batch_of, open_log, read_all, sync
+from kraft.runtime.disk import RealDisk
+from tests.simulation.sim_disk import SimDisk
+from tests.unit.log.log_building import DIRECTORY, NOW_MS, ORDERS, append, batch_of, open_log, read_all, sync
 from tests.unit.log.memory_disk import MemoryDisk
 
 SMALL_SEGMENTS = LogConfig(segment_bytes=200, index_interval_bytes=100)
 EPOCH = LeaderEpoch(0)
+
+
+def open_log_at(directory: Path, config: LogConfig) -> PartitionLog:
+    return PartitionLog.open(RealDisk(), f"{directory}/orders-0", config, ORDERS)
 
 
 def refused(log: PartitionLog, records: bytes, epoch: int = 0) -> Refusal:
@@ -487,3 +495,164 @@ def test_a_deleted_log_leaves_nothing() -> None:
 def test_a_configuration_that_no_log_can_work_with_is_refused(values: dict[str, int], key: str) -> None:
     with pytest.raises(ValueError, match=key):
         LogConfig(**values)  # type: ignore[arg-type]  # The last field is no number, and is not given.
+
+
+# --- segments ------------------------------------------------------------------------------------------------
+
+
+def test_a_segment_is_closed_when_its_first_record_is_old_by_the_clock_of_the_records() -> None:
+    log = open_log(MemoryDisk(), LogConfig(segment_ms=1_000))
+    for timestamp_ms in (5_000, 5_500, 6_000, 6_001, 9_000):
+        append(log, "v", timestamp_ms=timestamp_ms)
+    assert [segment.base_offset for segment in log.segments()] == [0, 3, 4]
+    assert [segment.max_timestamp_ms for segment in log.segments()] == [6_000, 6_001, 9_000]
+
+
+def test_a_quiet_log_is_rolled_when_somebody_looks_at_the_clock() -> None:
+    log = open_log(MemoryDisk(), LogConfig(segment_ms=1_000))
+    append(log, "v", timestamp_ms=5_000)
+    assert not log.roll_if_due(6_000)
+    assert log.roll_if_due(6_001)
+    assert not log.roll_if_due(99_000), "an empty segment has no age"
+    assert [segment.base_offset for segment in log.segments()] == [0, 1]
+
+
+def test_jitter_closes_segments_earlier_and_never_later() -> None:
+    log = open_log(MemoryDisk(), LogConfig(segment_ms=1_000, segment_jitter_ms=900))
+    append(log, "v", timestamp_ms=5_000)
+    due = next(now_ms for now_ms in range(5_000, 7_000) if log.roll_if_due(now_ms))
+    assert 5_100 <= due <= 6_001
+
+
+def test_a_segment_is_closed_when_its_index_is_full() -> None:
+    log = open_log(MemoryDisk(), LogConfig(segment_index_bytes=24, index_interval_bytes=0))
+    for number in range(9):
+        append(log, f"{number}", timestamp_ms=1_000 + number)
+    assert [segment.base_offset for segment in log.segments()] == [0, 3, 6]
+    assert read_all(log) == [f"{number}" for number in range(9)]
+
+
+def test_space_is_reserved_for_a_new_segment_and_given_back_behind_its_records(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=1 << 20, preallocate=True)
+    log = open_log_at(tmp_path, config)
+    path = tmp_path / "orders-0" / f"{0:020d}.log"
+    append(log, "v")
+    assert path.stat().st_size < 100, "what a reader sees is not affected"
+    assert path.stat().st_blocks * 512 >= 1 << 20
+    log.roll()
+    assert path.stat().st_blocks * 512 < 1 << 20
+
+
+# --- retention -----------------------------------------------------------------------------------------------
+
+
+def test_old_segments_go_and_the_start_of_the_log_with_them() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, LogConfig(segment_bytes=100, retention_ms=1_000))
+    for number in range(5):
+        append(log, f"value {number}", timestamp_ms=1_000 * number)
+    files = log.apply_retention(now_ms=3_500, high_watermark=Offset(5))
+    assert log.log_start_offset == 3
+    assert read_all(log) == ["value 3", "value 4"]
+    assert len(files) == 9
+    for path in files:
+        disk.remove(path)
+    assert log.apply_retention(now_ms=3_500, high_watermark=Offset(5)) == []
+    with pytest.raises(Refusal, match="outside"):
+        log.read(Offset(2), 100, Offset(5))
+    sync(log)
+    disk.crash()
+    again = open_log(disk, log.config)
+    assert (again.log_start_offset, read_all(again)) == (3, ["value 3", "value 4"])
+
+
+def test_a_log_whose_records_are_all_old_is_emptied_and_goes_on_behind_them() -> None:
+    log = open_log(MemoryDisk(), LogConfig(retention_ms=1_000))
+    append(log, "a", "b", timestamp_ms=1_000)
+    assert log.apply_retention(now_ms=99_000, high_watermark=Offset(1)) == [], "not all of it is committed"
+    log.apply_retention(now_ms=99_000, high_watermark=Offset(2))
+    assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (2, 2, 0)
+    assert append(log, "c").base_offset == 2
+
+
+def test_another_retention_takes_effect_while_the_log_is_open() -> None:
+    log = open_log(MemoryDisk(), LogConfig(segment_bytes=100, retention_bytes=200))
+    for number in range(6):
+        append(log, f"value {number}")
+    log.reconfigure(LogConfig(segment_bytes=100, retention_ms=UNLIMITED))
+    assert log.apply_retention(NOW_MS, Offset(6)) == []
+    log.reconfigure(LogConfig(segment_bytes=100, retention_ms=UNLIMITED, retention_bytes=150))
+    log.apply_retention(NOW_MS, Offset(6))
+    assert log.size_bytes <= 225
+
+
+def test_records_below_the_log_start_are_gone_at_once_and_for_good() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, LogConfig(segment_bytes=100))
+    for number in range(5):
+        append(log, f"value {number}", epoch=number)
+    log.advance_log_start(Offset(3))
+    assert log.log_start_offset == 3
+    assert log.epoch_cache.entries[0] == EpochStart(LeaderEpoch(3), Offset(3))
+    log.advance_log_start(Offset(1))
+    assert log.log_start_offset == 3, "it never goes back"
+    disk.crash()
+    again = open_log(disk, log.config)
+    assert (again.log_start_offset, read_all(again)) == (3, ["value 3"]), "the last one was not synced"
+
+
+def test_the_log_start_never_passes_the_end() -> None:
+    log = open_log(MemoryDisk())
+    append(log, "a")
+    with pytest.raises(Refusal) as refusal:
+        log.advance_log_start(Offset(2))
+    assert refusal.value.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_look_up_by_time_does_not_find_what_was_deleted() -> None:
+    log = open_log(MemoryDisk())
+    append(log, "a", "b", "c", timestamp_ms=1_000)
+    log.advance_log_start(Offset(2))
+    assert log.offset_for_timestamp(0) == (2, 1_002)
+    assert log.offset_of_max_timestamp() == (2, 1_002)
+
+
+# --- holes ---------------------------------------------------------------------------------------------------
+
+
+def test_a_follower_takes_the_holes_that_compaction_made_at_its_leader() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, LogConfig(segment_bytes=200))
+    for offset in (0, 5, 6, 40, 90):
+        record = Record(0, 1_000, b"k", f"{offset}".encode())
+        log.append_as_follower(build_batch([record], base_offset=offset, leader_epoch=0))
+    for start, found in ((0, 0), (1, 5), (5, 5), (7, 40), (41, 90), (90, 90)):
+        assert split(log.read(Offset(start), 1, Offset(91)))[0][0].base_offset == found
+    sync(log)
+    disk.crash()
+    again = open_log(disk, log.config)
+    assert (again.log_end_offset, again.log_start_offset) == (91, 0)
+
+
+# --- a full disk ---------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_refuses_an_append_and_the_log_goes_on_when_there_is_room() -> None:
+    disk = SimDisk(capacity_bytes=20_000)
+    log = open_log(disk, LogConfig(segment_bytes=4_000))
+    written = 0
+    with pytest.raises(Refusal) as refusal:
+        for _ in range(60):
+            append(log, "x" * 500)
+            written += 1
+    assert refusal.value.error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    for _ in range(5):
+        refused(log, batch_of("x" * 500))
+    assert log.failure is None
+    assert len(read_all(log)) == written > 20
+    log.reconfigure(LogConfig(segment_bytes=4_000, retention_bytes=4_000))
+    for path in log.apply_retention(NOW_MS, log.log_end_offset):
+        disk.remove(path)
+    append(log, "there is room again")
+    log.close()
+    assert read_all(open_log(disk))[-1] == "there is room again"

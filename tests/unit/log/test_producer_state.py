@@ -102,3 +102,12 @@ def test_it_tells_whether_truncation_concerns_it() -> None:
     known = states(batch(0, offset=10))
     assert known.reaches(Offset(10))
     assert not known.reaches(Offset(11))
+
+
+def test_a_producer_is_forgotten_when_nothing_of_it_changed_for_so_long() -> None:
+    known = states(batch(0, producer_id=9), batch(0, producer_id=8))
+    assert known.expire(now_ms=1_000, expiration_ms=500) == 0, "timestamps are the client's, and may be old"
+    known.update(batch(1, producer_id=8, offset=5))
+    assert known.expire(now_ms=1_499, expiration_ms=500) == 0
+    assert known.expire(now_ms=1_500, expiration_ms=500) == 1
+    assert (known.get(9), known.get(8) is not None) == (None, True)
