@@ -356,10 +356,8 @@ def has_lost_sector(file: File, start: int, end: int, expected_offset: int) -> b
         )
         if _is_whole(prefix[: len(lost)] + file.read_at(start + len(lost), end - start - len(lost))):
             return True
-    return any(
-        not any(file.read_at(position, _SECTOR_BYTES))
-        for position in range(first_end, end - _SECTOR_BYTES + 1, _SECTOR_BYTES)
-    )
+    # The last one may hold the first bytes of the whole batch, which are the zeros that its offset begins with.
+    return any(not any(file.read_at(position, _SECTOR_BYTES)) for position in range(first_end, end, _SECTOR_BYTES))
 
 
 def _is_whole(batch: bytes) -> bool:
