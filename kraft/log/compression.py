@@ -1,7 +1,7 @@
 """The codecs of a record batch, framed as Kafka's own clients frame them.
 
-Whatever comes in, the output is bounded: a payload that would unpack to more than `bytes_max` ends in InvalidBatch
-before more than that is allocated. Only this module knows the compression libraries.
+Whatever comes in, the output is bounded in bytes and in ratio: a payload that would unpack to more ends in InvalidBatch
+before more is allocated. Only this module knows the compression libraries.
 """
 
 from __future__ import annotations
@@ -39,13 +39,21 @@ CODEC_OF_NAME: Final = {codec.config_name: codec for codec in Codec}
 DECOMPRESSED_BYTES_MAX: Final = 128 << 20
 """What a reader accepts from one batch unless it says otherwise: far above any sane batch, far below a bomb."""
 
+_ALWAYS_ACCEPTED_BYTES: Final = 16 << 20
+_RATIO_MAX: Final = 1100
+
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 << 10
 _OUTPUT_STEP_BYTES_MIN: Final = 64 << 10
+_STREAMS_MAX: Final = 64
 _GZIP_WINDOW_BITS: Final = 31
 _ZSTD_LEVEL: Final = 3
+_ZSTD_SKIPPABLE_MAGIC: Final = 0x184D2A50
 _ZSTD_BLOCK_IS_RLE: Final = 1
+_ZSTD_BLOCK_IS_PACKED: Final = 2
+_ZSTD_BLOCK_IS_RESERVED: Final = 3
+_ZSTD_BLOCK_BYTES_MAX: Final = 128 << 10
 
 
 def compress(codec: Codec, data: bytes) -> bytes:
@@ -66,8 +74,23 @@ def compress(codec: Codec, data: bytes) -> bytes:
             return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(data)
 
 
+def decompressed_bytes_max(compressed_size: int) -> int:
+    """How many bytes a compressed payload of that size may unpack to.
+
+    16 MiB always: producers cap a batch at 1 MiB before compression unless they are told otherwise, so the most
+    compressible of sane batches passes. Above that 1,100 times its size, just more than deflate can reach (1,032; lz4
+    255, snappy 22): only zstd, which shrinks zeros 30,000 times, ever meets this bound.
+    """
+    return min(DECOMPRESSED_BYTES_MAX, max(_ALWAYS_ACCEPTED_BYTES, _RATIO_MAX * compressed_size))
+
+
 def decompress(codec: Codec, data: bytes | bytearray | memoryview, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
-    """The records inside a payload. Raises InvalidBatch for bytes of no such codec and for more than `bytes_max`."""
+    """The records inside a payload.
+
+    Raises InvalidBatch for bytes of no such codec, and for more than `bytes_max` or `decompressed_bytes_max` allow.
+    """
+    if codec is not Codec.NONE:
+        bytes_max = min(bytes_max, decompressed_bytes_max(len(data)))
     output = _BoundedOutput(len(data), bytes_max)
     match codec:
         case Codec.NONE:
@@ -90,6 +113,7 @@ class _BoundedOutput:
     """
 
     def __init__(self, compressed_size: int, bytes_max: int) -> None:
+        self._compressed_size = compressed_size
         self._pieces: list[bytes] = []
         self._left = bytes_max
         self._bytes_max = bytes_max
@@ -99,9 +123,16 @@ class _BoundedOutput:
     def room(self) -> int:
         return min(self._step, self._left + 1)
 
+    @property
+    def left(self) -> int:
+        return self._left
+
     def check_fits(self, size: int) -> None:
         if size > self._left:
-            raise InvalidBatch(f"a batch unpacks to more than {self._bytes_max} bytes", ErrorCode.INVALID_RECORD)
+            raise InvalidBatch(
+                f"a batch of {self._compressed_size} bytes unpacks to more than {self._bytes_max} bytes",
+                ErrorCode.INVALID_RECORD,
+            )
 
     def add(self, piece: bytes) -> None:
         self.check_fits(len(piece))
@@ -122,21 +153,22 @@ def _broken(codec: Codec, reason: object) -> InvalidBatch:
 
 def _decompress_gzip(data: bytes | bytearray | memoryview, output: _BoundedOutput) -> None:
     rest: bytes | bytearray | memoryview = data
-    member = zlib.decompressobj(wbits=_GZIP_WINDOW_BITS)
-    while True:
-        try:
-            piece = member.decompress(rest, output.room)
-        except zlib.error as error:
-            raise _broken(Codec.GZIP, error) from None
-        output.add(piece)
-        if member.eof:
-            if not member.unused_data:
-                return
-            rest, member = member.unused_data, zlib.decompressobj(wbits=_GZIP_WINDOW_BITS)
-        elif not piece:
-            raise _broken(Codec.GZIP, "it ends in the middle")
-        else:
-            rest = member.unconsumed_tail
+    # Clients write one stream; several are read because Java reads them, but each costs a copy of all that follow.
+    for _ in range(_STREAMS_MAX):
+        stream = zlib.decompressobj(wbits=_GZIP_WINDOW_BITS)
+        while not stream.eof:
+            try:
+                piece = stream.decompress(rest, output.room)
+            except zlib.error as error:
+                raise _broken(Codec.GZIP, error) from None
+            output.add(piece)
+            rest = stream.unconsumed_tail
+            if not piece and not stream.eof:
+                raise _broken(Codec.GZIP, "it ends in the middle")
+        rest = stream.unused_data
+        if not rest:
+            return
+    raise _broken(Codec.GZIP, f"it holds more than {_STREAMS_MAX} streams")
 
 
 # --- snappy --------------------------------------------------------------------------------------------------
@@ -156,10 +188,14 @@ def _decompress_snappy(data: bytes | bytearray | memoryview, output: _BoundedOut
     if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         output.add(_decompress_snappy_block(data, output))
         return
-    position = len(_XERIAL_HEADER)
-    if len(data) < position:
-        raise _broken(Codec.SNAPPY, "it ends in the header")
+    position = 0
     while position < len(data):
+        # A stream may follow on a stream. No block can be as large as the first bytes of a header would say.
+        if bytes(data[position : position + len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC:
+            position += len(_XERIAL_HEADER)
+            if position > len(data):
+                raise _broken(Codec.SNAPPY, "it ends in the header")
+            continue
         size = int.from_bytes(data[position : position + 4], "big")
         position += 4
         if size > len(data) - position:
@@ -192,54 +228,84 @@ def _snappy_size(block: bytes | bytearray | memoryview) -> int:
 
 def _decompress_lz4(data: bytes | bytearray | memoryview, output: _BoundedOutput) -> None:
     rest: bytes | bytearray | memoryview = data
-    frame = lz4.frame.LZ4FrameDecompressor()
-    while True:
-        try:
-            piece: bytes = frame.decompress(rest, max_length=output.room)
-        except RuntimeError as error:
-            raise _broken(Codec.LZ4, error) from None
-        output.add(piece)
-        if frame.eof:
-            if not frame.unused_data:
-                return
-            rest, frame = frame.unused_data, lz4.frame.LZ4FrameDecompressor()
-        elif not piece:
-            raise _broken(Codec.LZ4, "it ends in the middle")
-        else:
+    for _ in range(_STREAMS_MAX):
+        frame = lz4.frame.LZ4FrameDecompressor()
+        while not frame.eof:
+            try:
+                piece: bytes = frame.decompress(rest, max_length=output.room)
+            except RuntimeError as error:
+                raise _broken(Codec.LZ4, error) from None
+            output.add(piece)
+            # What was not unpacked yet, the library keeps.
             rest = b""
+            if not piece and not frame.eof:
+                raise _broken(Codec.LZ4, "it ends in the middle")
+        rest = frame.unused_data
+        if not rest:
+            return
+    raise _broken(Codec.LZ4, f"it holds more than {_STREAMS_MAX} frames")
 
 
 # --- zstd ----------------------------------------------------------------------------------------------------
 
 
 def _decompress_zstd(data: bytes | bytearray | memoryview, output: _BoundedOutput) -> None:
+    """Frame by frame, each in one call into memory of the size that its blocks can need.
+
+    The library's streaming reader would first allocate the window that the frame's header asks for, up to 128 MiB, and
+    would take a payload that was cut for the end of the stream.
+    """
+    view, position = memoryview(data), 0
+    decompressor = zstandard.ZstdDecompressor()
+    while position < len(view) or position == 0:
+        magic = int.from_bytes(view[position : position + 4], "little")
+        if magic & ~0xF == _ZSTD_SKIPPABLE_MAGIC:
+            end = position + 8 + int.from_bytes(view[position + 4 : position + 8], "little")
+            if end > len(view):
+                raise _broken(Codec.ZSTD, "it ends in the middle")
+        else:
+            end = _decompress_zstd_frame(decompressor, view, position, output)
+        position = end
+
+
+def _decompress_zstd_frame(
+    decompressor: zstandard.ZstdDecompressor, view: memoryview, start: int, output: _BoundedOutput
+) -> int:
+    """Where the frame ends: its header, blocks of a three-byte header (last, type, size) each, an optional checksum.
+
+    Source: RFC 8878.
+    """
     try:
-        _check_zstd_frames(memoryview(data))
-        reader = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
-        while piece := reader.read(output.room):
-            output.add(piece)
+        facts = zstandard.get_frame_parameters(view[start:])
+        position = start + zstandard.frame_header_size(view[start:])
+        has_size = facts.content_size != zstandard.CONTENTSIZE_UNKNOWN
+        unpacked_max, is_last = 0, False
+        while not is_last:
+            if position + 3 > len(view):
+                raise _broken(Codec.ZSTD, "it ends in the middle")
+            block = int.from_bytes(view[position : position + 3], "little")
+            is_last, kind, size = bool(block & 1), (block >> 1) & 3, block >> 3
+            if kind == _ZSTD_BLOCK_IS_RESERVED or size > _ZSTD_BLOCK_BYTES_MAX:
+                raise _broken(Codec.ZSTD, "a block is of no known kind or too large")
+            unpacked_max += _ZSTD_BLOCK_BYTES_MAX if kind == _ZSTD_BLOCK_IS_PACKED else size
+            position += 3 + (1 if kind == _ZSTD_BLOCK_IS_RLE else size)
+        position += 4 if facts.has_checksum else 0
+        if position > len(view):
+            raise _broken(Codec.ZSTD, "it ends in the middle")
+        if has_size:
+            # The library allocates what the header promises, so the promise is checked first.
+            if facts.content_size > unpacked_max:
+                raise _broken(Codec.ZSTD, "it promises more than its blocks can hold")
+            output.check_fits(facts.content_size)
+        try:
+            unpacked = decompressor.decompress(
+                view[start:position], max_output_size=min(unpacked_max, output.left) or 1
+            )
+        except zstandard.ZstdError:
+            # The library says the same of a frame that is broken and of one that needs more memory than it was given.
+            output.check_fits(unpacked_max)
+            raise
+        output.add(unpacked)
     except (zstandard.ZstdError, MemoryError) as error:
         raise _broken(Codec.ZSTD, error) from None
-
-
-def _check_zstd_frames(data: memoryview) -> None:
-    """Refuses a cut payload, which the library's bounded reader would take for the end of the stream.
-
-    A frame is its header, blocks of a three-byte header (last, type, size) each, and an optional checksum. Source:
-    RFC 8878.
-    """
-    position = 0
-    while position < len(data) or position == 0:
-        frame = data[position:]
-        has_checksum = zstandard.get_frame_parameters(frame).has_checksum
-        position += zstandard.frame_header_size(frame)
-        is_last = False
-        while not is_last:
-            if position + 3 > len(data):
-                raise _broken(Codec.ZSTD, "it ends in the middle")
-            block = int.from_bytes(data[position : position + 3], "little")
-            is_last = bool(block & 1)
-            position += 3 + (1 if (block >> 1) & 3 == _ZSTD_BLOCK_IS_RLE else block >> 3)
-        position += 4 if has_checksum else 0
-        if position > len(data):
-            raise _broken(Codec.ZSTD, "it ends in the middle")
+    return position

@@ -23,6 +23,7 @@ from kraft.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
 CHECKPOINT_NAME: Final = "leader-epoch-checkpoint"
 UNDEFINED_OFFSET: Final = Offset(-1)
 
+_OFFSET_MAX: Final = 0x7FFFFFFFFFFFFFFF
 _VERSION: Final = "0"
 _CRC_PREFIX: Final = "# crc32c="
 
@@ -79,6 +80,12 @@ class LeaderEpochCache:
         """The epoch that the record at `offset` was written in; -1 before the first known one."""
         later = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
         return self._entries[later - 1].epoch if later else NO_LEADER_EPOCH
+
+    def span_of(self, offset: int) -> tuple[LeaderEpoch, int]:
+        """`epoch_at`, and the offset up to which the answer stays the same."""
+        later = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
+        end = self._entries[later].start_offset if later < len(self._entries) else _OFFSET_MAX
+        return (self._entries[later - 1].epoch if later else NO_LEADER_EPOCH), end
 
     def truncate_from(self, end_offset: Offset) -> None:
         """The log now ends at `end_offset`."""

@@ -15,7 +15,7 @@ from crc32c import crc32c
 
 from kraft.log.admission import admit
 from kraft.log.cleaned_segments import close_cleaned
-from kraft.log.compaction import CleaningResult, discard
+from kraft.log.compaction import CleanedGroup, CleaningResult, discard
 from kraft.log.disk import Disk, File
 from kraft.log.group_commit import SyncTicket
 from kraft.log.leader_epochs import CHECKPOINT_NAME
@@ -144,6 +144,11 @@ class PartitionLog:
     def cleaned_end_offset(self) -> Offset:
         """Compaction has been through everything below."""
         return self._checkpoint.cleaned_end_offset
+
+    @property
+    def is_sparse(self) -> bool:
+        """Compaction has left offsets out, or may have."""
+        return self._checkpoint.is_sparse
 
     @property
     def producers(self) -> Mapping[int, ProducerState]:
@@ -522,24 +527,33 @@ class PartitionLog:
             self._guarded(lambda: discard(self._disk, result))
             return []
         files: list[str] = []
-        self._guarded(lambda: self._install(result, segments, files))
-        return files
-
-    def _install(self, result: CleaningResult, segments: Sequence[Segment], files: list[str]) -> None:
         if result.groups:
             # Known before there is a hole: otherwise it would be taken for rot after a crash.
-            self._remember(is_sparse=True)
+            self._guarded(lambda: self._remember(is_sparse=True))
         for group, cleaned in zip(result.groups, segments, strict=True):
-            files += swap_in(self._disk, self.directory, group.base_offset, group.end_offset)
-            first = self._number_of(group.base_offset)
-            replaced = self._segments[first : first + len(group.replaced)]
-            self._segments[first : first + len(replaced)] = [cleaned]
-            for segment in replaced:
-                self._close_file(segment)
+            try:
+                files += swap_in(self._disk, self.directory, group.base_offset, group.end_offset)
+            except OSError as error:
+                # Half a swap is finished by recovery; until then nobody knows which files are which.
+                self._fail(error)
+            self._take_over(group, cleaned)
+        self._guarded(lambda: self._remember(cleaned_end_offset=result.end_offset))
+        self._drop_stale_snapshots()
+        return files
+
+    def _take_over(self, group: CleanedGroup, cleaned: Segment) -> None:
+        first = self._number_of(group.base_offset)
+        replaced = self._segments[first : first + len(group.replaced)]
+        self._segments[first : first + len(replaced)] = [cleaned]
+        for segment in replaced:
+            self._close_file(segment)
+        try:
             cleaned.write_indexes()
             cleaned.release_indexes()
-        self._remember(cleaned_end_offset=result.end_offset)
-        self._drop_stale_snapshots()
+        except OSError as error:
+            # On a full disk they stay in memory, and recovery makes them anew.
+            if error.errno != errno.ENOSPC:
+                self._fail(error)
 
     # --- truncation ------------------------------------------------------------------------------------------
 

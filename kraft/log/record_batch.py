@@ -40,8 +40,10 @@ HEADER_BYTES: Final = 61
 MAGIC: Final = 2
 SEQUENCE_MAX: Final = 0x7FFFFFFF
 OFFSET_MAX: Final = 0x7FFFFFFFFFFFFFFF
+TIMESTAMP_MAX: Final = 0x7FFFFFFFFFFFFFFF
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_FRAME: Final = struct.Struct(">qiibIhi")
 _CRC_ONWARDS: Final = struct.Struct(">hiqqqhii")
 _LENGTH_STARTS_AT: Final = 12
 _CRC_STARTS_AT: Final = 17
@@ -169,6 +171,25 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     return header
 
 
+def read_frame(buffer: Buffer, position: int) -> tuple[int, int, int, int, int]:
+    """Base offset, size in bytes, leader epoch, checksum, last offset of the batch at `position`.
+
+    What a reader needs that trusts a checksum more than single fields, for a third of what `read_header` costs. Raises
+    InvalidBatch for what cannot be a batch; at least the bytes of a header are there.
+    """
+    base_offset, length, leader_epoch, magic, crc, _, last_offset_delta = _FRAME.unpack_from(buffer, position)
+    if magic != MAGIC or length < HEADER_BYTES - _LENGTH_STARTS_AT:
+        raise InvalidBatch(f"a batch of format {magic} claims a length of {length} bytes")
+    return base_offset, length + _LENGTH_STARTS_AT, leader_epoch, crc, base_offset + last_offset_delta
+
+
+def check_frame(batch: memoryview, crc: int) -> None:
+    """`check_crc` for what `read_frame` gave."""
+    computed = crc32c(batch[_CRC_COVERS_FROM:])
+    if computed != crc:
+        raise InvalidBatch(f"the checksum of a batch is {computed:#010x}, its header says {crc:#010x}")
+
+
 def split(buffer: Buffer) -> list[tuple[BatchHeader, memoryview]]:
     """The batches that stand back to back in the buffer, not copied; checksums are not checked. Raises InvalidBatch."""
     view = memoryview(buffer)
@@ -186,9 +207,7 @@ def split(buffer: Buffer) -> list[tuple[BatchHeader, memoryview]]:
 
 def check_crc(header: BatchHeader, batch: Buffer) -> None:
     """Raises InvalidBatch when the bytes are not those that were checksummed."""
-    computed = crc32c(memoryview(batch)[_CRC_COVERS_FROM:])
-    if computed != header.crc:
-        raise InvalidBatch(f"the checksum of a batch is {computed:#010x}, its header says {header.crc:#010x}")
+    check_frame(memoryview(batch), header.crc)
 
 
 def validate(buffer: Buffer) -> BatchHeader:
@@ -363,10 +382,15 @@ class RecordBatchBuilder:
         """Of the batch that `build` would make without compression."""
 
     def append(self, key: bytes | None, value: bytes | None, headers: tuple[Header, ...], timestamp_ms: int) -> bool:
-        """False, and nothing is added, when the batch would grow above its bound. The first record always fits."""
+        """False, and nothing is added, when the batch would grow above its bound. The first record always fits.
+
+        Raises InvalidBatch for a timestamp too far from that of the first record.
+        """
         if self.record_count == 0:
             self._base_timestamp_ms = self._max_timestamp_ms = timestamp_ms
         timestamp_delta = timestamp_ms - self._base_timestamp_ms
+        if not -TIMESTAMP_MAX - 1 <= timestamp_delta <= TIMESTAMP_MAX:
+            raise InvalidBatch("the timestamps of a batch lie too far apart", ErrorCode.INVALID_TIMESTAMP)
         room = self._bytes_max - self.size_bytes if self.record_count else SEQUENCE_MAX
         size = append_record(self._writer, self.record_count, timestamp_delta, key, value, headers, room)
         if size == 0:

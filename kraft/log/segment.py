@@ -8,7 +8,7 @@ from typing import Final
 from kraft.log.disk import Disk, File
 from kraft.log.leader_epochs import LeaderEpochCache
 from kraft.log.offset_index import OffsetIndex
-from kraft.log.record_batch import HEADER_BYTES, BatchHeader, Buffer, check_crc, read_header
+from kraft.log.record_batch import HEADER_BYTES, BatchHeader, Buffer, check_crc, check_frame, read_frame, read_header
 from kraft.log.segment_facts import SegmentFacts
 from kraft.log.time_index import TimeIndex
 from kraft.model.errors import Corruption, InvalidBatch
@@ -63,23 +63,20 @@ class Continuity:
         self._epochs = epochs
         self._is_sparse = is_sparse
         self.next_offset = next_offset
+        self._epoch, self._epoch_end = NO_LEADER_EPOCH, next_offset
 
-    def check(self, position: int, header: BatchHeader) -> None:
+    def check(self, position: int, base_offset: int, last_offset: int, leader_epoch: int) -> None:
         """Raises Corruption unless the batch at `position` comes next. A sparse log may leave offsets out."""
-        if header.base_offset != self.next_offset and not (self._is_sparse and header.base_offset > self.next_offset):
-            raise Corruption(
-                self._path, position, f"a batch at offset {header.base_offset} stands where {self.next_offset} is next"
-            )
+        if base_offset != self.next_offset and not (self._is_sparse and base_offset > self.next_offset):
+            reason = f"a batch at offset {base_offset} stands where {self.next_offset} is next"
+            raise Corruption(self._path, position, reason)
+        if last_offset >= self._epoch_end:
+            self._epoch, self._epoch_end = self._epochs.span_of(last_offset)
         # The cache does not know the epochs of records below the log's start.
-        epoch = self._epochs.epoch_at(header.last_offset)
-        if header.leader_epoch != epoch != NO_LEADER_EPOCH:
-            raise Corruption(
-                self._path,
-                position,
-                f"a batch at offset {header.base_offset} claims leader epoch "
-                f"{header.leader_epoch}, it was written in {epoch}",
-            )
-        self.next_offset = header.next_offset
+        if leader_epoch != self._epoch != NO_LEADER_EPOCH:
+            reason = f"a batch at offset {base_offset} claims leader epoch {leader_epoch}, it is of {self._epoch}"
+            raise Corruption(self._path, position, reason)
+        self.next_offset = last_offset + 1
 
 
 class Segment:
@@ -243,23 +240,24 @@ class Segment:
                 if end == 0:
                     self._check_reaches_above(position, header, upper)
                 return data[:end]
-            continuity.check(position, header)
+            continuity.check(position, header.base_offset, header.last_offset, header.leader_epoch)
         return b""
 
     def _checked_bytes(self, data: bytes, begin: int, upper: Offset, continuity: Continuity) -> int:
         """How many bytes of `data`, read at `begin`, are whole batches up to `upper`."""
         view = memoryview(data)
+        size = len(data)
         end = 0
-        while end + HEADER_BYTES <= len(data):
+        while end + HEADER_BYTES <= size:
             try:
-                header = read_header(data, end)
-                next_end = end + header.size_bytes
-                if next_end > len(data) or header.last_offset >= upper:
+                base_offset, size_bytes, leader_epoch, crc, last_offset = read_frame(data, end)
+                next_end = end + size_bytes
+                if next_end > size or last_offset >= upper:
                     break
-                check_crc(header, view[end:next_end])
+                check_frame(view[end:next_end], crc)
             except InvalidBatch as error:
                 raise Corruption(self.path, begin + end, error.message) from None
-            continuity.check(begin + end, header)
+            continuity.check(begin + end, base_offset, last_offset, leader_epoch)
             end = next_end
         return end
 

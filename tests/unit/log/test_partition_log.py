@@ -5,16 +5,29 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
+from kraft.log.cleaned_segments import open_cleaned
+from kraft.log.compaction import CleaningResult, clean, plan_cleaning
 from kraft.log.leader_epochs import EpochStart
 from kraft.log.log_config import UNLIMITED, LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.log.record_batch import TimestampType, build_batch, decode_batch, split, validate
 from kraft.log.record_codec import Record
+from kraft.log.segment import Segment
 from kraft.model.errors import Corruption, ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import LeaderEpoch, Offset
 from kraft.runtime.disk import RealDisk
 from tests.simulation.sim_disk import SimDisk
-from tests.unit.log.log_building import DIRECTORY, NOW_MS, ORDERS, append, batch_of, open_log, read_all, sync
+from tests.unit.log.log_building import (
+    DIRECTORY,
+    NOW_MS,
+    ORDERS,
+    append,
+    batch_of,
+    open_log,
+    read_all,
+    read_records,
+    sync,
+)
 from tests.unit.log.memory_disk import MemoryDisk
 
 SMALL_SEGMENTS = LogConfig(segment_bytes=200, index_interval_bytes=100)
@@ -652,3 +665,79 @@ def test_a_full_disk_refuses_an_append_and_the_log_goes_on_when_there_is_room() 
     append(log, "there is room again")
     log.close()
     assert read_all(open_log(disk))[-1] == "there is room again"
+
+
+# --- compaction ----------------------------------------------------------------------------------------------
+
+
+COMPACT = LogConfig(segment_bytes=300, compacts=True, deletes=False, min_cleanable_dirty_ratio=0)
+
+
+def keyed(log: PartitionLog, key: str, value: str | None) -> None:
+    record = Record(0, 1_000, key.encode(), None if value is None else value.encode())
+    log.append_as_leader(build_batch([record]), EPOCH, NOW_MS)
+
+
+def cleaned(disk: MemoryDisk, log: PartitionLog) -> tuple[CleaningResult, list[Segment]]:
+    plan = plan_cleaning(log.segments(), log.config, log.cleaned_end_offset, log.log_end_offset, NOW_MS)
+    assert plan is not None
+    producers = {producer_id: state.last_offset for producer_id, state in log.producers.items()}
+    result = clean(disk, DIRECTORY, plan, log.config, NOW_MS, 1 << 20, producers, lambda _: None)
+    return result, open_cleaned(disk, DIRECTORY, result, log.config.index_interval_bytes)
+
+
+def test_a_cleaned_log_reads_as_the_newest_of_each_key_at_its_own_offset_also_after_a_crash() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, COMPACT)
+    for number in range(30):
+        keyed(log, f"k{number % 3}", f"{number}")
+    for path in log.install_cleaned(*cleaned(disk, log)):
+        disk.remove(path)
+    active = log.segments()[-1]
+    kept = read_records(log)
+    below = {record.key: record.offset for record in kept if record.offset < active.base_offset}
+    assert len(below) == 3, "one of each key below the segment that grows"
+    assert all(record.value == str(record.offset).encode() for record in kept)
+    assert log.cleaned_end_offset == active.base_offset
+    assert (log.log_start_offset, log.log_end_offset) == (0, 30)
+    keyed(log, "k0", "30")
+    sync(log)
+    disk.crash()
+    again = open_log(disk, COMPACT)
+    assert [record.offset for record in read_records(again)] == [*(record.offset for record in kept), 30]
+    assert again.cleaned_end_offset == log.cleaned_end_offset
+
+
+def test_what_was_cleaned_of_a_log_that_changed_meanwhile_is_thrown_away() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, COMPACT)
+    for number in range(30):
+        keyed(log, "k", f"{number}")
+    result = cleaned(disk, log)
+    log.truncate_to(Offset(8))
+    before = [record.value for record in read_records(log)]
+    assert log.install_cleaned(*result) == []
+    assert [record.value for record in read_records(log)] == before
+    assert not [name for name in disk.list(DIRECTORY) if name.endswith(".cleaned")]
+    assert log.cleaned_end_offset == 0
+
+
+def test_a_compacted_topic_takes_no_record_without_a_key() -> None:
+    log = open_log(MemoryDisk(), COMPACT)
+    refusal = refused(log, batch_of("v"))
+    assert refusal.error_code is ErrorCode.INVALID_RECORD
+    assert "needs a key" in refusal.message
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "reason"),
+    [(NOW_MS + 1_001, "message.timestamp.after.max.ms=1000"), (NOW_MS - 2_001, "message.timestamp.before.max.ms=2000")],
+)
+def test_a_timestamp_too_far_from_the_brokers_clock_is_refused(timestamp_ms: int, reason: str) -> None:
+    config = LogConfig(message_timestamp_after_max_ms=1_000, message_timestamp_before_max_ms=2_000)
+    log = open_log(MemoryDisk(), config)
+    refusal = refused(log, batch_of("v", timestamp_ms=timestamp_ms))
+    assert refusal.error_code is ErrorCode.INVALID_TIMESTAMP
+    assert reason in refusal.message
+    for within in (NOW_MS + 1_000, NOW_MS - 2_000, -1):
+        append(log, "v", timestamp_ms=within)

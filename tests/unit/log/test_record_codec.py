@@ -1,23 +1,43 @@
+"""Every test runs twice: on the source as the interpreter runs it, and on what mypyc made of it."""
+
 from __future__ import annotations
+
+import io
+from functools import cache
+from types import ModuleType
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraft.log.record_codec import (
-    Record,
-    append_record,
-    decode_columns,
-    decode_records,
-    encode_records,
-    encode_varint,
-)
-from kraft.model.errors import InvalidBatch
+from kraft.log.record_codec import Record
+from kraft.model.errors import ErrorCode, InvalidBatch
+from tests.unit.log.codec_variants import compiled_codec, pure_codec
 
 NULLABLE = st.none() | st.binary(max_size=300)
 HEADERS = st.lists(st.tuples(st.text(max_size=10), NULLABLE), max_size=4).map(tuple)
 TIMESTAMPS = st.integers(-(2**62), 2**62)
 FIELDS = st.tuples(TIMESTAMPS, NULLABLE, NULLABLE, HEADERS)
+INT64_MAX = 2**63 - 1
+
+
+@pytest.fixture(scope="module", params=["pure", "compiled"])
+def codec(request: pytest.FixtureRequest) -> ModuleType:
+    if request.param == "pure":
+        return pure_codec()
+    compiled = compiled_codec()
+    if compiled is None:
+        pytest.skip("the record codec is not compiled here")
+    return compiled
+
+
+def test_the_interpreted_codec_needs_no_librt() -> None:
+    codec = pure_codec(without_librt=True)
+    assert codec.BytesWriter is io.BytesIO
+    record = Record(5, 1000, b"k", b"v" * 300, (("h", None),))
+    encoded = codec.encode_records([record], 1000)
+    assert encoded == pure_codec().encode_records([record], 1000)
+    assert codec.decode_records(encoded, 1, 5, 1000) == [record]
 
 
 @pytest.mark.parametrize(
@@ -36,11 +56,11 @@ FIELDS = st.tuples(TIMESTAMPS, NULLABLE, NULLABLE, HEADERS)
         (-(2**63), "ffffffffffffffffff01"),
     ],
 )
-def test_varints_are_zigzag_with_seven_bits_a_byte(value: int, encoded: str) -> None:
-    assert encode_varint(value).hex() == encoded
+def test_varints_are_zigzag_with_seven_bits_a_byte(codec: ModuleType, value: int, encoded: str) -> None:
+    assert codec.encode_varint(value).hex() == encoded
 
 
-def test_golden_a_record_with_key_value_and_headers() -> None:
+def test_golden_a_record_with_key_value_and_headers(codec: ModuleType) -> None:
     record = Record(offset=101, timestamp_ms=1010, key=b"k", value=b"vv", headers=(("h", b"x"), ("n", None)))
     golden = bytes.fromhex(
         "20"  # 16 bytes follow
@@ -53,23 +73,25 @@ def test_golden_a_record_with_key_value_and_headers() -> None:
         "02 68 02 78"  # h: x
         "02 6e 01"  # n: null
     )
-    assert encode_records([record], base_timestamp_ms=1000) == golden
-    assert decode_records(golden, 1, base_offset=101, base_timestamp_ms=1000) == [record]
+    assert codec.encode_records([record], base_timestamp_ms=1000) == golden
+    assert codec.decode_records(golden, 1, base_offset=101, base_timestamp_ms=1000) == [record]
 
 
-def test_golden_null_key_and_value_and_an_earlier_timestamp() -> None:
+def test_golden_null_key_and_value_and_an_earlier_timestamp(codec: ModuleType) -> None:
     records = [Record(5, 1000, b"", None), Record(6, 999, None, b"")]
     golden = bytes.fromhex("0c 00 00 00 00 01 00  0c 00 01 02 01 00 00")
-    assert encode_records(records, base_timestamp_ms=1000) == golden
-    assert decode_records(golden, 2, base_offset=5, base_timestamp_ms=1000) == records
+    assert codec.encode_records(records, base_timestamp_ms=1000) == golden
+    assert codec.decode_records(golden, 2, base_offset=5, base_timestamp_ms=1000) == records
 
 
 @given(st.lists(FIELDS, max_size=20), st.integers(0, 2**40))
-def test_records_come_back(fields: list[tuple[int, bytes | None, bytes | None, tuple[()]]], base: int) -> None:
+def test_records_come_back(
+    codec: ModuleType, fields: list[tuple[int, bytes | None, bytes | None, tuple[()]]], base: int
+) -> None:
     records = [Record(base + index, *rest) for index, rest in enumerate(fields)]
-    encoded = encode_records(records, base_timestamp_ms=7)
-    assert decode_records(encoded, len(records), base, 7) == records
-    columns = decode_columns(encoded, len(records), base, 7)
+    encoded = codec.encode_records(records, base_timestamp_ms=7)
+    assert codec.decode_records(encoded, len(records), base, 7) == records
+    columns = codec.decode_columns(encoded, len(records), base, 7)
     assert columns.offsets == [record.offset for record in records]
     assert columns.timestamps_ms == [record.timestamp_ms for record in records]
     assert columns.keys == [record.key for record in records]
@@ -77,20 +99,50 @@ def test_records_come_back(fields: list[tuple[int, bytes | None, bytes | None, t
     assert columns.headers == [record.headers for record in records]
 
 
-def test_large_fields_come_back() -> None:
+def test_large_fields_come_back(codec: ModuleType) -> None:
     record = Record(0, 0, b"k" * 3000, b"v" * 100_000, (("h" * 3000, b"x" * 3000),) * 100)
-    assert decode_records(encode_records([record], 0), 1, 0, 0) == [record]
+    assert codec.decode_records(codec.encode_records([record], 0), 1, 0, 0) == [record]
 
 
-def test_a_record_says_how_large_it_is() -> None:
-    parts: list[bytes] = []
-    size = append_record(parts, 3000, 5_000_000_000, b"key", b"value" * 1000, (("a", b"b"),))
-    assert size == len(b"".join(parts))
+def test_a_record_says_how_large_it_is(codec: ModuleType) -> None:
+    writer = codec.BytesWriter()
+    size = codec.append_record(writer, 3000, 5_000_000_000, b"key", b"value" * 1000, (("a", b"b"),))
+    assert size == len(writer.getvalue())
 
 
-def test_a_count_that_the_payload_cannot_hold_is_refused_at_once() -> None:
+def test_a_record_above_its_bound_is_not_added(codec: ModuleType) -> None:
+    writer = codec.BytesWriter()
+    size = codec.append_record(writer, 0, 0, b"key", b"value", (), 15)
+    assert codec.append_record(writer, 1, 0, b"key", b"value", (), size - 1) == 0
+    assert codec.append_record(writer, 1, 0, b"key", b"value", (), size) == size
+    assert len(codec.decode_records(writer.getvalue(), 2, 0, 0)) == 2
+
+
+def test_columns_keep_their_offsets(codec: ModuleType) -> None:
+    records = [Record(10, 5, b"a", None), Record(13, 4, None, b"b", (("h", b""),)), Record(5000, 9, b"", b"")]
+    columns = codec.RecordColumns(*map(list, zip(*records, strict=True)))
+    encoded = codec.encode_columns(columns, 10, 5)
+    assert codec.decode_records(encoded, 3, 10, 5) == records
+    assert codec.decode_columns(encoded, 3, 10, 5) == columns
+    assert codec.encode_columns(codec.RecordColumns([], [], [], [], []), 10, 5) == b""
+
+
+@given(FIELDS, st.integers(0, 2**20))
+def test_both_codecs_write_the_same_bytes(
+    codec: ModuleType, fields: tuple[int, bytes | None, bytes | None, tuple[()]], offset_delta: int
+) -> None:
+    timestamp, key, value, headers = fields
+    written = []
+    for variant in (codec, pure_codec_once()):
+        writer = variant.BytesWriter()
+        variant.append_record(writer, offset_delta, timestamp, key, value, headers)
+        written.append(writer.getvalue())
+    assert written[0] == written[1]
+
+
+def test_a_count_that_the_payload_cannot_hold_is_refused_at_once(codec: ModuleType) -> None:
     with pytest.raises(InvalidBatch, match="2000000000 records"):
-        decode_records(b"\x0c\x00\x00\x00\x01\x01\x00", 2_000_000_000, 0, 0)
+        codec.decode_records(b"\x0c\x00\x00\x00\x01\x01\x00", 2_000_000_000, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -110,23 +162,80 @@ def test_a_count_that_the_payload_cannot_hold_is_refused_at_once() -> None:
         ("ffffffff7f 00 00 00 01 01 00", "too many bits"),
     ],
 )
-def test_broken_records_are_refused_with_the_reason(payload: str, reason: str) -> None:
+def test_broken_records_are_refused_with_the_reason(codec: ModuleType, payload: str, reason: str) -> None:
     with pytest.raises(InvalidBatch, match=reason):
-        decode_records(bytes.fromhex(payload), 1, 0, 0)
+        codec.decode_records(bytes.fromhex(payload), 1, 0, 0)
 
 
-def test_a_timestamp_outside_64_bits_is_refused() -> None:
-    encoded = encode_records([Record(0, 100, None, None)], 0)
+@pytest.mark.parametrize(("delta", "base"), [(100, INT64_MAX), (1, INT64_MAX), (-1, -(2**63)), (INT64_MAX, 1)])
+def test_a_timestamp_outside_64_bits_is_refused(codec: ModuleType, delta: int, base: int) -> None:
+    encoded = codec.encode_records([Record(0, delta, None, None)], 0)
     with pytest.raises(InvalidBatch, match="64 bits"):
-        decode_records(encoded, 1, 0, 2**63 - 1)
+        codec.decode_records(encoded, 1, 0, base)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(0, INT64_MAX), (INT64_MAX, 0), (INT64_MAX, INT64_MAX), (-(2**63), -(2**63)), (-1, -(2**63))]
+)
+def test_the_outermost_timestamps_come_back(codec: ModuleType, first: int, second: int) -> None:
+    records = [Record(0, first, None, None), Record(1, second, None, None)]
+    assert codec.decode_records(codec.encode_records(records, first), 2, 0, first) == records
+
+
+def test_timestamps_more_than_64_bits_apart_are_not_encoded(codec: ModuleType) -> None:
+    records = [Record(0, -(2**63), None, None), Record(1, INT64_MAX, None, None)]
+    with pytest.raises(InvalidBatch, match="too far apart") as refused:
+        codec.encode_records(records, -(2**63))
+    assert refused.value.error_code is ErrorCode.INVALID_TIMESTAMP
+    columns = codec.RecordColumns(*map(list, zip(*records, strict=True)))
+    with pytest.raises(InvalidBatch, match="too far apart"):
+        codec.encode_columns(columns, 0, -(2**63))
+
+
+def test_offsets_outside_64_bits_are_refused(codec: ModuleType) -> None:
+    encoded = codec.encode_records([Record(0, 0, None, None)], 0)
+    for base_offset in (INT64_MAX - 5, 2**63, -(2**70)):
+        with pytest.raises(InvalidBatch, match="64 bits"):
+            codec.decode_records(encoded, 1, base_offset, 0)
+    with pytest.raises(InvalidBatch, match="64 bits"):
+        codec.decode_records(encoded, 1, 0, 2**63)
+
+
+def test_numbers_that_are_longer_than_they_need_be_are_read(codec: ModuleType) -> None:
+    # Java reads them as well: key length -1 in two bytes, value length 0 in three.
+    payload = bytes.fromhex("12 00 00 00 8100 808000 00")
+    assert codec.decode_records(payload, 1, 0, 0) == [Record(0, 0, None, b"")]
+
+
+def test_both_codecs_say_the_same_of_broken_bytes(codec: ModuleType) -> None:
+    whole = codec.encode_records([Record(0, 5, b"key", b"value", (("h", b"x"),)), Record(1, 900, None, b"v" * 30)], 0)
+    pure = pure_codec_once()
+    for position in range(len(whole)):
+        for byte in (0x00, 0x01, 0x7F, 0x80, 0xFF):
+            damaged = whole[:position] + bytes([byte]) + whole[position + 1 :]
+            assert outcome(codec, damaged) == outcome(pure, damaged)
+
+
+def outcome(codec: ModuleType, payload: bytes) -> object:
+    try:
+        return codec.decode_records(payload, 2, 0, 0)
+    except InvalidBatch as error:
+        return str(error)
+
+
+@cache
+def pure_codec_once() -> ModuleType:
+    return pure_codec()
 
 
 @given(st.binary(max_size=120), st.integers(-5, 20), st.binary(max_size=4), st.integers(0, 60))
-def test_any_bytes_end_in_invalid_batch(garbage: bytes, count: int, patch: bytes, position: int) -> None:
-    whole = encode_records([Record(0, 5, b"key", b"value", (("h", b"x"),)), Record(1, 900, None, b"v" * 30)], 0)
+def test_any_bytes_end_in_invalid_batch(
+    codec: ModuleType, garbage: bytes, count: int, patch: bytes, position: int
+) -> None:
+    whole = codec.encode_records([Record(0, 5, b"key", b"value", (("h", b"x"),)), Record(1, 900, None, b"v" * 30)], 0)
     damaged = whole[:position] + patch + whole[position + len(patch) :]
     for payload, records in ((garbage, count), (damaged, 2), (whole[:position], 2)):
         try:
-            assert len(decode_records(payload, records, 0, 0)) == records
+            assert len(codec.decode_records(payload, records, 0, 0)) == records
         except InvalidBatch:
             continue

@@ -1,0 +1,1 @@
+"""Programs that measure, each printing one table and the surroundings it was measured in."""
