@@ -563,11 +563,17 @@ class PartitionLog:
         That is below `offset` when it lies inside a batch.
         """
         self._check_writable()
-        if offset < self.log_start_offset:
+        if self._batch_boundary(offset) < self.log_start_offset:
             self.truncate_fully_and_start_at(offset)
         elif offset < self._log_end:
             self._guarded(lambda: self._truncate_to(offset))
         return self._log_end
+
+    def _batch_boundary(self, offset: Offset) -> Offset:
+        """`offset`, or where the batch begins that it lies inside of."""
+        segment = self._segments[self._number_of(offset)]
+        _, header = next(segment.scan(segment.position_of(offset)), (0, None))
+        return offset if header is None else min(offset, Offset(header.base_offset))
 
     def _truncate_to(self, offset: Offset) -> None:
         self._forget_from(offset, self._segments[self._number_of(Offset(offset - 1))].base_offset)

@@ -7,6 +7,7 @@ is not known, perhaps because its records are gone, may begin anywhere); the rul
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -58,6 +59,22 @@ class Duplicate:
 
 
 ACCEPT: Final = Accept()
+
+
+class RecentBatches:
+    """The latest batches of each producer, as they pass by: what of a long log its producers' state can depend on."""
+
+    def __init__(self) -> None:
+        self.by_producer: dict[int, deque[BatchHeader]] = {}
+
+    def note(self, header: BatchHeader) -> None:
+        if header.producer_id < 0:
+            return
+        headers = self.by_producer.get(header.producer_id)
+        if headers is None:
+            # Each batch may be followed by a transaction marker.
+            headers = self.by_producer[header.producer_id] = deque(maxlen=2 * BATCHES_REMEMBERED)
+        headers.append(header)
 
 
 class ProducerStates:
@@ -123,6 +140,14 @@ class ProducerStates:
         self._states[header.producer_id] = ProducerState(
             header.producer_epoch, batches, last_offset, header.max_timestamp_ms
         )
+
+    def replay(self, recent: RecentBatches) -> None:
+        """The batches are in the log; those that this state knows of already change nothing."""
+        for producer_id, headers in recent.by_producer.items():
+            for header in headers:
+                state = self._states.get(producer_id)
+                if state is None or header.base_offset > state.last_offset:
+                    self.update(header)
 
     def reaches(self, offset: Offset) -> bool:
         """True when a batch at or above `offset` is remembered: truncating there means rebuilding from the log."""

@@ -19,7 +19,7 @@ from kraft.log.disk import Disk, File
 from kraft.log.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache
 from kraft.log.log_checkpoint import LogCheckpoint, read_checkpoint
 from kraft.log.producer_snapshot import SNAPSHOT_SUFFIX, ProducerSnapshots
-from kraft.log.producer_state import ProducerStates
+from kraft.log.producer_state import ProducerStates, RecentBatches
 from kraft.log.record_batch import HEADER_BYTES, BatchHeader, check_crc, read_header, validate
 from kraft.log.segment import (
     DELETED_SUFFIX,
@@ -27,6 +27,7 @@ from kraft.log.segment import (
     LOG_SUFFIX,
     RELATIVE_OFFSET_MAX,
     TIME_INDEX_SUFFIX,
+    Continuity,
     Segment,
     file_name,
     scan_batches,
@@ -100,6 +101,8 @@ class _Recovery:
         self._segments: list[Segment] = []
         self._batches_checked = 0
         self._next_offset = Offset(0)
+        self._scanned_from = Offset(0)
+        self._recent = RecentBatches()
 
     def run(self) -> RecoveredLog:
         complete_swaps(self._disk, self._directory)
@@ -201,7 +204,8 @@ class _Recovery:
         start = None
         if recovery_point > base_offset and self._epochs_are_known:
             start = segment.resume(recovery_point)
-        self._next_offset = segment.next_offset
+        self._next_offset = self._scanned_from = segment.next_offset
+        continuity = self._continuity(segment)
         batches = scan_batches(segment.file, segment.path, start or 0, with_crc=True)
         while True:
             try:
@@ -211,42 +215,45 @@ class _Recovery:
                 return self._cut(segment, broken)
             if found is None:
                 break
+            position, header = found
             try:
-                self._take(segment, *found)
+                self._check(continuity, position, header)
             except Corruption as misplaced:
-                if not self._lost_its_offset(segment, *found):
+                if not self._lost_its_offset(segment, position, header):
                     raise
                 return self._cut(segment, misplaced)
+            segment.note_batch(position, header)
+            self._recent.note(header)
+            self._batches_checked += 1
+            self._next_offset = segment.next_offset
         if self._next_offset < recovery_point:
             reason = f"the log ends at offset {self._next_offset}, everything below {recovery_point} was durable"
             raise Corruption(segment.path, segment.size_bytes, reason)
         return None
 
-    def _take(self, segment: Segment, position: int, header: BatchHeader) -> None:
-        is_hole = header.base_offset > self._next_offset and not self._checkpoint.is_sparse
-        if header.base_offset < self._next_offset or is_hole:
-            reason = f"offset {header.base_offset} follows {self._next_offset - 1}"
-            raise Corruption(segment.path, position, reason)
-        self._take_epoch(segment, position, header)
-        segment.note_batch(position, header)
-        self._batches_checked += 1
-        self._next_offset = header.next_offset
+    def _continuity(self, segment: Segment) -> Continuity:
+        return Continuity(segment.path, self._epochs, self._checkpoint.is_sparse, segment.next_offset)
 
-    def _take_epoch(self, segment: Segment, position: int, header: BatchHeader) -> None:
+    def _check(self, continuity: Continuity, position: int, header: BatchHeader) -> None:
         # With a checkpoint at hand every epoch is in it: it is written before the first batch of the epoch.
-        if header.leader_epoch > self._epochs.latest_epoch and not self._epochs_are_known:
+        if not self._epochs_are_known and header.last_offset >= self._checkpoint.log_start_offset:
+            self._learn_epoch(continuity, position, header)
+        continuity.check(position, header.base_offset, header.last_offset, header.leader_epoch)
+
+    def _learn_epoch(self, continuity: Continuity, position: int, header: BatchHeader) -> None:
+        latest = self._epochs.latest_epoch
+        if header.leader_epoch < latest:
+            raise Corruption(continuity.path, position, f"leader epoch {header.leader_epoch} follows {latest}")
+        if header.leader_epoch > latest:
             self._epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
-            return
-        epoch = self._epochs.epoch_at(header.last_offset)
-        if header.leader_epoch != epoch and header.last_offset >= self._checkpoint.log_start_offset:
-            raise Corruption(segment.path, position, f"leader epoch {header.leader_epoch} where {epoch} was written")
+            continuity.epochs_changed()
 
     def _gather_epochs(self) -> None:
         """The checkpoint of the epochs is lost: the batches still know. Of the last segment they are taken anyway."""
         for segment in self._segments:
+            continuity = Continuity(segment.path, self._epochs, self._checkpoint.is_sparse, segment.base_offset)
             for position, header in segment.scan():
-                if header.last_offset >= self._checkpoint.log_start_offset:
-                    self._take_epoch(segment, position, header)
+                self._check(continuity, position, header)
 
     # --- tears and rot ---------------------------------------------------------------------------------------
 
@@ -284,26 +291,34 @@ class _Recovery:
             snapshots.remove_above(self._next_offset)
             # One that came back after a power failure would speak of other records than the log then holds.
             self._disk.sync_dir(self._directory)
-        return rebuild_producers(snapshots, self._segments, self._next_offset)
+        producers = rebuild_producers(snapshots, self._segments, self._next_offset, self._scanned_from)
+        producers.replay(self._recent)
+        return producers
 
 
-def rebuild_producers(snapshots: ProducerSnapshots, segments: list[Segment], log_end: Offset) -> ProducerStates:
-    """From the latest snapshot, and what the batches behind it say."""
-    producers = ProducerStates()
+def rebuild_producers(
+    snapshots: ProducerSnapshots, segments: list[Segment], log_end: Offset, upper: Offset | None = None
+) -> ProducerStates:
+    """From the latest snapshot, and what the batches behind it say, but for those at or above `upper`."""
     start = segments[0].base_offset if segments else Offset(0)
     snapshot = snapshots.latest(start, log_end)
+    producers = ProducerStates()
     if snapshot is not None:
         start, states = snapshot
         producers.replace(states)
-    for header in _headers_from(segments, start):
-        producers.update(header)
+    recent = RecentBatches()
+    for header in _headers(segments, start, log_end if upper is None else upper):
+        recent.note(header)
+    producers.replay(recent)
     return producers
 
 
-def _headers_from(segments: list[Segment], start: Offset) -> Iterator[BatchHeader]:
+def _headers(segments: list[Segment], start: Offset, upper: Offset) -> Iterator[BatchHeader]:
     for segment in segments:
-        if segment.next_offset > start:
+        if segment.next_offset > start and segment.base_offset < upper:
             for _, header in segment.scan(segment.position_of(start)):
+                if header.base_offset >= upper:
+                    return
                 yield header
 
 

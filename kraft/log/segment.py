@@ -59,23 +59,27 @@ class Continuity:
     """What each batch of a log must be in view of the one before it: the checksum covers neither offset nor epoch."""
 
     def __init__(self, path: str, epochs: LeaderEpochCache, is_sparse: bool, next_offset: int) -> None:
-        self._path = path
+        self.path = path
         self._epochs = epochs
         self._is_sparse = is_sparse
         self.next_offset = next_offset
         self._epoch, self._epoch_end = NO_LEADER_EPOCH, next_offset
 
+    def epochs_changed(self) -> None:
+        """The cache has learned of another epoch."""
+        self._epoch_end = self.next_offset
+
     def check(self, position: int, base_offset: int, last_offset: int, leader_epoch: int) -> None:
         """Raises Corruption unless the batch at `position` comes next. A sparse log may leave offsets out."""
         if base_offset != self.next_offset and not (self._is_sparse and base_offset > self.next_offset):
             reason = f"a batch at offset {base_offset} stands where {self.next_offset} is next"
-            raise Corruption(self._path, position, reason)
+            raise Corruption(self.path, position, reason)
         if last_offset >= self._epoch_end:
             self._epoch, self._epoch_end = self._epochs.span_of(last_offset)
         # The cache does not know the epochs of records below the log's start.
         if leader_epoch != self._epoch != NO_LEADER_EPOCH:
             reason = f"a batch at offset {base_offset} claims leader epoch {leader_epoch}, it is of {self._epoch}"
-            raise Corruption(self._path, position, reason)
+            raise Corruption(self.path, position, reason)
         self.next_offset = last_offset + 1
 
 

@@ -197,7 +197,7 @@ def test_batches_that_do_not_continue_each_other_are_refused() -> None:
     for order in ([0, 2], [0, 0], [1, 2]):
         disk = MemoryDisk()
         disk.write_file(FIRST_LOG, b"".join(batches[index] for index in order))
-        with pytest.raises(Corruption, match=r"offset \d follows"):
+        with pytest.raises(Corruption, match=r"stands where \d is next"):
             open_log(disk)
 
 
@@ -208,7 +208,7 @@ def test_an_epoch_that_goes_down_is_refused() -> None:
     ]
     disk = MemoryDisk()
     disk.write_file(FIRST_LOG, b"".join(batches))
-    with pytest.raises(Corruption, match="leader epoch 4 where 5 was written"):
+    with pytest.raises(Corruption, match="leader epoch 4 follows 5"):
         open_log(disk)
 
 
