@@ -20,11 +20,13 @@ COMMANDS: Final = {
     "topics": "kraft.cli.topics",
     "produce": "kraft.cli.produce",
     "consume": "kraft.cli.consume",
+    "configs": "kraft.cli.configs",
     "quorum": "kraft.cli.quorum",
+    "log": "kraft.cli.log",
 }
 """Modules by command: each has a typer `app` for a group, or a function of the command's name."""
 
-NOT_BUILT_YET: Final = ("groups", "configs", "log")
+NOT_BUILT_YET: Final = ("groups",)
 
 _INTERRUPTED: Final = 130
 

@@ -18,7 +18,7 @@ ClusterId = Annotated[
 
 @app.command("format")
 def format_storage(config: ConfigFile, cluster_id: ClusterId = None) -> None:
-    """Make a node's log directory its own. Needed once; doing it again changes nothing."""
+    """Make a node's log directories its own. Needed once for each; doing it again changes nothing."""
     from kraft.server import storage
     from kraft.server.config import load
 

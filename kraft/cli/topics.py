@@ -1,7 +1,8 @@
-"""`kraft topics`: create, list, describe and delete topics."""
+"""`kraft topics`: create, list, describe, alter and delete topics, and delete their oldest records."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -122,12 +123,91 @@ def delete(
             _report(output, name, "deleted", True, f"Deleted topic {name}.")
 
 
-@app.command("alter", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def alter() -> None:
-    """Not built yet: partitions and configs of a topic stay as they were created."""
+@app.command("delete-records")
+def delete_records(
+    positional: TopicArgument = None,
+    topic: TopicOption = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", min=0, help="Of the topic.", show_default=False)
+    ] = None,
+    before_offset: Annotated[
+        int | None,
+        typer.Option(
+            "--before-offset",
+            min=-1,
+            help="The first record that is kept; -1 deletes everything that is committed.",
+            show_default=False,
+        ),
+    ] = None,
+    offset_json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--offset-json-file",
+            metavar="FILE",
+            help="Instead: topics, partitions and offsets in JSON, as kafka-delete-records takes it.",
+            show_default=False,
+        ),
+    ] = None,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    output: OutputFormat = Output.TABLE,
+    timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
+) -> None:
+    """Delete the oldest records of partitions."""
+    from kraft.cli.record_offsets import read_offsets
+    from kraft.model.ids import TopicPartition
+
+    name = optional_topic_name(positional, topic)
+    if offset_json_file is not None:
+        if name is not None or partition is not None or before_offset is not None:
+            raise typer.BadParameter("the file says all: name no topic beside it", param_hint="--offset-json-file")
+        before_offsets = read_offsets(offset_json_file)
+    elif name is None or partition is None or before_offset is None:
+        raise typer.BadParameter(
+            "name a topic, --partition and --before-offset, or an --offset-json-file", param_hint="TOPIC"
+        )
+    else:
+        before_offsets = {TopicPartition(name, partition): before_offset}
+    with _admin(bootstrap_server, timeout_ms) as admin:
+        low_watermarks = admin.delete_records(before_offsets)
+    if output is Output.JSON:
+        print_json(
+            [
+                {"topic": each.topic, "partition": each.partition, "low_watermark": offset}
+                for each, offset in low_watermarks.items()
+            ]
+        )
+        return
+    for each, offset in low_watermarks.items():
+        print(f"partition: {each}\tlow_watermark: {offset}")
+
+
+@app.command("alter")
+def alter(
+    positional: TopicArgument = None,
+    topic: TopicOption = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", metavar="KEY=VALUE", help="Set it. May be repeated.", show_default=False),
+    ] = None,
+    delete_config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--delete-config", metavar="KEY", help="Back to its default. May be repeated.", show_default=False
+        ),
+    ] = None,
+    partitions: Annotated[int | None, typer.Option("--partitions", help="Not built yet.", show_default=False)] = None,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    output: OutputFormat = Output.TABLE,
+    timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
+) -> None:
+    """Set configs of a topic, as `kraft configs alter` does. The number of partitions stays: that is not built yet."""
+    from kraft.cli.configs import alter_topic
     from kraft.client import NotBuiltYet
 
-    raise NotBuiltYet("'kraft topics alter' is not built yet")
+    name = topic_name(positional, topic)
+    if partitions is not None:
+        raise NotBuiltYet("--partitions: adding partitions to a topic is not built yet")
+    alter_topic(name, key_values(config or [], "--config"), delete_config or [], bootstrap_server, output, timeout_ms)
 
 
 def _admin(bootstrap_server: str, timeout_ms: int) -> Admin:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kraft.log.compression import Codec
     from kraft.log.record_batch import TimestampType
     from kraft.log.record_codec import RecordColumns
+    from kraft.model.config_requests import ConfigEntry, ConfigSource
     from kraft.model.errors import ErrorCode, InvalidBatch, KraftError, Refusal
     from kraft.model.ids import TopicPartition
     from kraft.model.requests import NewTopic
@@ -43,6 +44,8 @@ __all__ = [
     "BufferExhausted",
     "ClientClosed",
     "Codec",
+    "ConfigEntry",
+    "ConfigSource",
     "Consumer",
     "ConsumerRecord",
     "Delivery",
@@ -94,6 +97,7 @@ _HOMES = {
     "kraft.log.compression": ("Codec",),
     "kraft.log.record_batch": ("TimestampType",),
     "kraft.log.record_codec": ("RecordColumns",),
+    "kraft.model.config_requests": ("ConfigEntry", "ConfigSource"),
     "kraft.model.errors": ("ErrorCode", "InvalidBatch", "KraftError", "Refusal"),
     "kraft.model.ids": ("TopicPartition",),
     "kraft.model.requests": ("NewTopic",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -10,6 +10,8 @@ from kraft.client.aio.admin import Admin as AsyncAdmin
 from kraft.client.loop_thread import LoopThread, shared_loop
 from kraft.client.network import Network
 from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS
+from kraft.model.config_requests import ConfigEntry
+from kraft.model.ids import TopicPartition
 from kraft.model.requests import MetadataResponse, NewTopic, QuorumDescription, TopicDescription, TopicResult
 
 
@@ -66,6 +68,51 @@ class Admin:
     def describe_topics(self, topics: Iterable[str] = (), *, timeout_ms: int | None = None) -> list[TopicDescription]:
         """State and configs of the topics, sorted by name; all when none is named. Raises for a missing one."""
         return self._thread.run(self._admin.describe_topics(list(topics), timeout_ms=timeout_ms))
+
+    def delete_records(
+        self, before_offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """Deletes the records below an offset of each partition; HIGH_WATERMARK (-1) deletes all that are committed.
+
+        Returns each partition's low watermark, which is its first offset that is kept.
+        """
+        return self._thread.run(self._admin.delete_records(before_offsets, timeout_ms=timeout_ms))
+
+    def describe_topic_configs(self, topic: str, *, timeout_ms: int | None = None) -> list[ConfigEntry]:
+        """Every config of the topic as it is in effect, with its source and synonyms, by key."""
+        return self._thread.run(self._admin.describe_topic_configs(topic, timeout_ms=timeout_ms))
+
+    def describe_broker_configs(self, broker_id: int, *, timeout_ms: int | None = None) -> list[ConfigEntry]:
+        """Every config of the broker as its own file has it, by key. Raises BROKER_NOT_AVAILABLE for one not there."""
+        return self._thread.run(self._admin.describe_broker_configs(broker_id, timeout_ms=timeout_ms))
+
+    def alter_topic_configs(
+        self,
+        topic: str,
+        configs: Mapping[str, str] | None = None,
+        *,
+        delete: Iterable[str] = (),
+        append: Mapping[str, str] | None = None,
+        subtract: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Sets `configs` and takes the keys of `delete` back to their defaults: all of it, or the Refusal is raised.
+
+        `append` and `subtract` are for keys whose value is a list. What is not named stays as it is; what is set is
+        in effect without a restart, on each broker within moments.
+        """
+        return self._thread.run(
+            self._admin.alter_topic_configs(
+                topic,
+                configs,
+                delete=list(delete),
+                append=append,
+                subtract=subtract,
+                validate_only=validate_only,
+                timeout_ms=timeout_ms,
+            )
+        )
 
     def describe_cluster(self, *, timeout_ms: int | None = None) -> MetadataResponse:
         """Cluster id, controller, brokers, and every topic with the leaders of its partitions."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from kraft.model import config_requests as configs
 from kraft.model import requests as values
 
 
@@ -33,6 +34,9 @@ class Broker(Protocol):
     async def list_offsets(
         self, request: values.ListOffsetsRequest, timeout_s: float
     ) -> values.ListOffsetsResponse: ...
+    async def delete_records(
+        self, request: values.DeleteRecordsRequest, timeout_s: float
+    ) -> values.DeleteRecordsResponse: ...
     async def init_producer_id(self, timeout_s: float) -> values.InitProducerIdResponse: ...
     def produce_stream(self) -> ProduceStream: ...
     def fetch_stream(self) -> FetchStream: ...
@@ -46,6 +50,12 @@ class AdminNode(Protocol):
     async def describe_topics(
         self, request: values.DescribeTopicsRequest, timeout_s: float
     ) -> values.DescribeTopicsResponse: ...
+    async def describe_configs(
+        self, request: configs.DescribeConfigsRequest, timeout_s: float
+    ) -> configs.DescribeConfigsResponse: ...
+    async def incremental_alter_configs(
+        self, request: configs.IncrementalAlterConfigsRequest, timeout_s: float
+    ) -> configs.IncrementalAlterConfigsResponse: ...
     async def describe_quorum(self, timeout_s: float) -> values.QuorumDescription: ...
 
 

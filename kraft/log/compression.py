@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 import zlib
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 import lz4.frame
 import snappy
@@ -137,7 +137,7 @@ class _BoundedOutput:
     def add(self, piece: bytes) -> None:
         self.check_fits(len(piece))
         self._left -= len(piece)
-        self._step *= 2
+        self._step = min(2 * self._step, self._bytes_max + 1)
         self._pieces.append(piece)
 
     def joined(self) -> bytes:
@@ -255,57 +255,68 @@ def _decompress_zstd(data: bytes | bytearray | memoryview, output: _BoundedOutpu
     The library's streaming reader would first allocate the window that the frame's header asks for, up to 128 MiB, and
     would take a payload that was cut for the end of the stream.
     """
-    view, position = memoryview(data), 0
+    rest = memoryview(data)
     decompressor = zstandard.ZstdDecompressor()
-    while position < len(view) or position == 0:
-        magic = int.from_bytes(view[position : position + 4], "little")
-        if magic & ~0xF == _ZSTD_SKIPPABLE_MAGIC:
-            end = position + 8 + int.from_bytes(view[position + 4 : position + 8], "little")
-            if end > len(view):
-                raise _broken(Codec.ZSTD, "it ends in the middle")
-        else:
-            end = _decompress_zstd_frame(decompressor, view, position, output)
-        position = end
-
-
-def _decompress_zstd_frame(
-    decompressor: zstandard.ZstdDecompressor, view: memoryview, start: int, output: _BoundedOutput
-) -> int:
-    """Where the frame ends: its header, blocks of a three-byte header (last, type, size) each, an optional checksum.
-
-    Source: RFC 8878.
-    """
-    try:
-        facts = zstandard.get_frame_parameters(view[start:])
-        position = start + zstandard.frame_header_size(view[start:])
-        has_size = facts.content_size != zstandard.CONTENTSIZE_UNKNOWN
-        unpacked_max, is_last = 0, False
-        while not is_last:
-            if position + 3 > len(view):
-                raise _broken(Codec.ZSTD, "it ends in the middle")
-            block = int.from_bytes(view[position : position + 3], "little")
-            is_last, kind, size = bool(block & 1), (block >> 1) & 3, block >> 3
-            if kind == _ZSTD_BLOCK_IS_RESERVED or size > _ZSTD_BLOCK_BYTES_MAX:
-                raise _broken(Codec.ZSTD, "a block is of no known kind or too large")
-            unpacked_max += _ZSTD_BLOCK_BYTES_MAX if kind == _ZSTD_BLOCK_IS_PACKED else size
-            position += 3 + (1 if kind == _ZSTD_BLOCK_IS_RLE else size)
-        position += 4 if facts.has_checksum else 0
-        if position > len(view):
-            raise _broken(Codec.ZSTD, "it ends in the middle")
-        if has_size:
-            # The library allocates what the header promises, so the promise is checked first.
-            if facts.content_size > unpacked_max:
-                raise _broken(Codec.ZSTD, "it promises more than its blocks can hold")
-            output.check_fits(facts.content_size)
+    while True:
         try:
-            unpacked = decompressor.decompress(
-                view[start:position], max_output_size=min(unpacked_max, output.left) or 1
-            )
-        except zstandard.ZstdError:
-            # The library says the same of a frame that is broken and of one that needs more memory than it was given.
-            output.check_fits(unpacked_max)
-            raise
-        output.add(unpacked)
-    except (zstandard.ZstdError, MemoryError) as error:
-        raise _broken(Codec.ZSTD, error) from None
-    return position
+            frame = _first_zstd_frame(rest)
+            if frame.promised_bytes is not None:
+                # The library allocates what the header promises, so the promise is checked first.
+                output.check_fits(frame.promised_bytes)
+            if not frame.is_skippable:
+                output.add(_unpacked_zstd(decompressor, rest[: frame.size_bytes], frame.unpacked_bytes_max, output))
+        except zstandard.ZstdError as error:
+            raise _broken(Codec.ZSTD, error) from None
+        rest = rest[frame.size_bytes :]
+        if not rest:
+            return
+
+
+class _ZstdFrame(NamedTuple):
+    """`promised_bytes` is the size that the header gives for the content, when it does."""
+
+    size_bytes: int
+    unpacked_bytes_max: int = 0
+    promised_bytes: int | None = None
+    is_skippable: bool = False
+
+
+def _first_zstd_frame(data: memoryview) -> _ZstdFrame:
+    """A header, blocks of a three-byte header (last, type, size) each, and an optional checksum. Source: RFC 8878."""
+    if int.from_bytes(data[:4], "little") & ~0xF == _ZSTD_SKIPPABLE_MAGIC:
+        size_bytes = 8 + int.from_bytes(data[4:8], "little")
+        return _whole(_ZstdFrame(size_bytes=size_bytes, is_skippable=True), data)
+    header = zstandard.get_frame_parameters(data)
+    position = zstandard.frame_header_size(data)
+    unpacked_bytes_max, is_last = 0, False
+    while not is_last:
+        if position + 3 > len(data):
+            raise _broken(Codec.ZSTD, "it ends in the middle")
+        block = int.from_bytes(data[position : position + 3], "little")
+        is_last, kind, size = bool(block & 1), (block >> 1) & 3, block >> 3
+        if kind == _ZSTD_BLOCK_IS_RESERVED or size > _ZSTD_BLOCK_BYTES_MAX:
+            raise _broken(Codec.ZSTD, "a block is of no known kind or too large")
+        unpacked_bytes_max += _ZSTD_BLOCK_BYTES_MAX if kind == _ZSTD_BLOCK_IS_PACKED else size
+        position += 3 + (1 if kind == _ZSTD_BLOCK_IS_RLE else size)
+    promised_bytes = None if header.content_size == zstandard.CONTENTSIZE_UNKNOWN else header.content_size
+    if promised_bytes is not None and promised_bytes > unpacked_bytes_max:
+        raise _broken(Codec.ZSTD, f"it promises {promised_bytes} bytes, more than its blocks can hold")
+    size_bytes = position + (4 if header.has_checksum else 0)
+    return _whole(_ZstdFrame(size_bytes, unpacked_bytes_max, promised_bytes), data)
+
+
+def _whole(frame: _ZstdFrame, data: memoryview) -> _ZstdFrame:
+    if frame.size_bytes > len(data):
+        raise _broken(Codec.ZSTD, "it ends in the middle")
+    return frame
+
+
+def _unpacked_zstd(
+    decompressor: zstandard.ZstdDecompressor, frame: memoryview, unpacked_bytes_max: int, output: _BoundedOutput
+) -> bytes:
+    try:
+        return decompressor.decompress(frame, max_output_size=min(unpacked_bytes_max, output.left) or 1)
+    except zstandard.ZstdError:
+        # The library says the same of a frame that is broken and of one that needs more memory than it was given.
+        output.check_fits(unpacked_bytes_max)
+        raise

@@ -32,8 +32,11 @@ from kraft.log.timestamp_lookup import offset_for_timestamp, offset_of_max_times
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
 
-CHECKPOINT_INTERVAL_BYTES: Final = 64 << 20
-"""After a crash no more than about so much is read of what a sync had made durable."""
+CHECKPOINT_INTERVAL_BYTES: Final = 256 << 20
+"""After a crash no more than about so much is read of what a sync had made durable.
+
+Less would make recovery quicker and appends slower: a checkpoint takes milliseconds, on a busy disk tens of them.
+"""
 
 
 class AppendResult(NamedTuple):
@@ -229,6 +232,8 @@ class PartitionLog:
         """
         self._check_writable()
         batches = split(records)
+        if batches and self.size_bytes == 0 and batches[0][0].base_offset < self._log_end <= batches[0][0].last_offset:
+            self._make_room_for(batches[0][0])
         next_offset, epoch = self._log_end, int(self.latest_epoch)
         has_hole = False
         for header, batch in batches:
@@ -245,6 +250,12 @@ class PartitionLog:
         for run in self._runs_that_fit(batches):
             self._write([batch for _, batch in run], [header for header, _ in run])
         return Offset(next_offset - 1)
+
+    def _make_room_for(self, first: BatchHeader) -> None:
+        """An empty log that begins inside its leader's batch takes all of it, and still begins where it did."""
+        start = self.log_start_offset
+        self.truncate_fully_and_start_at(Offset(first.base_offset))
+        self._guarded(lambda: self._remember(log_start_offset=start))
 
     def _runs_that_fit(
         self, batches: Sequence[tuple[BatchHeader, memoryview]]
@@ -268,11 +279,12 @@ class PartitionLog:
             records += header.record_count
         if self._must_roll_before(size, headers[-1]):
             self.roll()
-        if headers[-1].leader_epoch != self.epoch_cache.latest_epoch:
-            self._begin_epochs(headers)
         try:
+            if headers[-1].leader_epoch != self.epoch_cache.latest_epoch:
+                self._begin_epochs(headers)
             self._active.append(pieces, headers)
         except OSError as error:
+            self.epoch_cache.truncate_from(self._log_end)
             self._refuse(error)
         for header in headers:
             self._producers.update(header)
@@ -296,7 +308,7 @@ class PartitionLog:
         for header in headers:
             if header.leader_epoch != self.epoch_cache.latest_epoch:
                 self.epoch_cache.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
-        self._guarded(self._write_epochs)
+        self._write_epochs()
 
     def _is_old(self, now_ms: int) -> bool:
         """Whether `segment.ms` have passed since the first record of the active segment; never without timestamps."""
@@ -563,17 +575,14 @@ class PartitionLog:
         That is below `offset` when it lies inside a batch.
         """
         self._check_writable()
-        if self._batch_boundary(offset) < self.log_start_offset:
-            self.truncate_fully_and_start_at(offset)
-        elif offset < self._log_end:
+        is_below = offset < self.log_start_offset
+        if offset < self._log_end and not is_below:
             self._guarded(lambda: self._truncate_to(offset))
+            # The batch that was cut off may have begun below the start, or behind a hole that begins there.
+            is_below = self._log_end < self.log_start_offset
+        if is_below:
+            self.truncate_fully_and_start_at(min(offset, self.log_start_offset))
         return self._log_end
-
-    def _batch_boundary(self, offset: Offset) -> Offset:
-        """`offset`, or where the batch begins that it lies inside of."""
-        segment = self._segments[self._number_of(offset)]
-        _, header = next(segment.scan(segment.position_of(offset)), (0, None))
-        return offset if header is None else min(offset, Offset(header.base_offset))
 
     def _truncate_to(self, offset: Offset) -> None:
         self._forget_from(offset, self._segments[self._number_of(Offset(offset - 1))].base_offset)

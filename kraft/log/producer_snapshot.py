@@ -55,7 +55,7 @@ def _kafka_entry(producer_id: int, state: ProducerState) -> bytes:
         return _ENTRY.pack(producer_id, state.epoch, -1, -1, 0, state.timestamp_ms, -1, -1)
     last = state.batches[-1]
     span = last.last_offset - last.base_offset
-    return _ENTRY.pack(producer_id, state.epoch, last.last_sequence, last.last_offset, span, last.timestamp_ms, -1, -1)
+    return _ENTRY.pack(producer_id, state.epoch, last.last_sequence, last.last_offset, span, state.timestamp_ms, -1, -1)
 
 
 def decode_snapshot(data: bytes, path: str) -> dict[int, ProducerState]:

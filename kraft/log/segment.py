@@ -172,15 +172,21 @@ class Segment:
         if index is None or time_index is None:
             index, time_index = self._indexes()
         last_offset = header.last_offset
-        if header.max_timestamp_ms > self.max_timestamp_ms:
-            self.max_timestamp_ms = header.max_timestamp_ms
-            self._max_timestamp_offset = last_offset
+        if not self.next_offset <= last_offset <= self.base_offset + RELATIVE_OFFSET_MAX:
+            reason = f"a batch that ends at offset {last_offset} cannot follow {self.next_offset - 1} in this segment"
+            raise Corruption(self.path, position, reason)
+        self._note_timestamp(header)
         if index.note_batch(last_offset, position, header.size_bytes):
             time_index.note(self.max_timestamp_ms, self._max_timestamp_offset)
             self.index_bytes = max(index.size_bytes, time_index.size_bytes)
         if position == 0:
             self._first_timestamp_ms = header.max_timestamp_ms
         self.next_offset = Offset(last_offset + 1)
+
+    def _note_timestamp(self, header: BatchHeader) -> None:
+        # A batch that compaction has emptied still claims the timestamp that its records had.
+        if header.max_timestamp_ms > self.max_timestamp_ms and header.record_count:
+            self.max_timestamp_ms, self._max_timestamp_offset = header.max_timestamp_ms, header.last_offset
 
     def reserve(self, size: int) -> None:
         """Sets disk space aside up to that size of the file."""
@@ -290,7 +296,7 @@ class Segment:
             entry = self._indexes()[1].entry_before(timestamp_ms)
         start = least if entry is None else max(least, entry[1])
         for position, header in self._scan_from_entry(start):
-            if header.last_offset >= least and header.max_timestamp_ms >= timestamp_ms:
+            if header.last_offset >= least and header.max_timestamp_ms >= timestamp_ms and header.record_count:
                 yield position, header
 
     def _has_timestamp(self, timestamp_ms: int, last_offset: int) -> bool:
@@ -320,8 +326,7 @@ class Segment:
             return
         for found, header in self.scan(position):
             self.next_offset = header.next_offset
-            if header.max_timestamp_ms > self.max_timestamp_ms:
-                self.max_timestamp_ms, self._max_timestamp_offset = header.max_timestamp_ms, header.last_offset
+            self._note_timestamp(header)
             # What follows may be anything.
             if found + header.size_bytes >= end_position:
                 break
@@ -331,35 +336,34 @@ class Segment:
     def resume(self, offset: Offset) -> int | None:
         """Trusts the index files up to `offset`, where a batch has to begin, and returns the position of that.
 
-        None when they cannot be trusted; nothing is known then. Raises Corruption when the log ends before `offset`.
+        None when they cannot be trusted; nothing is known then.
         """
         try:
             self._load_indexes()
-            position = self._position_where_begins(offset)
+            position = self._position_behind(offset)
         except (FileNotFoundError, ValueError):
             self._forget_batches()
             return None
         self._settle(position)
         return position
 
-    def _position_where_begins(self, offset: Offset) -> int:
-        """Raises ValueError when the index does not lead there."""
-        entry_offset, start = self._indexes()[0].entry_before_offset(offset - 1)
-        if start and not self._has_batch(start, entry_offset):
+    def _position_behind(self, offset: Offset) -> int:
+        """Where the batch ends that ends below `offset`. Raises ValueError when the index does not lead to one."""
+        entry_offset, end = self._indexes()[0].entry_before_offset(offset - 1)
+        if end and not self._has_batch(end, entry_offset):
             raise ValueError("the index does not fit the log")
-        end, reached = start, int(self.base_offset)
+        reached = self.base_offset if end == 0 else Offset(0)
         try:
-            for position, header in self.scan(start):
-                if header.base_offset >= offset:
-                    return position
+            for position, header in self.scan(end):
+                # What begins at `offset` may be anything: nothing is known of it.
+                if reached == offset:
+                    break
                 end, reached = position + header.size_bytes, header.next_offset
-        except Corruption:
-            # Whatever is broken there is for the scan of the whole segment to judge.
+        except Corruption as broken:
             if reached != offset:
-                raise ValueError("a batch below is broken") from None
-            return end
-        if reached < offset:
-            raise Corruption(self.path, end, f"the log ends at offset {reached}, everything below {offset} was durable")
+                raise ValueError(broken.reason) from None
+        if reached != offset:
+            raise ValueError(f"no batch ends below offset {offset}")
         return end
 
     def close_growth(self) -> bool:
@@ -390,10 +394,12 @@ class Segment:
         self.max_timestamp_ms, self._max_timestamp_offset = TimeIndex.decode_last(
             self._last_bytes(self.time_index_path, TimeIndex.ENTRY_BYTES), self.base_offset
         )
+        indexed_ms = self.max_timestamp_ms
         for _, header in self.scan(position):
             self.next_offset = header.next_offset
-            if header.max_timestamp_ms > self.max_timestamp_ms:
-                raise ValueError("the time index lacks the largest timestamp")
+            self._note_timestamp(header)
+        if self.max_timestamp_ms != indexed_ms:
+            raise ValueError("the time index lacks the largest timestamp")
 
     def _last_bytes(self, path: str, size: int) -> bytes:
         file = self._disk.open(path, create=False)

@@ -242,6 +242,8 @@ class _Verification:
         file = self._disk.open(scrubbed.path, create=False)
         try:
             for problem in scrubbed.problems:
+                if is_last and _was_being_written(file, problem, scrubbed.size_bytes):
+                    return
                 if (
                     is_last
                     and not self._was_closed
@@ -395,6 +397,15 @@ class _Verification:
     def _late(self, file: str, position: int, reason: str) -> None:
         """The file and the log were not written at the same time, which closing a log would have put right."""
         self._findings.append(Finding(file, position, reason, is_note=not self._was_closed))
+
+
+def _was_being_written(file: File, problem: Corruption, size_bytes: int) -> bool:
+    """The batch reached beyond the end of the file as it was when reading began, and is whole now."""
+    try:
+        batch = next(inspect_batches(file, problem.file, problem.position), None)
+    except Corruption:
+        return False
+    return batch is not None and batch.is_valid and batch.end > size_bytes
 
 
 def _leads_nowhere(file: File, problem: Corruption) -> bool:

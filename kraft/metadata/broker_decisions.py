@@ -46,8 +46,8 @@ def register_broker(
     """Makes a broker's process known under a new epoch, fenced until it has caught up with the metadata.
 
     The same process asking again (its answer was lost) gets its epoch again. Another process under the same id is
-    refused while `session_is_alive` says that the earlier one is heard from, unless that one is shutting down or has
-    the same log directories: a process locks those, so the earlier one is gone, and a restart need not wait for it.
+    refused while `session_is_alive` says that the earlier one is heard from, unless that one is shutting down or had
+    one of the log directories: a process locks those, so the earlier one is gone, and a restart need not wait for it.
 
     A new process is not trusted to hold what the one before held: it leaves every ISR in which others remain, and
     must be found in sync under its new epoch (KIP-903). A last ISR member stays, without leading until it is unfenced.
@@ -166,7 +166,8 @@ def _check_registration(request: RegisterBrokerRequest) -> None:
 
 
 def _succeeds(request: RegisterBrokerRequest, earlier: BrokerRegistration) -> bool:
-    return bool(earlier.directory_ids) and set(request.directory_ids) == set(earlier.directory_ids)
+    # Not all of them: a directory may have failed or been added since.
+    return not set(request.directory_ids).isdisjoint(earlier.directory_ids)
 
 
 def _registered(image: MetadataImage, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerRegistration:

@@ -17,8 +17,9 @@ from kraft.metadata.broker_decisions import (
     register_broker,
     unfence_broker,
 )
+from kraft.metadata.config_decisions import ALTERATIONS_PER_REQUEST_MAX, incremental_alter_configs
 from kraft.metadata.decision import Decision
-from kraft.metadata.partition_decisions import alter_partition
+from kraft.metadata.partition_decisions import alter_partition, fail_replicas
 from kraft.metadata.topic_decisions import (
     CLUSTER_DEFAULT,
     PARTITIONS_PER_REQUEST_MAX,
@@ -29,6 +30,7 @@ from kraft.metadata.topic_decisions import (
 )
 
 __all__ = [
+    "ALTERATIONS_PER_REQUEST_MAX",
     "CLUSTER_DEFAULT",
     "PARTITIONS_PER_REQUEST_MAX",
     "PRODUCER_ID_BLOCK_SIZE",
@@ -40,8 +42,10 @@ __all__ = [
     "begin_controlled_shutdown",
     "create_topics",
     "delete_topics",
+    "fail_replicas",
     "fence_broker",
     "heartbeat",
+    "incremental_alter_configs",
     "initialise_cluster",
     "register_broker",
     "unfence_broker",

@@ -3,13 +3,14 @@
 Only members of the ISR are elected: everything that was acknowledged is on each of them. The ISR never becomes empty.
 Its last member stays in it without leading, because nobody else is known to hold what was acknowledged.
 
-The leader epoch grows when the leader changes, and only then: an ISR that merely shrinks does not interrupt producers
-(as Kafka does since 3.6). The partition epoch grows with every change.
+The leader epoch grows when the leader changes, and when a replica has failed; an ISR that merely shrinks does not
+interrupt producers (as Kafka does since 3.6). The partition epoch grows with every change.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from kraft.metadata.image import MetadataImage, PartitionImage
 from kraft.metadata.records import PartitionChanged
@@ -65,6 +66,37 @@ def changes_when_shutting_down(image: MetadataImage, broker_id: BrokerId) -> lis
         isr = _without(partition.isr, broker_id)
         if broker_id in partition.isr and elect(partition.replicas, isr, can_lead) != NO_BROKER:
             changes += partition_change(topic.topic_id, partition, isr, can_lead)
+    return changes
+
+
+def changes_when_failed(
+    image: MetadataImage, topic_id: TopicId, partition: PartitionImage, broker_id: BrokerId, used_in: LeaderEpoch
+) -> list[PartitionChanged]:
+    """For a live broker whose replica failed, and that used it last in leader epoch `used_in`.
+
+    The partition goes on to a later leader epoch than that even where the leader stays. A fetch that the broker sent
+    before its replica failed, and that is still on its way, then says nothing to the leader any more; it would
+    otherwise bring the broker back into the ISR, as the holder of records that it has lost.
+    """
+
+    def can_lead(candidate: BrokerId) -> bool:
+        return candidate != broker_id and image.is_alive(candidate)
+
+    isr = _without(partition.isr, broker_id) or partition.isr
+    changes = partition_change(topic_id, partition, isr, can_lead)
+    if changes and changes[0].leader_epoch <= used_in:
+        return [replace(changes[0], leader_epoch=LeaderEpoch(used_in + 1))]
+    if not changes and partition.leader_epoch <= used_in:
+        return [
+            PartitionChanged(
+                topic_id=topic_id,
+                partition=partition.partition,
+                isr=list(partition.isr),
+                leader=partition.leader,
+                leader_epoch=LeaderEpoch(used_in + 1),
+                partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
+            )
+        ]
     return changes
 
 

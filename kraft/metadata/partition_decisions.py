@@ -1,13 +1,21 @@
-"""The decision on a leader's wish for another ISR."""
+"""The decisions on a leader's wish for another ISR, and on replicas that a broker cannot vouch for any more."""
 
 from __future__ import annotations
 
-from kraft.metadata.commands import AlterPartitionRequest, AlterPartitionResult, IsrMember
+from kraft.metadata.commands import (
+    AlterPartitionRequest,
+    AlterPartitionResult,
+    FailedReplica,
+    FailReplicasRequest,
+    FailReplicasResult,
+    IsrMember,
+)
 from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage, PartitionImage
-from kraft.metadata.leader_election import partition_change
+from kraft.metadata.leader_election import changes_when_failed, partition_change
+from kraft.metadata.records import PartitionChanged
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import UNKNOWN_BROKER_EPOCH
+from kraft.model.ids import UNKNOWN_BROKER_EPOCH, BrokerEpoch, BrokerId
 
 
 def alter_partition(image: MetadataImage, request: AlterPartitionRequest) -> Decision[AlterPartitionResult]:
@@ -18,7 +26,7 @@ def alter_partition(image: MetadataImage, request: AlterPartitionRequest) -> Dec
     others into sync, and hands the partition on with its next heartbeat.
     """
     try:
-        _check_broker(image, request)
+        _check_epoch(image, request.broker_id, request.broker_epoch)
         partition = _find_partition(image, request)
     except Refusal as refusal:
         return Decision(records=[], response=_refused(refusal))
@@ -28,6 +36,30 @@ def alter_partition(image: MetadataImage, request: AlterPartitionRequest) -> Dec
     except Refusal as refusal:
         return Decision(records=[], response=_refused(refusal, partition))
     return _decide(partition, request)
+
+
+def fail_replicas(image: MetadataImage, request: FailReplicasRequest) -> Decision[FailReplicasResult]:
+    """Takes the broker out of the ISRs of these partitions, and lets others of the ISR lead where it led.
+
+    Where it is the last of the ISR it stays in it without leading: nobody else is known to hold what was acknowledged,
+    and nothing of that may be forgotten. A broker asks again until it sees the change; what was acted on before, and
+    what concerns a topic that is deleted, needs no record. Raises Refusal.
+    """
+    _check_epoch(image, request.broker_id, request.broker_epoch)
+    # Named twice, the second mention would be decided on a state that the first has changed.
+    replicas = {(failed.topic_id, failed.partition): failed for failed in request.replicas}
+    records = [record for failed in replicas.values() for record in _failed(image, request.broker_id, failed)]
+    return Decision(records=records, response=FailReplicasResult())
+
+
+def _failed(image: MetadataImage, broker_id: BrokerId, failed: FailedReplica) -> list[PartitionChanged]:
+    topic = image.topic_by_id(failed.topic_id)
+    partition = None if topic is None else topic.partitions.get(failed.partition)
+    if partition is None or broker_id not in partition.replicas:
+        return []
+    if failed.leader_epoch > partition.leader_epoch:
+        raise Refusal(ErrorCode.NOT_CONTROLLER, "the broker knows newer metadata than this controller")
+    return changes_when_failed(image, failed.topic_id, partition, broker_id, failed.leader_epoch)
 
 
 def _decide(partition: PartitionImage, request: AlterPartitionRequest) -> Decision[AlterPartitionResult]:
@@ -55,10 +87,10 @@ def _refused(refusal: Refusal, partition: PartitionImage | None = None) -> Alter
     )
 
 
-def _check_broker(image: MetadataImage, request: AlterPartitionRequest) -> None:
-    registration = image.broker(request.broker_id)
-    if registration is None or registration.broker_epoch != request.broker_epoch:
-        problem = f"broker {request.broker_id} is not registered under epoch {request.broker_epoch}"
+def _check_epoch(image: MetadataImage, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
+    registration = image.broker(broker_id)
+    if registration is None or registration.broker_epoch != broker_epoch:
+        problem = f"broker {broker_id} is not registered under epoch {broker_epoch}"
         raise Refusal(ErrorCode.STALE_BROKER_EPOCH, problem)
 
 

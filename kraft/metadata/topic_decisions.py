@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from kraft.metadata.configs import check_topic_config
+from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig, checked
 from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.leader_election import elect
@@ -34,12 +34,12 @@ NO_ASSIGNMENTS: Mapping[str, Assignment] = {}
 class ControllerDefaults:
     """What a new topic gets unless it asks otherwise.
 
-    Kafka's keys: num.partitions, default.replication.factor, min.insync.replicas.
+    Kafka's keys: num.partitions, default.replication.factor, and those behind the topic configs.
     """
 
     partitions: int = 1
     replication_factor: int = 1
-    min_insync_replicas: int = 1
+    configs: TopicConfig = KAFKA_DEFAULTS
 
 
 def create_topics(
@@ -101,11 +101,10 @@ class _Creation:
 
     def create(self, new_topic: NewTopic, topic_id: TopicId, assignment: Assignment | None) -> TopicResult:
         _check_new_name(self._image, new_topic.topic)
-        for key, value in new_topic.configs.items():
-            check_topic_config(key, value)
+        in_effect = checked(self._defaults.configs, new_topic.configs)
         replicas = self._placed(new_topic) if assignment is None else self._placed_by_hand(new_topic, assignment)
         replication_factor = len(replicas[0])
-        _check_min_insync_replicas(new_topic, replication_factor, self._defaults)
+        _check_min_insync_replicas(new_topic, replication_factor, in_effect.min_insync_replicas)
         records = _topic_records(self._image, new_topic, topic_id, replicas)
         self._image = self._image.replay(records)
         self.records += records
@@ -180,12 +179,10 @@ def _assignment_problem(image: MetadataImage, replicas: Sequence[BrokerId], repl
     return ""
 
 
-def _check_min_insync_replicas(new_topic: NewTopic, replication_factor: int, defaults: ControllerDefaults) -> None:
+def _check_min_insync_replicas(new_topic: NewTopic, replication_factor: int, demanded: int) -> None:
     """With more in-sync replicas demanded than there are replicas, every acks=all write would be refused for ever."""
-    own = new_topic.configs.get("min.insync.replicas")
-    demanded = defaults.min_insync_replicas if own is None else int(own)
     if demanded > replication_factor:
-        origin = "the cluster's default" if own is None else "set on the topic"
+        origin = "set on the topic" if "min.insync.replicas" in new_topic.configs else "the cluster's default"
         problem = (
             f"min.insync.replicas is {demanded} ({origin}) but the replication factor is {replication_factor}, so that "
             f"no acks=all write could succeed: raise the replication factor to {demanded} "

@@ -94,6 +94,13 @@ class SetHighWatermark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdvanceLogStart:
+    """The leader's log begins here, and so does this one from now on: durably, before the next fetch says so."""
+
+    offset: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
     """Ask for `next_fetch` again, after this time."""
 
@@ -106,5 +113,12 @@ class WaitForMetadata:
 
 
 FollowerEffect: TypeAlias = (
-    AppendRecords | TruncateTo | RestartAt | TruncatedBelowHighWatermark | SetHighWatermark | Retry | WaitForMetadata
+    AppendRecords
+    | TruncateTo
+    | RestartAt
+    | TruncatedBelowHighWatermark
+    | SetHighWatermark
+    | AdvanceLogStart
+    | Retry
+    | WaitForMetadata
 )

@@ -15,6 +15,7 @@ from kraft.model.ids import BrokerId, LeaderEpoch, Offset, TopicId
 from kraft.model.replica_requests import ReplicaFetchResult
 from kraft.replication.divergence import DivergingEpoch, EpochEnds, last_epoch_below, truncation_offset
 from kraft.replication.effects import (
+    AdvanceLogStart,
     AppendRecords,
     FollowerEffect,
     RestartAt,
@@ -79,6 +80,7 @@ class PartitionFollower:
         self._durable_end = durable_end
         self._high_watermark = Offset(min(max(high_watermark, log.log_start_offset), log.log_end_offset))
         self._leader_high_watermark = self._high_watermark
+        self._leader_log_start = Offset(log.log_start_offset)
         self._retry_backoff_ms = retry_backoff_ms
         self._phase = _Phase.FETCHING
 
@@ -125,7 +127,7 @@ class PartitionFollower:
         self._durable_end = durable_end
         if self._phase is _Phase.CHANGING_LOG:
             self._phase = _Phase.FETCHING
-        return self._raise_high_watermark()
+        return self._caught_up_with_leader()
 
     def append_refused(self) -> list[FollowerEffect]:
         """The records did not pass the log's checks (damaged on their way, or out of place): ask again, later."""
@@ -156,8 +158,9 @@ class PartitionFollower:
             )
             return self._cut_back(truncation_offset(self._log, diverging))
         self._leader_high_watermark = Offset(result.high_watermark)
+        self._leader_log_start = Offset(result.log_start_offset)
         if not result.records:
-            return self._raise_high_watermark()
+            return self._caught_up_with_leader()
         self._phase = _Phase.CHANGING_LOG
         return [AppendRecords(records=result.records)]
 
@@ -197,6 +200,15 @@ class PartitionFollower:
             high_watermark=self._high_watermark,
             log_start=Offset(self._log.log_start_offset),
         )
+
+    def _caught_up_with_leader(self) -> list[FollowerEffect]:
+        return [*self._raise_high_watermark(), *self._raise_log_start()]
+
+    def _raise_log_start(self) -> list[FollowerEffect]:
+        # Not above the high watermark: what is not known to be committed may still be truncated, and a log cannot be
+        # cut back to before its start. The rest of the way is made when the high watermark has come so far.
+        reached = Offset(min(self._leader_log_start, self._high_watermark))
+        return [AdvanceLogStart(offset=reached)] if reached > self._log.log_start_offset else []
 
     def _raise_high_watermark(self) -> list[FollowerEffect]:
         # Never above what is synced: a crash may take the rest. Never down: a new leader may know less than we do

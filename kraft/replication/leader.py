@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from kraft.replication.effects import HighWatermarkAdvanced, IsrChanged, IsrMember, LeaderEffect, ProposeIsr
-from kraft.replication.progress import FollowerProgress
+from kraft.replication.progress import UNKNOWN_OFFSET, FollowerProgress
 
 _WAIT_FOR_METADATA = frozenset(
     {
@@ -98,6 +98,7 @@ class PartitionLeader:
         self._partition_epoch = partition_epoch
         self._replicas = tuple(replicas)
         self._isr = tuple(isr)
+        self._log_start = log_start
         self._log_end = log_end
         self._durable_end = durable_end
         self._epoch_start = log_end
@@ -135,6 +136,13 @@ class PartitionLeader:
         """Every replica that may be in the ISR by now: the committed one and the one that was proposed."""
         proposed = self._proposal.isr if self._proposal is not None else ()
         return frozenset(self._isr).union(proposed)
+
+    @property
+    def low_watermark(self) -> Offset:
+        """Below it no replica that may be in the ISR keeps anything; -1 until each of them has fetched once."""
+        maximal_isr = self.maximal_isr
+        followers = (each for each in self._followers.values() if each.broker_id in maximal_isr)
+        return min([self._log_start, *(follower.log_start for follower in followers)])
 
     @property
     def partition_epoch(self) -> PartitionEpoch:
@@ -196,10 +204,20 @@ class PartitionLeader:
         self._durable_end = max(self._durable_end, durable_end)
         return self._advance()
 
+    def log_start_advanced(self, log_start: Offset) -> None:
+        """The local log begins at `log_start`: records went by retention, or because somebody deleted them."""
+        assert self._log_start <= log_start <= self._high_watermark, f"a log start at {log_start}"
+        self._log_start = log_start
+
     # --- events from followers and the clock -----------------------------------------------------------------
 
     def follower_fetched(
-        self, broker_id: BrokerId, broker_epoch: BrokerEpoch, fetch_offset: Offset, now_ms: int
+        self,
+        broker_id: BrokerId,
+        broker_epoch: BrokerEpoch,
+        fetch_offset: Offset,
+        now_ms: int,
+        log_start: Offset = UNKNOWN_OFFSET,
     ) -> list[LeaderEffect]:
         """A replica asked for the records from `fetch_offset` on: everything below it is on that replica's disk.
 
@@ -218,6 +236,7 @@ class PartitionLeader:
         follower.fetched(
             broker_epoch=broker_epoch, fetch_offset=fetch_offset, leader_end=self._log_end, now_ms=self._now_ms
         )
+        follower.log_start = log_start
         # First the proposal, then the high watermark: it must wait for the replica from here on.
         return [*self._expand(follower), *self._advance()]
 

@@ -28,6 +28,8 @@ class FollowerProgress:
     broker_id: BrokerId
     broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
     durable_end: Offset = UNKNOWN_OFFSET
+    log_start: Offset = UNKNOWN_OFFSET
+    """Where its log began when it sent its last fetch."""
     caught_up_ms: int | None = None
     _last_fetch: _Fetch | None = None
 

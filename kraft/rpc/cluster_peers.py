@@ -41,6 +41,13 @@ class ControllerPeer:
         response = await answer(self.address, self._stub.AlterPartition, message, timeout_s)
         return messages.ALTER_PARTITION_RESULT.to_value(response)
 
+    async def fail_replicas(
+        self, request: commands.FailReplicasRequest, timeout_s: float
+    ) -> commands.FailReplicasResult:
+        message = messages.FAIL_REPLICAS_REQUEST.to_message(request)
+        response = await answer(self.address, self._stub.FailReplicas, message, timeout_s)
+        return messages.FAIL_REPLICAS_RESULT.to_value(response)
+
     async def allocate_producer_ids(
         self, request: commands.AllocateProducerIdsRequest, timeout_s: float
     ) -> commands.ProducerIdBlock:

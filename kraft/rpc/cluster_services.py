@@ -22,6 +22,7 @@ class ControllerHandlers:
     register_broker: Callable[[commands.RegisterBrokerRequest], Awaitable[commands.RegistrationResult]]
     heartbeat: Callable[[commands.HeartbeatRequest], Awaitable[commands.HeartbeatResult]]
     alter_partition: Callable[[commands.AlterPartitionRequest], Awaitable[commands.AlterPartitionResult]]
+    fail_replicas: Callable[[commands.FailReplicasRequest], Awaitable[commands.FailReplicasResult]]
     allocate_producer_ids: Callable[[commands.AllocateProducerIdsRequest], Awaitable[commands.ProducerIdBlock]]
     follow_metadata: Callable[[messages.FollowMetadataRequest], AsyncGenerator[messages.MetadataBatch, None]]
 
@@ -49,6 +50,12 @@ class ControllerService(controller_pb2_grpc.ControllerServicer):
         return messages.ALTER_PARTITION_RESULT.to_message(
             await answered(self._handlers.alter_partition(value), context)
         )
+
+    async def FailReplicas(
+        self, request: controller_pb2.FailReplicasRequest, context: Context
+    ) -> controller_pb2.FailReplicasResult:
+        value = await read_value(messages.FAIL_REPLICAS_REQUEST, request, context)
+        return messages.FAIL_REPLICAS_RESULT.to_message(await answered(self._handlers.fail_replicas(value), context))
 
     async def AllocateProducerIds(
         self, request: controller_pb2.AllocateProducerIdsRequest, context: Context

@@ -2,13 +2,15 @@
 
 A mapping is built once, at import, and checks there that both sides have the same fields; so a field that was added
 on one side only is noticed before the first message. Supported field types: numbers, strings, bytes, booleans,
-`ErrorCode`, `UUID` (16 bytes), `T | None` (an optional field), dataclasses, lists of these and `dict[str, str]`.
+`ErrorCode`, other `IntEnum`s, `UUID` (16 bytes), `T | None` (an optional field), dataclasses, lists of these and
+`dict[str, str]`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from enum import IntEnum
 from types import NoneType, UnionType
 from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 from uuid import UUID
@@ -101,6 +103,8 @@ def _scalar(hint: Any) -> tuple[Reader, Reader]:
         return _uuid_bytes, _uuid
     if hint is ErrorCode:
         return int, error_code
+    if isinstance(hint, type) and issubclass(hint, IntEnum):
+        return int, hint
     if hint in (int, str, bytes, bool, float):
         return _identity, _identity
     raise TypeError(f"no mapping for a field of type {hint!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kraft.model import config_requests as configs
 from kraft.model import requests as values
 from kraft.rpc.mapping import Mapping
 from kraft.rpc.pb import admin_pb2, broker_pb2
@@ -18,9 +19,15 @@ METADATA_REQUEST = Mapping(values.MetadataRequest, broker_pb2.MetadataRequest)
 METADATA_RESPONSE = Mapping(values.MetadataResponse, broker_pb2.MetadataResponse)
 LIST_OFFSETS_REQUEST = Mapping(values.ListOffsetsRequest, broker_pb2.ListOffsetsRequest)
 LIST_OFFSETS_RESPONSE = Mapping(values.ListOffsetsResponse, broker_pb2.ListOffsetsResponse)
+DELETE_RECORDS_REQUEST = Mapping(values.DeleteRecordsRequest, broker_pb2.DeleteRecordsRequest)
+DELETE_RECORDS_RESPONSE = Mapping(values.DeleteRecordsResponse, broker_pb2.DeleteRecordsResponse)
 INIT_PRODUCER_ID_RESPONSE = Mapping(values.InitProducerIdResponse, broker_pb2.InitProducerIdResponse)
 
 CREATE_TOPICS_REQUEST = Mapping(values.CreateTopicsRequest, admin_pb2.CreateTopicsRequest)
+DESCRIBE_CONFIGS_REQUEST = Mapping(configs.DescribeConfigsRequest, admin_pb2.DescribeConfigsRequest)
+DESCRIBE_CONFIGS_RESPONSE = Mapping(configs.DescribeConfigsResponse, admin_pb2.DescribeConfigsResponse)
+ALTER_CONFIGS_REQUEST = Mapping(configs.IncrementalAlterConfigsRequest, admin_pb2.IncrementalAlterConfigsRequest)
+ALTER_CONFIGS_RESPONSE = Mapping(configs.IncrementalAlterConfigsResponse, admin_pb2.IncrementalAlterConfigsResponse)
 DELETE_TOPICS_REQUEST = Mapping(values.DeleteTopicsRequest, admin_pb2.DeleteTopicsRequest)
 TOPIC_RESULTS = Mapping(values.TopicResults, admin_pb2.TopicResults)
 DESCRIBE_TOPICS_REQUEST = Mapping(values.DescribeTopicsRequest, admin_pb2.DescribeTopicsRequest)

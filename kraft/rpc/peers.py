@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 import grpc
 import grpc.aio
 
+from kraft.model import config_requests as configs
 from kraft.model import requests as values
 from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.rpc import messages
@@ -89,6 +90,13 @@ class BrokerPeer:
         response = await answer(self.address, self._stub.ListOffsets, message, timeout_s)
         return messages.LIST_OFFSETS_RESPONSE.to_value(response)
 
+    async def delete_records(
+        self, request: values.DeleteRecordsRequest, timeout_s: float
+    ) -> values.DeleteRecordsResponse:
+        message = messages.DELETE_RECORDS_REQUEST.to_message(request)
+        response = await answer(self.address, self._stub.DeleteRecords, message, timeout_s)
+        return messages.DELETE_RECORDS_RESPONSE.to_value(response)
+
     async def init_producer_id(self, timeout_s: float) -> values.InitProducerIdResponse:
         request = broker_pb2.InitProducerIdRequest()
         response = await answer(self.address, self._stub.InitProducerId, request, timeout_s)
@@ -134,6 +142,20 @@ class AdminPeer:
         message = messages.DESCRIBE_TOPICS_REQUEST.to_message(request)
         response = await answer(self.address, self._stub.DescribeTopics, message, timeout_s)
         return messages.DESCRIBE_TOPICS_RESPONSE.to_value(response)
+
+    async def describe_configs(
+        self, request: configs.DescribeConfigsRequest, timeout_s: float
+    ) -> configs.DescribeConfigsResponse:
+        message = messages.DESCRIBE_CONFIGS_REQUEST.to_message(request)
+        response = await answer(self.address, self._stub.DescribeConfigs, message, timeout_s)
+        return messages.DESCRIBE_CONFIGS_RESPONSE.to_value(response)
+
+    async def incremental_alter_configs(
+        self, request: configs.IncrementalAlterConfigsRequest, timeout_s: float
+    ) -> configs.IncrementalAlterConfigsResponse:
+        message = messages.ALTER_CONFIGS_REQUEST.to_message(request)
+        response = await answer(self.address, self._stub.IncrementalAlterConfigs, message, timeout_s)
+        return messages.ALTER_CONFIGS_RESPONSE.to_value(response)
 
     async def describe_quorum(self, timeout_s: float) -> values.QuorumDescription:
         request = admin_pb2.DescribeQuorumRequest()

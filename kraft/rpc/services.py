@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn, TypeVar
 import grpc
 import grpc.aio
 
+from kraft.model import config_requests as configs
 from kraft.model import requests as values
 from kraft.model.errors import Refusal
 from kraft.rpc import messages
@@ -56,6 +57,7 @@ class BrokerHandlers:
     fetch_records: Callable[[values.FetchRecordsRequest], Awaitable[values.FetchRecordsResponse]]
     metadata: Callable[[values.MetadataRequest], Awaitable[values.MetadataResponse]]
     list_offsets: Callable[[values.ListOffsetsRequest], Awaitable[values.ListOffsetsResponse]]
+    delete_records: Callable[[values.DeleteRecordsRequest], Awaitable[values.DeleteRecordsResponse]]
     init_producer_id: Callable[[], Awaitable[values.InitProducerIdResponse]]
 
 
@@ -66,6 +68,10 @@ class AdminHandlers:
     create_topics: Callable[[values.CreateTopicsRequest], Awaitable[values.TopicResults]]
     delete_topics: Callable[[values.DeleteTopicsRequest], Awaitable[values.TopicResults]]
     describe_topics: Callable[[values.DescribeTopicsRequest], Awaitable[values.DescribeTopicsResponse]]
+    describe_configs: Callable[[configs.DescribeConfigsRequest], Awaitable[configs.DescribeConfigsResponse]]
+    incremental_alter_configs: Callable[
+        [configs.IncrementalAlterConfigsRequest], Awaitable[configs.IncrementalAlterConfigsResponse]
+    ]
     describe_quorum: Callable[[], Awaitable[values.QuorumDescription]]
 
 
@@ -111,6 +117,13 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
         value = await read_value(messages.LIST_OFFSETS_REQUEST, request, context)
         return messages.LIST_OFFSETS_RESPONSE.to_message(await answered(self._handlers.list_offsets(value), context))
 
+    async def DeleteRecords(
+        self, request: broker_pb2.DeleteRecordsRequest, context: Context
+    ) -> broker_pb2.DeleteRecordsResponse:
+        value = await read_value(messages.DELETE_RECORDS_REQUEST, request, context)
+        response = await answered(self._handlers.delete_records(value), context)
+        return messages.DELETE_RECORDS_RESPONSE.to_message(response)
+
     async def InitProducerId(
         self, request: broker_pb2.InitProducerIdRequest, context: Context
     ) -> broker_pb2.InitProducerIdResponse:
@@ -139,6 +152,20 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         value = await read_value(messages.DESCRIBE_TOPICS_REQUEST, request, context)
         response = await answered(self._handlers.describe_topics(value), context)
         return messages.DESCRIBE_TOPICS_RESPONSE.to_message(response)
+
+    async def DescribeConfigs(
+        self, request: admin_pb2.DescribeConfigsRequest, context: Context
+    ) -> admin_pb2.DescribeConfigsResponse:
+        value = await read_value(messages.DESCRIBE_CONFIGS_REQUEST, request, context)
+        response = await answered(self._handlers.describe_configs(value), context)
+        return messages.DESCRIBE_CONFIGS_RESPONSE.to_message(response)
+
+    async def IncrementalAlterConfigs(
+        self, request: admin_pb2.IncrementalAlterConfigsRequest, context: Context
+    ) -> admin_pb2.IncrementalAlterConfigsResponse:
+        value = await read_value(messages.ALTER_CONFIGS_REQUEST, request, context)
+        response = await answered(self._handlers.incremental_alter_configs(value), context)
+        return messages.ALTER_CONFIGS_RESPONSE.to_message(response)
 
     async def DescribeQuorum(
         self, request: admin_pb2.DescribeQuorumRequest, context: Context

@@ -12,7 +12,6 @@ from uuid import UUID
 import structlog
 
 from kraft.log.disk import Disk
-from kraft.metadata.configs import TopicConfig, broker_defaults
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import Endpoint
 from kraft.model import requests as values
@@ -26,6 +25,10 @@ from kraft.runtime.entropy import Entropy
 from kraft.server.broker_lifecycle import BrokerIdentity, BrokerLifecycle
 from kraft.server.config_values import GRPC, Durability, NodeConfig, host_and_port
 from kraft.server.controller_client import ControllerClient
+from kraft.server.disk_space import DiskSpace
+from kraft.server.handlers.configs import AlterConfigsHandler
+from kraft.server.handlers.delete_records import DeleteRecordsHandler
+from kraft.server.handlers.describe_configs import DescribeConfigsHandler
 from kraft.server.handlers.describe_topics import describe_topics
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.list_offsets import ListOffsetsHandler
@@ -38,14 +41,17 @@ from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
 from kraft.server.handlers.topics import TopicsHandler
 from kraft.server.high_watermarks import HighWatermarks
 from kraft.server.isr_proposals import IsrProposals
+from kraft.server.log_directories import LogDirectories
+from kraft.server.log_maintenance import LogMaintenanceTasks
 from kraft.server.log_syncer import LogSyncer
 from kraft.server.metadata_loader import MetadataLoader
 from kraft.server.partition import PartitionSurroundings
 from kraft.server.partition_store import PartitionStore
 from kraft.server.partitions import Partitions
+from kraft.server.replica_failures import ReplicaFailures
 from kraft.server.replica_fetcher import ReplicaFetcher
 from kraft.server.replica_publisher import ReplicaPublisher
-from kraft.server.storage import StorageMeta
+from kraft.server.storage import NodeStorage
 
 log = structlog.get_logger()
 
@@ -64,7 +70,7 @@ class BrokerWorld:
 
 
 class BrokerNode:
-    def __init__(self, config: NodeConfig, meta: StorageMeta, world: BrokerWorld, *, clean_shutdown: bool) -> None:
+    def __init__(self, config: NodeConfig, storage: NodeStorage, world: BrokerWorld) -> None:
         self._config = config
         self._world = world
         self._connections = Connections()
@@ -72,28 +78,62 @@ class BrokerNode:
         # One thread syncs, the other opens and deletes logs, so that neither waits for the other.
         self._sync_thread = ThreadPoolExecutor(1, thread_name_prefix="log-sync")
         self._store_thread = ThreadPoolExecutor(1, thread_name_prefix="log-store")
+        # The scrub, and whatever is being compacted.
+        self._upkeep_threads = ThreadPoolExecutor(
+            1 + config.log_maintenance.cleaner_threads, thread_name_prefix="log-upkeep"
+        )
         self._syncer = LogSyncer(self._sync_thread)
+        self._disk_space = DiskSpace(world.disk, config.log_maintenance.free_space_bytes_min, world.clock.monotonic_ms)
+        self._maintenance = LogMaintenanceTasks(
+            partitions=self._partitions,
+            disk=world.disk,
+            disk_space=self._disk_space,
+            config=config.log_maintenance,
+            wall_ms=world.clock.wall_ms,
+            worker_threads=self._upkeep_threads,
+            store_thread=self._store_thread,
+        )
         self._controllers = ControllerClient(config.quorum.voters, config.node_id, self._connections)
         self._lifecycle = BrokerLifecycle(
-            self._identity(meta),
+            self._identity(storage),
             self._controllers,
             heartbeat_interval_s=config.broker.heartbeat_interval_ms / 1_000,
             session_timeout_s=config.broker.session_timeout_ms / 1_000,
         )
         self._isr_proposals = IsrProposals(config.node_id, self._broker_epoch, self._controllers, world.fatal)
+        self._directories = _log_directories(config, storage)
+        store = PartitionStore(
+            world.disk,
+            self._directories,
+            closed_cleanly=[str(directory.path) for directory in storage.directories if directory.closed_cleanly],
+        )
+        self._failures = ReplicaFailures(
+            broker_id=config.node_id,
+            broker_epoch=self._broker_epoch,
+            partitions=self._partitions,
+            directories=self._directories,
+            indispensable=str(config.metadata_log_dir) if config.is_controller else None,
+            store=store,
+            executor=self._store_thread,
+            controllers=self._controllers,
+            fatal=world.fatal,
+        )
         self._publisher = ReplicaPublisher(
             broker_id=config.node_id,
             broker_epoch=self._broker_epoch,
             partitions=self._partitions,
-            store=PartitionStore(world.disk, str(config.log_dir), clean_shutdown=clean_shutdown),
+            store=store,
+            directories=self._directories,
+            failures=self._failures,
             executor=self._store_thread,
-            defaults=_topic_defaults(config),
-            high_watermarks=HighWatermarks(world.disk, str(config.log_dir)),
+            defaults=config.topics.configs,
+            high_watermarks=HighWatermarks(world.disk, self._directories.online),
             surroundings=self._surroundings(),
             make_fetcher=self._make_fetcher,
+            fatal=world.fatal,
         )
         self._loader = MetadataLoader(
-            meta.cluster_id, config.node_id, self._controllers, self._publish, is_current=self._knows_this_life
+            storage.cluster_id, config.node_id, self._controllers, self._publish, is_current=self._knows_this_life
         )
 
     # --- services --------------------------------------------------------------------------------------------
@@ -104,6 +144,7 @@ class BrokerNode:
         plain_records = PlainRecordsHandler(produce, fetch, self._world.clock.wall_ms)
         metadata = MetadataHandler(self._loader, self._controllers, self._config.topics, GRPC)
         topics = TopicsHandler(self._loader, self._controllers, deletion_enabled=self._config.topics.deletion_enabled)
+        alter_configs = AlterConfigsHandler(self._loader, self._controllers, self._config.topics.configs)
         broker = BrokerService(
             BrokerHandlers(
                 produce=produce.handle,
@@ -112,6 +153,7 @@ class BrokerNode:
                 fetch_records=plain_records.fetch,
                 metadata=metadata.handle,
                 list_offsets=ListOffsetsHandler(self._partitions).handle,
+                delete_records=DeleteRecordsHandler(self._partitions, self._maintenance.records_deleted).handle,
                 init_producer_id=ProducerIdHandler(self._config.node_id, self._broker_epoch, self._controllers).handle,
             )
         )
@@ -120,6 +162,8 @@ class BrokerNode:
                 create_topics=topics.create,
                 delete_topics=topics.delete,
                 describe_topics=self._describe_topics,
+                describe_configs=DescribeConfigsHandler(self._config, lambda: self._loader.image).handle,
+                incremental_alter_configs=alter_configs.handle,
                 describe_quorum=QuorumHandler(self._controllers).describe,
             )
         )
@@ -131,7 +175,7 @@ class BrokerNode:
     # --- life ------------------------------------------------------------------------------------------------
 
     async def run(self, listen: Callable[[], Awaitable[None]]) -> None:
-        """Serves until cancelled. Raises BrokerRefused, Corruption and OSError.
+        """Serves until cancelled. Raises BrokerRefused and StorageError.
 
         Calls `listen` when the broker has caught up with the metadata and opened its logs: nobody is answered from
         before that, and the controller puts the broker into service only after it.
@@ -139,7 +183,9 @@ class BrokerNode:
         await self._lifecycle.register()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._syncer.run())
+            tasks.create_task(self._failures.run())
             tasks.create_task(self._loader.run())
+            tasks.create_task(self._maintenance.run())
             tasks.create_task(self._tick())
             tasks.create_task(self._checkpoint())
             await self._loader.is_acting.wait()
@@ -158,7 +204,13 @@ class BrokerNode:
         await self._publisher.checkpoint()
         self._sync_thread.shutdown()
         self._store_thread.shutdown()
+        self._upkeep_threads.shutdown()
         await self._connections.close()
+
+    @property
+    def log_directories_in_use(self) -> tuple[str, ...]:
+        """Those that have not failed."""
+        return self._directories.online
 
     async def _keep_alive(self) -> None:
         await self._lifecycle.keep_alive(self._published_index, self._loader.committed_elsewhere)
@@ -189,9 +241,9 @@ class BrokerNode:
     def _published_index(self) -> int:
         return self._loader.published_index
 
-    def _identity(self, meta: StorageMeta) -> BrokerIdentity:
+    def _identity(self, storage: NodeStorage) -> BrokerIdentity:
         return BrokerIdentity(
-            cluster_id=meta.cluster_id,
+            cluster_id=storage.cluster_id,
             broker_id=self._config.node_id,
             incarnation_id=UUID(bytes=self._world.entropy.bytes(16), version=4),
             endpoints=tuple(
@@ -199,7 +251,7 @@ class BrokerNode:
                 for listener in self._config.advertised_listeners
             ),
             rack=self._config.rack,
-            directory_ids=(meta.directory_id,),
+            directory_ids=tuple(directory.directory_id for directory in storage.directories),
         )
 
     def _surroundings(self) -> PartitionSurroundings:
@@ -210,8 +262,10 @@ class BrokerNode:
             monotonic_ms=self._world.clock.monotonic_ms,
             wall_ms=self._world.clock.wall_ms,
             request_sync=self._syncer.request,
+            admit=self._disk_space.admit,
             propose_isr=self._isr_proposals.propose,
-            storage_failed=self._world.fatal,
+            directory_failed=self._failures.partition_directory_failed,
+            replica_is_rotten=self._failures.replica_is_rotten,
         )
 
     def _make_fetcher(self, leader_id: BrokerId) -> ReplicaFetcher:
@@ -234,12 +288,8 @@ class BrokerNode:
         return ReplicationPeer(address, self._connections.channel(address))
 
 
-def _topic_defaults(config: NodeConfig) -> TopicConfig:
-    return broker_defaults(
-        {
-            "log.segment.bytes": str(config.log.segment_bytes),
-            "message.max.bytes": str(config.log.message_bytes_max),
-            "min.insync.replicas": str(config.topics.min_insync_replicas),
-            "log.index.interval.bytes": str(config.log.index_interval_bytes),
-        }
-    )
+def _log_directories(config: NodeConfig, storage: NodeStorage) -> LogDirectories:
+    unusable = {
+        str(directory): reason for directory, reason in storage.unusable.items() if directory in config.log_dirs
+    }
+    return LogDirectories([str(directory.path) for directory in storage.directories], unusable)

@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from kraft.metadata.configs import TopicConfig, broker_defaults
+from kraft.model.errors import Refusal
 from kraft.server import config_unbuilt, properties
 from kraft.server.config_checks import Conflict, advertised_listeners, check
 from kraft.server.config_keys import BY_NAME, KEYS, Key, Required
@@ -23,7 +25,8 @@ from kraft.server.config_values import (
     ConfigWarning,
     Durability,
     Listener,
-    LogDefaults,
+    LogMaintenance,
+    LogSettings,
     NetworkLimits,
     NodeConfig,
     QuorumSettings,
@@ -43,7 +46,8 @@ __all__ = [
     "ConfigWarning",
     "Durability",
     "Listener",
-    "LogDefaults",
+    "LogMaintenance",
+    "LogSettings",
     "NetworkLimits",
     "NodeConfig",
     "QuorumSettings",
@@ -57,7 +61,8 @@ __all__ = [
 _COMPONENTS: Mapping[str, type[Any]] = {
     "quorum": QuorumSettings,
     "topics": TopicDefaults,
-    "log": LogDefaults,
+    "log": LogSettings,
+    "log_maintenance": LogMaintenance,
     "replication": ReplicationConfig,
     "broker": BrokerTimings,
     "network": NetworkLimits,
@@ -91,7 +96,6 @@ def load(path: Path | str) -> NodeConfig:
         config = _assemble(file, settings)
         check(config)
         config = replace(config, advertised_listeners=advertised_listeners(config))
-        _check_flushing(config, settings)
     except Conflict as conflict:
         raise _error(file, conflict.key, settings, conflict.reason) from None
     if plaintext := config.listener(PLAINTEXT):
@@ -140,13 +144,6 @@ def _refuse_dangerous(settings: Mapping[str, Property], file: Path) -> None:
             raise ConfigError(f"{file}:{setting.line}: {setting.key}: {reason}")
 
 
-def _check_flushing(config: NodeConfig, settings: Mapping[str, Property]) -> None:
-    """Whoever asks for flushes wants records to survive a power cut; page-cache would not keep them."""
-    if config.log.durability is Durability.PAGE_CACHE:
-        for name in filter(config_unbuilt.is_flush_setting, settings):
-            raise Conflict(name, "has no effect with log.durability=page-cache: use log.durability=fsync, or remove it")
-
-
 def _assemble(file: Path, settings: Mapping[str, Property]) -> NodeConfig:
     fields: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for key in KEYS:
@@ -155,9 +152,22 @@ def _assemble(file: Path, settings: Mapping[str, Property]) -> NodeConfig:
             component, _, name = key.field.rpartition(".")
             fields[component][name] = value
     node = fields[""]
-    node["metadata_log_dir"] = node["metadata_log_dir"] or node["log_dir"]
+    node["metadata_log_dir"] = node["metadata_log_dir"] or node["log_dirs"][0]
+    fields["topics"]["configs"] = _topic_configs(file, settings)
     components = {name: component(**fields[name]) for name, component in _COMPONENTS.items()}
-    return NodeConfig(file=file, **node, **components)
+    return NodeConfig(file=file, settings=_effective_settings(settings), **node, **components)
+
+
+def _topic_configs(file: Path, settings: Mapping[str, Property]) -> TopicConfig:
+    """What topics get; each value was checked as its own key before."""
+    try:
+        return broker_defaults({setting.key: setting.value for setting in settings.values()})
+    except Refusal as refusal:
+        raise ConfigError(f"{file}: {refusal.message}") from None
+
+
+def _effective_settings(settings: Mapping[str, Property]) -> dict[str, str]:
+    return {BY_NAME[name].name: setting.value for name, setting in settings.items() if name in BY_NAME}
 
 
 def _value(file: Path, key: Key, settings: Mapping[str, Property]) -> object:

@@ -5,6 +5,10 @@ Found here, before the node starts, because each of them would otherwise show mu
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
+from kraft.server.config_readers import MIB
 from kraft.server.config_values import CONTROLLER, GRPC, PLAINTEXT, Listener, NodeConfig
 
 
@@ -21,10 +25,12 @@ def check(config: NodeConfig) -> None:
     """Raises Conflict for the first thing that does not fit."""
     _check_listeners_fit_roles(config)
     _check_ports(config)
+    _check_directories(config)
     _check_voters(config)
     _check_replicas(config)
     _check_times(config)
     _check_sizes(config)
+    _check_cleaner(config)
 
 
 def advertised_listeners(config: NodeConfig) -> tuple[Listener, ...]:
@@ -74,6 +80,17 @@ def _check_ports(config: NodeConfig) -> None:
                 raise Conflict("listeners", f"{other.name} and {listener.name} both ask for port {listener.port}")
 
 
+def _check_directories(config: NodeConfig) -> None:
+    # With its links followed: two names of one directory are one directory.
+    real = [(directory, Path(os.path.realpath(directory))) for directory in config.log_dirs]
+    for index, (directory, place) in enumerate(real):
+        for other, other_place in real[:index]:
+            if place == other_place:
+                raise Conflict("log.dirs", f"{directory} is there twice: name each directory once")
+            if place.is_relative_to(other_place) or other_place.is_relative_to(place):
+                raise Conflict("log.dirs", f"{other} and {directory} lie inside each other: name separate directories")
+
+
 def _check_voters(config: NodeConfig) -> None:
     voter = next((voter for voter in config.quorum.voters if voter.node_id == config.node_id), None)
     controller = config.listener(CONTROLLER)
@@ -98,7 +115,7 @@ def _check_voters(config: NodeConfig) -> None:
 
 def _check_replicas(config: NodeConfig) -> None:
     topics = config.topics
-    if topics.min_insync_replicas > topics.replication_factor:
+    if topics.configs.min_insync_replicas > topics.replication_factor:
         raise Conflict(
             "min.insync.replicas",
             f"above default.replication.factor={topics.replication_factor}: no record could ever be acknowledged; "
@@ -122,9 +139,19 @@ def _check_times(config: NodeConfig) -> None:
 
 
 def _check_sizes(config: NodeConfig) -> None:
-    if config.log.message_bytes_max >= config.network.request_bytes_max:
+    if config.topics.configs.max_message_bytes >= config.network.request_bytes_max:
         raise Conflict(
             "message.max.bytes",
             f"not below socket.request.max.bytes={config.network.request_bytes_max}: "
             "a batch of that size would never get in",
+        )
+
+
+def _check_cleaner(config: NodeConfig) -> None:
+    maintenance = config.log_maintenance
+    if maintenance.cleaner_dedupe_buffer_bytes < maintenance.cleaner_threads * MIB:
+        raise Conflict(
+            "log.cleaner.dedupe.buffer.size",
+            f"below 1 MiB for each of log.cleaner.threads={maintenance.cleaner_threads}: "
+            "a log would be read over and over, for a few keys at a time",
         )

@@ -1,20 +1,26 @@
 """Every key that a node's file may hold and that has an effect: one row a key.
 
-The names are Kafka's, and so are the defaults, except where the row says otherwise. A key without an effect
-stands in `config_unbuilt`.
+The names are Kafka's, and so are the defaults, except where the row says otherwise. The keys that only give topics
+their defaults come from the table of topic configs. A key without an effect stands in `config_unbuilt`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
+from kraft.metadata.configs import SERVER_KEYS, ConfigKey, ServerKey
 from kraft.server.config_readers import (
     INT32_MAX,
+    INT64_MAX,
     MIB,
     Reader,
     boolean,
+    bytes_per_second,
     cluster_id,
+    directories,
     directory,
     durability,
     listeners,
@@ -26,7 +32,7 @@ from kraft.server.config_readers import (
     voters,
     whole_number,
 )
-from kraft.server.config_values import CONTROLLER, GRPC, Durability
+from kraft.server.config_values import CONTROLLER, GRPC, UNLIMITED_BYTES_PER_SECOND, Durability
 
 
 class Required:
@@ -49,7 +55,7 @@ class Key:
     """Kafka's earlier name, taken with a warning."""
 
 
-KEYS: Final = (
+_OWN_KEYS: Final = (
     # --- who it is -------------------------------------------------------------------------------------------
     Key("process.roles", "roles", roles, REQUIRED, "broker, controller, or broker,controller"),
     Key("node.id", "node_id", node_id, REQUIRED, "The node's own number in the cluster.", older_name="broker.id"),
@@ -74,8 +80,21 @@ KEYS: Final = (
         GRPC,
         "Accepted for Kafka's files.",
     ),
-    Key("log.dirs", "log_dir", directory, REQUIRED, "The directory of the partition logs.", older_name="log.dir"),
-    Key("metadata.log.dir", "metadata_log_dir", directory, None, "The directory of the metadata log, if another."),
+    Key(
+        "log.dirs",
+        "log_dirs",
+        directories,
+        REQUIRED,
+        "The directories of the partition logs, one a disk.",
+        older_name="log.dir",
+    ),
+    Key(
+        "metadata.log.dir",
+        "metadata_log_dir",
+        directory,
+        None,
+        "The directory of the metadata log, if not the first of log.dirs.",
+    ),
     # --- the quorum ------------------------------------------------------------------------------------------
     Key("controller.quorum.voters", "quorum.voters", voters, REQUIRED, "id@host:port of every controller."),
     Key(
@@ -94,39 +113,96 @@ KEYS: Final = (
         1,
         "Of a topic that does not say how many.",
     ),
-    Key(
-        "min.insync.replicas",
-        "topics.min_insync_replicas",
-        whole_number(1, 32_767),
-        1,
-        "Replicas that must hold a record before acks=all is answered.",
-    ),
     Key("auto.create.topics.enable", "topics.auto_create_enabled", boolean, True, "Created when first asked for."),
     Key("delete.topic.enable", "topics.deletion_enabled", boolean, True, "Whether topics can be deleted."),
     # --- partition logs --------------------------------------------------------------------------------------
-    Key(
-        "message.max.bytes",
-        "log.message_bytes_max",
-        whole_number(1_024, 1_024 * MIB),
-        1_048_588,
-        "Largest record batch that is taken, as the producer compressed it.",
-    ),
-    Key(
-        "log.segment.bytes", "log.segment_bytes", whole_number(1_024), 1_024 * MIB, "A segment is closed at this size."
-    ),
-    Key(
-        "log.index.interval.bytes",
-        "log.index_interval_bytes",
-        whole_number(1),
-        4_096,
-        "From one index entry to the next.",
-    ),
     Key(
         "log.durability",
         "log.durability",
         durability,
         Durability.FSYNC,
         "Ours. fsync: acks=all is answered when every in-sync replica has it on disk; page-cache: in memory, as Kafka.",
+    ),
+    # --- what a broker does about its logs meanwhile ---------------------------------------------------------
+    Key(
+        "log.retention.check.interval.ms",
+        "log_maintenance.retention_check_interval_ms",
+        whole_number(1, INT64_MAX),
+        300_000,
+        "How often logs are looked at for what retention lets go.",
+        older_name="retention.check.interval.ms",
+    ),
+    Key(
+        "log.flush.scheduler.interval.ms",
+        "log_maintenance.flush_check_interval_ms",
+        whole_number(1, INT64_MAX),
+        1_000,
+        "How often logs are looked at for flush.ms. By Kafka's default they never are, so that flush.ms does nothing.",
+    ),
+    Key(
+        "log.cleaner.enable",
+        "log_maintenance.cleaner_enabled",
+        boolean,
+        True,
+        "Whether logs with cleanup.policy=compact are compacted.",
+    ),
+    Key("log.cleaner.threads", "log_maintenance.cleaner_threads", whole_number(1, 64), 1, "Compacting at a time."),
+    Key(
+        "log.cleaner.backoff.ms",
+        "log_maintenance.cleaner_backoff_ms",
+        whole_number(0, INT64_MAX),
+        15_000,
+        "The cleaner's pause when no log needs it.",
+    ),
+    Key(
+        "log.cleaner.dedupe.buffer.size",
+        "log_maintenance.cleaner_dedupe_buffer_bytes",
+        whole_number(MIB, INT64_MAX),
+        32 * MIB,
+        "For the keys that are being compacted, all threads together. Kafka's is 128 MiB; a node of ours is one of "
+        "several processes on its machine, and more keys take another pass, not more memory.",
+    ),
+    Key(
+        "log.cleaner.io.max.bytes.per.second",
+        "log_maintenance.cleaner_io_bytes_per_second_max",
+        bytes_per_second,
+        UNLIMITED_BYTES_PER_SECOND,
+        "Read and written by the cleaner, together.",
+    ),
+    Key(
+        "producer.id.expiration.ms",
+        "log_maintenance.producer_id_expiration_ms",
+        whole_number(1),
+        86_400_000,
+        "A producer that is silent for this long is forgotten, and its next batch not checked against the last.",
+    ),
+    Key(
+        "producer.id.expiration.check.interval.ms",
+        "log_maintenance.producer_id_expiration_check_interval_ms",
+        whole_number(1),
+        600_000,
+        "How often silent producers are looked for.",
+    ),
+    Key(
+        "log.scrub.interval.ms",
+        "log_maintenance.scrub_interval_ms",
+        whole_number(0, INT64_MAX),
+        7 * 86_400_000,
+        "Ours: in this time all logs are read once, so that rot is found while other replicas are whole; 0: never.",
+    ),
+    Key(
+        "log.scrub.io.max.bytes.per.second",
+        "log_maintenance.scrub_io_bytes_per_second_max",
+        bytes_per_second,
+        8 * MIB,
+        "Ours: read by the scrub, which at this speed passes 4.6 TiB in its seven days and leaves the disk to others.",
+    ),
+    Key(
+        "log.free.space.min.bytes",
+        "log_maintenance.free_space_bytes_min",
+        whole_number(0, INT64_MAX),
+        64 * MIB,
+        "Ours: with less free on the disk of a log, producers are refused until there is more again; 0: never.",
     ),
     # --- replication -----------------------------------------------------------------------------------------
     Key(
@@ -199,5 +275,30 @@ KEYS: Final = (
         "Ours: of the node's own messages.",
     ),
 )
+
+
+def _topic_defaults() -> Iterator[Key]:
+    """A broker's keys for topics that do not set their own; `topics.configs` is made of all of them together."""
+    for declared, server_key in SERVER_KEYS.values():
+        name, default = declared.default_server_key()
+        yield Key(
+            server_key.name,
+            None,
+            partial(_topic_default, declared, server_key),
+            default if server_key.name == name else None,
+            declared.documentation,
+        )
+
+
+def _topic_default(declared: ConfigKey, server_key: ServerKey, text: str) -> object:
+    try:
+        return declared.read_server(server_key, text)
+    except ValueError as error:
+        raise ValueError(f"expected {error}") from None
+
+
+_OWN_NAMES: Final = {key.name for key in _OWN_KEYS}
+
+KEYS: Final = (*_OWN_KEYS, *(key for key in _topic_defaults() if key.name not in _OWN_NAMES))
 
 BY_NAME: Final = {key.name: key for key in KEYS} | {key.older_name: key for key in KEYS if key.older_name}

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from kraft.model.config_requests import ConfigType
 from kraft.model.ids import BrokerId, uuid_from_text, uuid_to_text
-from kraft.server.config_values import LISTENER_NAMES, Durability, Listener, Role, Voter
+from kraft.server.config_values import LISTENER_NAMES, UNLIMITED_BYTES_PER_SECOND, Durability, Listener, Role, Voter
 
 T = TypeVar("T")
 Reader = Callable[[str], T]
 
 INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
 MIB = 1024 * 1024
 
 _ADDRESS = r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]*):(?P<port>[0-9]+)"
@@ -25,15 +28,32 @@ _VOTER = re.compile(rf"(?P<node_id>[0-9]+)@{_ADDRESS}")
 _KAFKA_SECURE_LISTENERS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
-def whole_number(least: int, most: int = INT32_MAX) -> Reader[int]:
-    allowed = f"expected a whole number from {least} to {most}"
+@dataclass(frozen=True, slots=True)
+class WholeNumber:
+    """A reader that knows its bounds."""
 
-    def read(text: str) -> int:
-        if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or not least <= int(text) <= most:
-            raise ValueError(allowed)
+    least: int
+    most: int
+
+    @property
+    def type(self) -> ConfigType:
+        return ConfigType.INT if self.most <= INT32_MAX else ConfigType.LONG
+
+    def __call__(self, text: str) -> int:
+        if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or not self.least <= int(text) <= self.most:
+            raise ValueError(f"expected a whole number from {self.least} to {self.most}")
         return int(text)
 
-    return read
+
+def whole_number(least: int, most: int = INT32_MAX) -> WholeNumber:
+    return WholeNumber(least, most)
+
+
+def bytes_per_second(text: str) -> int:
+    """Kafka's type here is a floating-point number, and its default the largest there is."""
+    if not re.fullmatch(r"[0-9]{1,19}(\.[0-9]{1,19})?([eE]\+?[0-9]{1,3})?", text) or float(text) < 1:
+        raise ValueError("expected a number of bytes from 1")
+    return int(min(float(text), UNLIMITED_BYTES_PER_SECOND))
 
 
 def boolean(text: str) -> bool:
@@ -83,11 +103,16 @@ def roles(text: str) -> frozenset[Role]:
 
 def directory(text: str) -> Path:
     """Absolute: a relative one starts where the process does, as Kafka's."""
-    if "," in text:
-        raise ValueError("several log directories are not built yet: name one directory")
-    if not text or "\0" in text:
-        raise ValueError("expected the path of a directory")
+    if not text or "\0" in text or "," in text:
+        raise ValueError("expected the path of one directory")
     return Path(text).absolute()
+
+
+def directories(text: str) -> tuple[Path, ...]:
+    """One or several, separated by commas."""
+    if not all(part.strip() for part in text.split(",")):
+        raise ValueError("expected the paths of one or several directories, separated by commas")
+    return tuple(directory(part.strip()) for part in text.split(","))
 
 
 def plain_text(text: str) -> str:

@@ -1,7 +1,7 @@
 """Keys that people bring from Kafka and that do nothing here: what each is answered with.
 
-Ignoring a setting is a warning, except where somebody would rely on it: a security setting, or a flush that
-was meant to save acknowledged records, is refused rather than ignored.
+Ignoring a setting is a warning, except where somebody would rely on it: a security setting is refused rather than
+ignored.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import difflib
 from collections.abc import Mapping
 from typing import Final
 
+from kraft.metadata.configs import NOT_BUILT_YET, TOPIC_CONFIGS
 from kraft.server.config_keys import BY_NAME
 from kraft.server.config_values import PLAINTEXT
 
@@ -32,23 +33,14 @@ _HARMLESS_SECURITY_VALUES = {
 }
 
 _UNBUILT_BY_AREA: Final[Mapping[str, str]] = {
-    "retention and segment rolling by time": """
-        log.retention.ms log.retention.minutes log.retention.hours log.retention.bytes
-        log.retention.check.interval.ms retention.check.interval.ms log.local.retention.ms log.local.retention.bytes
-        log.roll.ms log.roll.hours log.roll.jitter.ms log.roll.jitter.hours log.segment.delete.delay.ms
-        log.index.size.max.bytes log.preallocate log.initial.task.delay.ms log.dir.failure.timeout.ms
-        num.recovery.threads.per.data.dir""",
-    "compaction": """
-        log.cleanup.policy log.cleaner.enable log.cleaner.threads log.cleaner.backoff.ms
-        log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms log.cleaner.io.buffer.load.factor
-        log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second log.cleaner.max.compaction.lag.ms
-        log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms""",
-    "flushing by count or time (log.durability says what is flushed)": """
-        log.flush.interval.messages log.flush.interval.ms log.flush.scheduler.interval.ms
+    "starting and losing log directories": """
+        log.initial.task.delay.ms log.dir.failure.timeout.ms num.recovery.threads.per.data.dir""",
+    "the cleaner's buffers": """
+        log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size""",
+    "when checkpoints are written": """
         log.flush.offset.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms""",
     "records as the broker rewrites or judges them": """
         compression.type compression.gzip.level compression.lz4.level compression.zstd.level
-        log.message.timestamp.type log.message.timestamp.before.max.ms log.message.timestamp.after.max.ms
         log.message.timestamp.difference.max.ms log.message.format.version log.message.downconversion.enable
         create.topic.policy.class.name alter.config.policy.class.name""",
     "consumer groups": """
@@ -65,7 +57,7 @@ _UNBUILT_BY_AREA: Final[Mapping[str, str]] = {
         transaction.state.log.replication.factor transaction.state.log.segment.bytes
         transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
         transaction.remove.expired.transaction.cleanup.interval.ms transaction.partition.verification.enable
-        transactional.id.expiration.ms producer.id.expiration.ms producer.id.expiration.check.interval.ms""",
+        transactional.id.expiration.ms""",
     "quotas": """
         quota.producer.default quota.consumer.default quota.window.num quota.window.size.seconds
         controller.quota.window.num controller.quota.window.size.seconds replication.quota.window.num
@@ -102,6 +94,7 @@ _UNBUILT_BY_AREA: Final[Mapping[str, str]] = {
         auto.include.jmx.reporter kafka.metrics.reporters kafka.metrics.polling.interval.secs
         confluent.support.metrics.enable telemetry.max.bytes""",
     "tiered storage": """
+        log.local.retention.ms log.local.retention.bytes
         remote.log.storage.system.enable remote.log.storage.manager.class.name remote.log.storage.manager.class.path
         remote.log.metadata.manager.class.name remote.log.metadata.manager.class.path""",
 }
@@ -119,10 +112,6 @@ _CLIENT_KEYS = _names("""
     fetch.min.bytes max.partition.fetch.bytes fetch.message.max.bytes consumer_timeout_ms sasl_mechanism
     security_protocol sasl_plain_username sasl_plain_password key.serializer value.serializer key.deserializer
     value.deserializer max.poll.records isolation.level enable.idempotence transactional.id""")
-
-_TOPIC_KEYS = _names("""
-    max.message.bytes segment.bytes segment.ms retention.ms retention.bytes cleanup.policy index.interval.bytes
-    flush.messages flush.ms message.timestamp.type min.cleanable.dirty.ratio delete.retention.ms""")
 
 
 def refusal(key: str, value: str) -> str | None:
@@ -148,18 +137,15 @@ def warning(key: str) -> str | None:
         return f"not built yet: has no effect (Kafka's settings for {area})"
     if key in _OLD_ADDRESS_KEYS:
         return "has no effect: listeners and advertised.listeners say the addresses"
-    if key in _TOPIC_KEYS:
-        return "has no effect: it belongs to a topic, not to a node"
+    if topic_key := TOPIC_CONFIGS.get(key):
+        return f"has no effect: it belongs to a topic; for all topics write {topic_key.server_keys[0].name}"
+    if key in NOT_BUILT_YET:
+        return "has no effect: it belongs to a topic, and is not built yet"
     if key in _CLIENT_KEYS:
         return "has no effect: it belongs to a client, not to a node"
     if key.startswith((*_SECURITY_PREFIXES, *_SECURITY_KEYS)):
         return "has no effect: it is empty"
     return f"unknown key: has no effect{_suggestion(key)}"
-
-
-def is_flush_setting(key: str) -> bool:
-    """True for those by which Kafka is told to save records to disk more often than the kernel does."""
-    return key in ("log.flush.interval.messages", "log.flush.interval.ms")
 
 
 def _refused_protocol(protocol_map: str) -> str | None:

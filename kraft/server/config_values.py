@@ -5,10 +5,13 @@ Each docstring of a field names Kafka's key; what the keys mean, take and defaul
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
 
+from kraft.metadata.configs import TopicConfig
 from kraft.model.ids import BrokerId
 
 GRPC = "GRPC"
@@ -21,6 +24,9 @@ PLAINTEXT = "PLAINTEXT"
 """The Kafka wire protocol."""
 
 LISTENER_NAMES = (PLAINTEXT, GRPC, CONTROLLER)
+
+UNLIMITED_BYTES_PER_SECOND: Final = 0x7FFFFFFFFFFFFFFF
+"""Where nothing is said about how fast background work may read and write."""
 
 
 class Role(StrEnum):
@@ -99,8 +105,8 @@ class TopicDefaults:
     replication_factor: int
     """`default.replication.factor`"""
 
-    min_insync_replicas: int
-    """`min.insync.replicas`"""
+    configs: TopicConfig
+    """What every topic has in effect that does not set it itself: from the brokers' keys for topic configs."""
 
     auto_create_enabled: bool
     """`auto.create.topics.enable`"""
@@ -110,20 +116,52 @@ class TopicDefaults:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogDefaults:
-    """Partition logs, where the topic does not say otherwise."""
-
-    message_bytes_max: int
-    """`message.max.bytes`: a whole record batch, as compressed by the producer."""
-
-    segment_bytes: int
-    """`log.segment.bytes`"""
-
-    index_interval_bytes: int
-    """`log.index.interval.bytes`"""
+class LogSettings:
+    """Partition logs, whatever their topic."""
 
     durability: Durability
     """`log.durability`"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogMaintenance:
+    """What a broker does about its logs in the background, all of them taken together."""
+
+    retention_check_interval_ms: int
+    """`log.retention.check.interval.ms`"""
+
+    flush_check_interval_ms: int
+    """`log.flush.scheduler.interval.ms`: how often logs are looked at for `flush.ms`."""
+
+    cleaner_enabled: bool
+    """`log.cleaner.enable`: whether logs with `cleanup.policy=compact` are compacted."""
+
+    cleaner_threads: int
+    """`log.cleaner.threads`"""
+
+    cleaner_backoff_ms: int
+    """`log.cleaner.backoff.ms`: the pause when no log needs cleaning."""
+
+    cleaner_dedupe_buffer_bytes: int
+    """`log.cleaner.dedupe.buffer.size`: the offset maps of all cleaner threads together."""
+
+    cleaner_io_bytes_per_second_max: int
+    """`log.cleaner.io.max.bytes.per.second`: read and written, together; UNLIMITED_BYTES_PER_SECOND is no limit."""
+
+    producer_id_expiration_ms: int
+    """`producer.id.expiration.ms`: after so long a silence a producer's sequence is forgotten."""
+
+    producer_id_expiration_check_interval_ms: int
+    """`producer.id.expiration.check.interval.ms`"""
+
+    scrub_interval_ms: int
+    """`log.scrub.interval.ms`, ours: in that time every byte of every log is read once; 0 switches it off."""
+
+    scrub_io_bytes_per_second_max: int
+    """`log.scrub.io.max.bytes.per.second`, ours: read by the scrub; UNLIMITED_BYTES_PER_SECOND is no limit."""
+
+    free_space_bytes_min: int
+    """`log.free.space.min.bytes`, ours: with less on the disk, produce is refused; 0 switches it off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,15 +240,16 @@ class NodeConfig:
     advertised_listeners: tuple[Listener, ...]
     """`advertised.listeners`, completed: one for each client listener of a broker."""
 
-    log_dir: Path
-    """`log.dirs`, absolute."""
+    log_dirs: tuple[Path, ...]
+    """`log.dirs`, absolute, at least one; each partition lives in one of them."""
 
     metadata_log_dir: Path
-    """`metadata.log.dir`, absolute; the log directory when not said."""
+    """`metadata.log.dir`, absolute; the first log directory when not said."""
 
     quorum: QuorumSettings
     topics: TopicDefaults
-    log: LogDefaults
+    log: LogSettings
+    log_maintenance: LogMaintenance
     replication: ReplicationConfig
     broker: BrokerTimings
     network: NetworkLimits
@@ -218,7 +257,15 @@ class NodeConfig:
     log_level: str
     """`log.level`: of what the node writes about itself."""
 
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """What the file says of the keys that have an effect, by their proper names."""
+
     warnings: tuple[ConfigWarning, ...] = ()
+
+    @property
+    def log_dir(self) -> Path:
+        """The first of `log.dirs`, which names the node in messages."""
+        return self.log_dirs[0]
 
     @property
     def is_broker(self) -> bool:

@@ -16,6 +16,8 @@ from kraft.metadata.commands import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
     AlterPartitionResult,
+    FailReplicasRequest,
+    FailReplicasResult,
     HeartbeatRequest,
     HeartbeatResult,
     ProducerIdBlock,
@@ -23,6 +25,7 @@ from kraft.metadata.commands import (
     RegistrationResult,
 )
 from kraft.metadata.controller import ControllerDefaults
+from kraft.model import config_requests as configs
 from kraft.model import requests as values
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId, TopicId
@@ -164,6 +167,14 @@ class ControllerNode:
         except Refusal as refusal:
             return AlterPartitionResult(error_code=refusal.error_code, error_message=refusal.message)
 
+    async def fail_replicas(self, request: FailReplicasRequest) -> FailReplicasResult:
+        try:
+            result = await self.host.submit(lambda image: controller.fail_replicas(image, request))
+        except Refusal as refusal:
+            return FailReplicasResult(error_code=refusal.error_code, error_message=refusal.message)
+        log.warning("replicas have failed", broker=request.broker_id, replicas=len(request.replicas))
+        return result
+
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> ProducerIdBlock:
         try:
             return await self.host.submit(lambda image: controller.allocate_producer_ids(image, request))
@@ -206,6 +217,13 @@ class ControllerNode:
     async def delete_topics(self, request: values.DeleteTopicsRequest) -> values.TopicResults:
         return await self.host.submit(lambda image: controller.delete_topics(image, request))
 
+    async def incremental_alter_configs(
+        self, request: configs.IncrementalAlterConfigsRequest
+    ) -> configs.IncrementalAlterConfigsResponse:
+        return await self.host.submit(
+            lambda image: controller.incremental_alter_configs(image, request, defaults=self._config.defaults.configs)
+        )
+
     async def describe_topics(self, request: values.DescribeTopicsRequest) -> values.DescribeTopicsResponse:
         return describe_topics(self.host.image, request)
 
@@ -241,6 +259,7 @@ class ControllerNode:
             register_broker=self.register_broker,
             heartbeat=self.heartbeat,
             alter_partition=self.alter_partition,
+            fail_replicas=self.fail_replicas,
             allocate_producer_ids=self.allocate_producer_ids,
             follow_metadata=self.follow_metadata,
         )

@@ -1,12 +1,14 @@
-"""The high watermarks of a broker's partitions, written down from time to time, as Kafka's checkpoint file.
+"""The high watermarks of a broker's partitions, written down from time to time, as Kafka's checkpoint files.
 
-What is read back is behind the truth, never ahead of it: the high watermark only says what is known to be committed.
+Each log directory has a file of its own, for the partitions in it. What is read back is behind the truth, never ahead
+of it: the high watermark only says what is known to be committed. A partition that is named was on this broker, and is
+named before it takes any record: so one that is named and cannot be found has been lost.
 Format, as Kafka's: version 0, the number of lines, then "topic partition offset" lines; ours adds a checksum line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from crc32c import crc32c
@@ -19,28 +21,39 @@ EARLIER_SUFFIX: Final = ".earlier"
 
 
 class HighWatermarks:
-    """What was read at the start stands for each partition until its log is open; then the partition itself tells."""
+    """What was read at the start counts for each partition until it is held; then the partition itself tells."""
 
-    def __init__(self, disk: Disk, directory: str) -> None:
+    def __init__(self, disk: Disk, directories: Sequence[str]) -> None:
         self._disk = disk
-        self._directory = directory
-        self._unopened = read_high_watermarks(disk, directory)
+        self._unopened: dict[str, dict[TopicPartition, Offset]] = {}
+        self.is_complete = True
+        """False when some directory has no file that can be read, as one that is new or was emptied."""
+        for directory in directories:
+            read = _read(disk, directory)
+            self.is_complete = self.is_complete and read is not None
+            self._unopened[directory] = read or {}
 
-    def take(self, topic_partition: TopicPartition) -> Offset | None:
-        """What was read for a partition whose log is open from now on."""
-        return self._unopened.pop(topic_partition, None)
+    def names(self, topic_partition: TopicPartition) -> bool:
+        """Whether some file named it at the start, and nothing was heard of it since."""
+        return any(topic_partition in offsets for offsets in self._unopened.values())
+
+    def take(self, topic_partition: TopicPartition, directory: str | None = None) -> Offset | None:
+        """What was read for a partition that is held from now on, in that directory; or in any."""
+        found = {
+            named_in: offsets.pop(topic_partition)
+            for named_in, offsets in self._unopened.items()
+            if topic_partition in offsets
+        }
+        return found.get(directory) if directory is not None else min(found.values(), default=None)
 
     def forget_unopened(self) -> None:
-        """Every partition of this broker is open: the others are gone."""
-        self._unopened.clear()
+        """Every partition of this broker is held: the others are gone."""
+        for offsets in self._unopened.values():
+            offsets.clear()
 
-    def with_unopened(self, of_open: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, Offset]:
-        """All that is to be written."""
-        return {**self._unopened, **of_open}
-
-    def write(self, offsets: Mapping[TopicPartition, Offset]) -> None:
-        """Blocks on the disk."""
-        write_high_watermarks(self._disk, self._directory, offsets)
+    def write(self, directory: str, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Blocks on the disk. Raises OSError."""
+        write_high_watermarks(self._disk, directory, offsets)
 
 
 def write_high_watermarks(disk: Disk, directory: str, offsets: Mapping[TopicPartition, Offset]) -> None:
@@ -58,12 +71,16 @@ def read_high_watermarks(disk: Disk, directory: str) -> dict[TopicPartition, Off
 
     Starting from too low a high watermark is safe: the leader learns the true one from its followers' fetches.
     """
+    return _read(disk, directory) or {}
+
+
+def _read(disk: Disk, directory: str) -> dict[TopicPartition, Offset] | None:
     for path in (f"{directory}/{FILE_NAME}", f"{directory}/{FILE_NAME}{EARLIER_SUFFIX}"):
         try:
             return _decode(disk.read_file(path))
-        except (FileNotFoundError, ValueError):
+        except (OSError, ValueError):
             continue
-    return {}
+    return None
 
 
 def _decode(data: bytes) -> dict[TopicPartition, Offset]:

@@ -11,6 +11,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Coroutine, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import grpc.aio
@@ -32,13 +33,16 @@ from kraft.server.broker_node import BrokerNode, BrokerWorld
 from kraft.server.config import ConfigError
 from kraft.server.config_values import CONTROLLER, GRPC, Listener, NodeConfig
 from kraft.server.controller_node import ControllerConfig, ControllerNode
+from kraft.server.handlers.describe_configs import DescribeConfigsHandler
 from kraft.server.ports import check_listeners
-from kraft.server.storage import StorageMeta
+from kraft.server.storage import NodeStorage, StorageError
 
 log = structlog.get_logger()
 
 LISTENER_GRACE_S: Final = 0.5
 """How long calls that are under way may take to end when a listener closes."""
+
+HANG_UP_GRACE_S: Final = 0.2
 
 
 class StartError(Exception):
@@ -48,19 +52,19 @@ class StartError(Exception):
 def run(config: NodeConfig) -> int:
     """Runs the node until SIGTERM or SIGINT. Returns the process' exit code. Raises StartError."""
     try:
-        with storage.lock(config):
-            meta = storage.load(config)
+        with storage.lock(config) as held:
+            found = storage.load(config, held.unusable)
             # Before the mark of the last clean stop is used up.
             check_listeners(config)
-            return asyncio.run(_Node(config, meta).run())
+            return asyncio.run(_Node(config, found).run())
     except (ConfigError, OSError) as error:
         raise StartError(str(error)) from error
 
 
 class _Node:
-    def __init__(self, config: NodeConfig, meta: StorageMeta) -> None:
+    def __init__(self, config: NodeConfig, found: NodeStorage) -> None:
         self._config = config
-        self._meta = meta
+        self._storage = found
         self._clock, self._entropy = SystemClock(), SystemEntropy()
         self._stop_asked: asyncio.Future[None]
         self._failed: asyncio.Future[str]
@@ -79,6 +83,7 @@ class _Node:
         ends: list[asyncio.Future[Any]] = [self._stop_asked, self._failed]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if self._failed.done():
+            await self._hang_up()
             raise StartError(self._failed.result())
         await self._stop()
         return 0
@@ -87,31 +92,33 @@ class _Node:
 
     async def _start(self) -> None:
         config = self._config
-        clean_shutdown = storage.take_clean_shutdown_marker(config)
+        self._storage = storage.take_clean_shutdown_markers(config, self._storage)
         log.info(
             "node starts",
             node=config.node_id,
-            cluster=self._meta.cluster_id,
+            cluster=self._storage.cluster_id,
             roles=sorted(config.roles),
             pid=os.getpid(),
-            clean_shutdown=clean_shutdown,
+            clean_shutdown=all(directory.closed_cleanly for directory in self._storage.directories),
         )
+        for reason in self._storage.unusable.values():
+            log.error("log directory cannot be used: starting without it", reason=reason)
         if config.is_controller:
             await self._start_controller()
         if config.is_broker:
-            self._start_broker(clean_shutdown)
+            self._start_broker()
 
     async def _start_controller(self) -> None:
         config = self._config
         self._controller = ControllerNode(
             ControllerConfig(
-                cluster_id=self._meta.cluster_id,
+                cluster_id=self._storage.cluster_id,
                 node_id=config.node_id,
                 broker_session_timeout_ms=config.broker.session_timeout_ms,
                 defaults=ControllerDefaults(
                     partitions=config.topics.partitions,
                     replication_factor=config.topics.replication_factor,
-                    min_insync_replicas=config.topics.min_insync_replicas,
+                    configs=config.topics.configs,
                 ),
             ),
             self._clock,
@@ -119,10 +126,13 @@ class _Node:
         )
         self._quorum = RaftQuorum(config=self._quorum_config(), listener=self._controller.host, fatal=self._fail)
         self._controller.attach(self._quorum)
+        host = self._controller.host
         admin = AdminHandlers(
             create_topics=self._controller.create_topics,
             delete_topics=self._controller.delete_topics,
             describe_topics=self._controller.describe_topics,
+            describe_configs=DescribeConfigsHandler(config, lambda: host.image).handle,
+            incremental_alter_configs=self._controller.incremental_alter_configs,
             describe_quorum=self._controller.describe_quorum,
         )
         services = [self._quorum.service, ControllerService(self._controller.handlers()), AdminService(admin)]
@@ -135,9 +145,9 @@ class _Node:
             ) from corruption
         self._play("controller", self._controller.run())
 
-    def _start_broker(self, clean_shutdown: bool) -> None:
+    def _start_broker(self) -> None:
         world = BrokerWorld(clock=self._clock, entropy=self._entropy, disk=RealDisk(), fatal=self._fail)
-        self._broker = BrokerNode(self._config, self._meta, world, clean_shutdown=clean_shutdown)
+        self._broker = BrokerNode(self._config, self._storage, world)
         services = list(self._broker.services())
         options = [("grpc.max_receive_message_length", self._config.network.request_bytes_max)]
         self._play("broker", self._broker.run(lambda: self._listen(GRPC, services, options)))
@@ -190,7 +200,7 @@ class _Node:
         if self._failed.done():
             # No mark of a clean stop: the next start checks everything that is on the disk.
             raise StartError(self._failed.result())
-        storage.leave_clean_shutdown_marker(self._config)
+        storage.leave_clean_shutdown_markers(self._closed_cleanly())
         log.info("node stopped", node=self._config.node_id)
 
     async def _hand_on_leaderships(self, broker: BrokerNode) -> None:
@@ -205,11 +215,26 @@ class _Node:
         except OSError as error:
             self._fail(str(error))
 
+    def _closed_cleanly(self) -> list[Path]:
+        if self._broker is not None:
+            return [Path(directory) for directory in self._broker.log_directories_in_use]
+        return [directory.path for directory in self._storage.directories]
+
+    async def _hang_up(self) -> None:
+        """Cuts every call off. gRPC prints tracebacks about listeners and calls that the event loop ends under."""
+        stopping = [asyncio.ensure_future(server.stop(None)) for server in self._listeners]
+        for task in self._roles:
+            task.cancel()
+        # The calls unwind at once; what does not end by itself is not waited for any longer.
+        unwinding = {*asyncio.all_tasks(), *stopping} - {asyncio.current_task()}
+        if unwinding:
+            await asyncio.wait(unwinding, timeout=HANG_UP_GRACE_S)
+
     def _quorum_config(self) -> QuorumConfig:
         quorum = self._config.quorum
         return QuorumConfig(
             node_id=self._config.node_id,
-            cluster_id=self._meta.cluster_id,
+            cluster_id=self._storage.cluster_id,
             voters={voter.node_id: VoterAddress(host=voter.host, port=voter.port) for voter in quorum.voters},
             directory=self._config.metadata_log_dir / "__cluster_metadata",
             election_timeout_ms_min=quorum.election_timeout_ms // 2,
@@ -229,7 +254,7 @@ def _bind(server: grpc.aio.Server, listener: Listener) -> None:
 def _in_one_line(error: BaseException, role: str) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    if isinstance(error, BrokerRefused | StartError | Corruption | OSError):
+    if isinstance(error, BrokerRefused | StartError | StorageError | Corruption | OSError):
         return str(error)
     # Our own bug: the place it happened at is what its report needs.
     log.error("bug", role=role, exc_info=error)

@@ -10,11 +10,14 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from threading import Lock
 from typing import assert_never
 
+from kraft.log.compaction import CleaningResult, active_segment_waits_too_long
 from kraft.log.group_commit import SyncTicket
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import AppendResult, PartitionLog
+from kraft.log.segment import Segment
 from kraft.metadata.configs import TopicConfig
 from kraft.metadata.image import PartitionImage
 from kraft.model.errors import Corruption, ErrorCode, Refusal
@@ -28,9 +31,19 @@ from kraft.model.ids import (
     TopicId,
     TopicPartition,
 )
-from kraft.replication.effects import HighWatermarkAdvanced, IsrChanged, LeaderEffect, ProposeIsr, RestartAt, TruncateTo
+from kraft.model.requests import HIGH_WATERMARK
+from kraft.replication.effects import (
+    AdvanceLogStart,
+    HighWatermarkAdvanced,
+    IsrChanged,
+    LeaderEffect,
+    ProposeIsr,
+    RestartAt,
+    TruncateTo,
+)
 from kraft.replication.follower import PartitionFollower
 from kraft.replication.leader import PartitionLeader
+from kraft.replication.progress import UNKNOWN_OFFSET
 from kraft.server.purgatory import ProducePurgatory, Progress
 
 ProduceOutcome = ErrorCode | asyncio.Future[ErrorCode]
@@ -49,8 +62,12 @@ class PartitionSurroundings:
     wall_ms: Callable[[], int]
     request_sync: Callable[[Partition], None]
     propose_isr: Callable[[Partition, ProposeIsr], None]
-    storage_failed: Callable[[str], None]
-    """A write failed, so the log directory can no longer be trusted: ends the node."""
+    directory_failed: Callable[[Partition, str], None]
+    """A write or a sync failed in the partition's log directory: nothing in there can be relied on any more."""
+    replica_is_rotten: Callable[[Partition, str], None]
+    """Bytes of this replica that were whole are not any more. It alone can no longer be relied on."""
+    admit: Callable[[str, int], None] = lambda directory, size_bytes: None
+    """Raises Refusal KAFKA_STORAGE_ERROR while the disk of that log directory has no room for so many bytes."""
 
 
 class Partition:
@@ -75,10 +92,15 @@ class Partition:
         """Moves on with every append as the leader, and as a follower when the log may be fetched on from its end."""
         self.committed = Progress()
         """Moves on with the high watermark, and when this broker's role changes."""
+        self.low_watermark_moved = Progress()
+        """Moves on when the low watermark of a leader may have, and when this broker's role changes."""
+        self.files_in_use = Lock()
+        """Held by a thread that makes files in the log's directory; it lets go soon after the partition is closed."""
         self._known_high_watermark = high_watermark
         self._config = config
         self._surroundings = surroundings
         self._produces = ProducePurgatory()
+        self._unsynced_since_ms: int | None = None
         self._closed = False
 
     # --- state -----------------------------------------------------------------------------------------------
@@ -174,7 +196,7 @@ class Partition:
             self.log.close()
 
     def retire(self) -> None:
-        """Serves no more, because it is to be deleted."""
+        """Serves no more, because it is to be deleted or has failed. Writes nothing."""
         self._retire()
         self._closed = True
         self.log.release()
@@ -184,7 +206,8 @@ class Partition:
 
         Raises Refusal KAFKA_STORAGE_ERROR.
         """
-        self.log.delete()
+        with self.files_in_use:
+            self.log.delete()
 
     def _retire(self) -> None:
         self._known_high_watermark = self.high_watermark
@@ -192,6 +215,7 @@ class Partition:
         self._produces.abandon(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.appended.notify()
         self.committed.notify()
+        self.low_watermark_moved.notify()
 
     def reconfigure(self, config: TopicConfig, log_config: LogConfig) -> None:
         """The topic's configs were altered: what is appended from now on follows them."""
@@ -210,6 +234,7 @@ class Partition:
         """Appends a producer's batches. Raises Refusal, and then nothing was appended."""
         leader = self.as_leader()
         leader.check_produce(acks)
+        self._admit(records)
         with self._watching_storage():
             result = self.log.append_as_leader(records, LeaderEpoch(self.leader_epoch), self._surroundings.wall_ms())
         self._run(leader.appended(self.log.log_end_offset))
@@ -223,9 +248,34 @@ class Partition:
         outcome = self.leader.acks_result(required_offset)
         return outcome if outcome is not None else self._produces.park(required_offset)
 
-    def follower_fetched(self, broker_id: BrokerId, broker_epoch: BrokerEpoch, fetch_offset: Offset) -> None:
-        leader = self.as_leader()
-        self._run(leader.follower_fetched(broker_id, broker_epoch, fetch_offset, self._surroundings.monotonic_ms()))
+    def follower_fetched(
+        self, broker_id: BrokerId, broker_epoch: BrokerEpoch, fetch_offset: Offset, log_start: Offset = UNKNOWN_OFFSET
+    ) -> None:
+        leader, now_ms = self.as_leader(), self._surroundings.monotonic_ms()
+        self._run(leader.follower_fetched(broker_id, broker_epoch, fetch_offset, now_ms, log_start))
+        self.low_watermark_moved.notify()
+
+    def delete_records(self, before_offset: int) -> Offset:
+        """Lets the log begin at `before_offset`, HIGH_WATERMARK for all that is committed; returns that offset.
+
+        Raises Refusal: POLICY_VIOLATION for a log that is compacted only, OFFSET_OUT_OF_RANGE outside what is
+        committed. Below the log start there is nothing to do, and nothing wrong.
+        """
+        leader, config = self.as_leader(), self.log.config
+        if config.compacts and not config.deletes:
+            raise Refusal(
+                ErrorCode.POLICY_VIOLATION,
+                f"{self.topic_partition} has cleanup.policy=compact: records are deleted only where it names delete",
+            )
+        wanted = Offset(leader.high_watermark if before_offset == HIGH_WATERMARK else before_offset)
+        if not 0 <= wanted <= leader.high_watermark:
+            raise Refusal(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {wanted} of {self.topic_partition} is not within what is committed, "
+                f"which ends at {leader.high_watermark}",
+            )
+        self.advance_log_start(wanted)
+        return wanted
 
     def alter_partition_answered(
         self, proposal: ProposeIsr, error_code: ErrorCode, isr: Sequence[int], leader_epoch: int, partition_epoch: int
@@ -249,28 +299,112 @@ class Partition:
     # --- as a follower -----------------------------------------------------------------------------------------
 
     def append_as_follower(self, records: bytes) -> None:
-        """Appends what the leader sent. Raises InvalidBatch when it does not continue the log."""
-        with self._watching_storage():
-            self.log.append_as_follower(records)
-        self._sync_if_needed()
+        """Appends what the leader sent.
+
+        Raises InvalidBatch when it does not continue the log, Refusal KAFKA_STORAGE_ERROR when there is no room.
+        """
+        self._admit(records)
+        try:
+            with self._watching_storage():
+                self.log.append_as_follower(records)
+        finally:
+            # What goes into several segments is there in part when the later ones found no room.
+            if self.is_open:
+                self._sync_if_needed()
 
     def cut_back(self, effect: TruncateTo | RestartAt) -> None:
-        """Drops what the leader does not have."""
+        """Drops what the leader does not have. Raises Refusal KAFKA_STORAGE_ERROR, also when there is no room."""
         assert self.follower is not None, "only a follower's log is cut back"
+        try:
+            with self._watching_storage():
+                match effect:
+                    case TruncateTo():
+                        self.log.truncate_to(effect.offset)
+                    case RestartAt():
+                        self.log.truncate_fully_and_start_at(effect.offset)
+        finally:
+            if self.is_open:
+                self.follower.truncated(self.log.log_end_offset, self.durable_end)
+                self._sync_if_needed()
+
+    # --- upkeep of the log, in either role -------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """True while the log is served and may be changed."""
+        return not self._closed and self.log.failure is None
+
+    @property
+    def log_directory(self) -> str:
+        """The directory that holds the partition's."""
+        return self.log.directory.rpartition("/")[0]
+
+    def apply_retention(self) -> list[str]:
+        """Rolls the active segment when retention or compaction waits for it, and drops what retention lets go.
+
+        Returns the files of what was dropped, for `disk.remove` after file.delete.delay.ms. Raises Refusal
+        KAFKA_STORAGE_ERROR.
+        """
+        now_ms = self._surroundings.wall_ms()
+        log_start, synced_end = self.log.log_start_offset, self.log.synced_end_offset
+        try:
+            with self._watching_storage():
+                if active_segment_waits_too_long(self.log.segments()[-1], self.log.config, now_ms):
+                    self.log.roll()
+                self.log.roll_if_due(now_ms)
+                return self.log.apply_retention(now_ms, self.high_watermark)
+        finally:
+            if self.log.synced_end_offset != synced_end:
+                # To roll is to sync, and whoever waits for that sync has no other to wait for.
+                self.log_became_durable()
+            if self.log.log_start_offset > log_start:
+                self._log_start_moved()
+
+    def advance_log_start(self, offset: Offset) -> None:
+        """Records below `offset` are gone from here on, also after a crash; one that is passed already stays so."""
+        if offset > self.log.log_start_offset:
+            with self._watching_storage():
+                self.log.advance_log_start(offset)
+            self._log_start_moved()
+
+    def _log_start_moved(self) -> None:
+        if self.leader is not None:
+            self.leader.log_start_advanced(self.log.log_start_offset)
+        self.low_watermark_moved.notify()
+        # The followers' fetches wait for news, and this is some.
+        self.appended.notify()
+
+    def install_cleaned(self, result: CleaningResult, segments: Sequence[Segment]) -> list[str]:
+        """Puts a compaction's outcome in; returns files to be removed later. Raises Refusal KAFKA_STORAGE_ERROR."""
         with self._watching_storage():
-            match effect:
-                case TruncateTo():
-                    self.log.truncate_to(effect.offset)
-                case RestartAt():
-                    self.log.truncate_fully_and_start_at(effect.offset)
-        self.follower.truncated(self.log.log_end_offset, self.durable_end)
-        self._sync_if_needed()
+            return self.log.install_cleaned(result, segments)
+
+    def expire_producers(self, expiration_ms: int) -> None:
+        """Forgets the sequences of producers that were silent for so long."""
+        self.log.expire_producers(self._surroundings.wall_ms(), expiration_ms)
+
+    def flush_if_due(self) -> None:
+        """With the page cache as durability: asks for a sync when a record has waited `flush.ms` for one."""
+        since_ms = self._unsynced_since_ms
+        if since_ms is not None and self._surroundings.monotonic_ms() - since_ms >= self.log.config.flush_ms:
+            self._surroundings.request_sync(self)
+
+    def _admit(self, records: bytes) -> None:
+        # Apart from the watch on the storage: a disk that is full is not broken.
+        self._surroundings.admit(self.log_directory, len(records))
 
     # --- events of the log -----------------------------------------------------------------------------------
 
     def prepare_sync(self) -> SyncTicket | None:
-        is_needed = self.log.dirty and self.log.failure is None and not self._closed
-        return self.log.prepare_sync() if is_needed else None
+        if not self.is_open:
+            return None
+        if not self.log.dirty:
+            # A roll has synced it since this sync was asked for, and there will be no other one to tell by.
+            with suppress(Refusal):
+                self.log_became_durable()
+            return None
+        self._unsynced_since_ms = None
+        return self.log.prepare_sync()
 
     def complete_sync(self, ticket: SyncTicket) -> None:
         if self._closed:
@@ -287,27 +421,48 @@ class Partition:
         if self.leader is not None:
             self._run(self.leader.synced(self.durable_end))
         elif self.follower is not None:
-            # Its one effect is a new high watermark, which is read from the machine wherever it is needed.
-            self.follower.appended(self.log.log_end_offset, self.durable_end)
+            for effect in self.follower.appended(self.log.log_end_offset, self.durable_end):
+                # A new high watermark is read from the machine wherever it is needed.
+                if isinstance(effect, AdvanceLogStart):
+                    self.advance_log_start(effect.offset)
             self.appended.notify()
 
     def _sync_if_needed(self) -> None:
-        if self._surroundings.sync_before_ack:
-            if self.log.synced_end_offset < self.log.log_end_offset:
-                self._surroundings.request_sync(self)
+        if self._surroundings.sync_before_ack and self.log.dirty:
+            self._surroundings.request_sync(self)
         else:
             self.log_became_durable()
+            self._note_unsynced()
+
+    def _note_unsynced(self) -> None:
+        if not self.log.dirty:
+            return
+        if self._unsynced_since_ms is None:
+            self._unsynced_since_ms = self._surroundings.monotonic_ms()
+        if self.log.unsynced_records >= self.log.config.flush_messages:
+            self._surroundings.request_sync(self)
+
+    def storage_failed(self, reason: str) -> None:
+        """Whoever read or wrote beside the log found that its disk does not: the directory is out of use."""
+        if not self._closed:
+            self._surroundings.directory_failed(self, reason)
+
+    def found_rotten(self, corruption: Corruption) -> None:
+        """Whoever read the log found that it is damaged: it is served no more. Once told is enough."""
+        if not self._closed:
+            self._surroundings.replica_is_rotten(self, str(corruption))
 
     @contextmanager
     def _watching_storage(self) -> Iterator[None]:
         try:
             yield
         except Refusal as refusal:
-            if refusal.error_code is ErrorCode.KAFKA_STORAGE_ERROR:
-                self._surroundings.storage_failed(f"{self.topic_partition}: {refusal.message}")
+            # A log that refused an append because the disk is full is as whole as before, and has not failed.
+            if refusal.error_code is ErrorCode.KAFKA_STORAGE_ERROR and self.log.failure is not None:
+                self._surroundings.directory_failed(self, f"{self.topic_partition}: {refusal.message}")
             raise
         except Corruption as corruption:
-            self._surroundings.storage_failed(str(corruption))
+            self.found_rotten(corruption)
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(corruption)) from corruption
 
     # --- effects ---------------------------------------------------------------------------------------------
@@ -323,5 +478,6 @@ class Partition:
                 case IsrChanged():
                     if self.leader is not None:
                         self._produces.complete(self.leader.acks_result)
+                    self.low_watermark_moved.notify()
                 case _:
                     assert_never(effect)

@@ -1,98 +1,243 @@
-"""The partition directories of one log directory: opened, checked for whose they are, set aside when nobody's.
+"""The partition directories in a broker's log directories: found, made, checked for whose they are, set aside.
 
 Each holds `partition.metadata` with the topic's id, so that what is left of a deleted topic is never taken for the log
-of a new one with the same name.
+of a new one with the same name. What is nobody's, and what is damaged and was replaced, is renamed and never deleted.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from errno import EDQUOT, ENOSPC
 from typing import Final
 
 import structlog
 
 from kraft.log.disk import Disk
-from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
-from kraft.log.record_batch import TimestampType
-from kraft.metadata.configs import LOG_APPEND_TIME, TopicConfig
+from kraft.metadata.configs import TopicConfig
 from kraft.model.errors import Corruption
 from kraft.model.ids import TopicId, TopicPartition, uuid_from_text, uuid_to_text
+from kraft.server.log_configs import log_config
+from kraft.server.log_directories import LogDirectories
+from kraft.server.storage import StorageError
 
 log = structlog.get_logger()
 
 METADATA_FILE: Final = "partition.metadata"
+ROT_FILE: Final = "rotten-replica"
+"""Stands in the directory of a replica that was found to be damaged and could not be replaced yet."""
+
 STRAY_SUFFIX: Final = "-stray"
-_STRAY_NAME_MAX: Final = 230
+QUARANTINE_SUFFIX: Final = "-quarantine"
+_ASIDE_STEM_MAX: Final = 230
 """File systems take 255 bytes, and the name of a partition alone may come near that."""
 _PARTITION_DIRECTORY: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>[0-9]{1,9})")
 
 
-class PartitionStore:
-    """Methods block on the disk; the broker calls them in a thread."""
+class DirectoryFailed(Exception):
+    """A log directory could not be read or written to."""
 
-    def __init__(self, disk: Disk, directory: str, *, clean_shutdown: bool) -> None:
+    def __init__(self, directory: str, error: OSError) -> None:
+        super().__init__(f"{directory}: {error}")
+        self.directory = directory
+        self.is_full = error.errno in (ENOSPC, EDQUOT)
+        """The disk is whole and has no room: nothing that was there before is lost."""
+
+
+class PartitionStore:
+    """Methods block on the disk; the broker calls them in one thread. All raise DirectoryFailed.
+
+    A partition lives in one log directory: where it is found, or, when it is new, in the one with fewest partitions.
+    """
+
+    def __init__(self, disk: Disk, directories: LogDirectories, *, closed_cleanly: Collection[str]) -> None:
+        """`closed_cleanly` are the log directories in which every log was closed in order."""
         self._disk = disk
-        self._directory = directory
-        self._clean_shutdown = clean_shutdown
+        self._directories = directories
+        self._closed_cleanly = frozenset(closed_cleanly)
+        self._names: dict[str, set[str]] = {}
+
+    def look_around(self) -> list[DirectoryFailed]:
+        """The log directories that cannot be read. To be called first, so that each fails for itself."""
+        failures = []
+        for directory in self._directories.online:
+            try:
+                self._names_in(directory)
+            except DirectoryFailed as failure:
+                failures.append(failure)
+        return failures
+
+    def holds(self, topic_partition: TopicPartition, topic_id: TopicId) -> bool:
+        """Whether there is a directory of that partition. One of an earlier topic of that name is set aside.
+
+        Raises Corruption when it cannot be told whose the directory is, StorageError for a partition in two places.
+        """
+        return self._find(topic_partition, topic_id) is not None
 
     def open(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
-        """The log of that partition, recovered, or a new empty one. Raises Corruption and OSError."""
-        path = f"{self._directory}/{topic_partition}"
-        if self._disk.exists(path) and self._topic_id(path) != topic_id:
-            self._set_aside(str(topic_partition))
-        existed = self._disk.exists(f"{path}/{METADATA_FILE}")
-        if not existed:
-            self._disk.make_dir(path)
-            self._disk.write_atomically(
-                f"{path}/{METADATA_FILE}", f"version: 0\ntopic_id: {uuid_to_text(topic_id)}\n".encode("ascii")
+        """The log of that partition, recovered, or a new empty one. Raises Corruption, and StorageError as `holds`."""
+        found = self._find(topic_partition, topic_id)
+        directory = found or self._create(topic_partition, topic_id)
+        self._check_not_marked(directory, str(topic_partition))
+        with _of(directory):
+            opened = PartitionLog.open(
+                self._disk,
+                f"{directory}/{topic_partition}",
+                log_config(config),
+                topic_partition,
+                directory in self._closed_cleanly,
             )
-            self._disk.sync_dir(self._directory)
-        opened = PartitionLog.open(self._disk, path, log_config(config), topic_partition, self._clean_shutdown)
-        if existed:
+        if found is not None:
             log.info("log is open", partition=str(topic_partition), **_facts(opened))
         return opened
 
+    def directory_of(self, topic_partition: TopicPartition) -> str | None:
+        """The log directory with a partition directory of that name, whose ever it is; None when there is none."""
+        candidates = self._directories_with(str(topic_partition))
+        return candidates[0] if candidates else None
+
+    def mark_rotten(self, topic_partition: TopicPartition, directory: str, reason: str) -> None:
+        """Has the replica taken for damaged at the next start, too, which may not read all of it."""
+        path = f"{directory}/{topic_partition}/{ROT_FILE}"
+        if str(topic_partition) not in self._names_in(directory):
+            return
+        with _of(directory):
+            if not self._disk.exists(path):
+                self._disk.write_atomically(path, f"{reason}\n".encode())
+
+    def quarantine(self, topic_partition: TopicPartition, directory: str) -> None:
+        """Sets a damaged replica aside, so that a new one can be begun in its place."""
+        name = str(topic_partition)
+        if name in self._names_in(directory):
+            aside = self._set_aside(directory, name, QUARANTINE_SUFFIX)
+            log.error("damaged replica is set aside: it is fetched anew", directory=directory, renamed_to=aside)
+
+    def delete(self, topic_partition: TopicPartition, directory: str) -> None:
+        """Removes the directory of a partition whose topic is deleted."""
+        name = str(topic_partition)
+        if name in self._names_in(directory):
+            with _of(directory):
+                self._disk.remove_tree(f"{directory}/{name}")
+                self._disk.sync_dir(directory)
+            self.forget(topic_partition, directory)
+
+    def forget(self, topic_partition: TopicPartition, directory: str) -> None:
+        """Somebody else removed the directory of that partition."""
+        self._names_in(directory).discard(str(topic_partition))
+
     def set_strays_aside(self, held: Collection[TopicPartition]) -> None:
         """Renames the directories of partitions that this broker does not hold: their topics are gone."""
-        for name in self._disk.list(self._directory):
-            found = _PARTITION_DIRECTORY.fullmatch(name)
-            if found is None or TopicPartition(found["topic"], int(found["partition"])) in held:
-                continue
-            if self._disk.exists(f"{self._directory}/{name}/{METADATA_FILE}"):
-                self._set_aside(name)
+        for directory in self._directories.online:
+            for name in sorted(self._names_in(directory)):
+                found = _PARTITION_DIRECTORY.fullmatch(name)
+                if found is None or TopicPartition(found["topic"], int(found["partition"])) in held:
+                    continue
+                if self._disk.exists(f"{directory}/{name}/{METADATA_FILE}"):
+                    self._set_stray_aside(directory, name)
 
-    def _topic_id(self, path: str) -> TopicId | None:
-        """Whose directory it is; None for one that was never finished."""
-        file = f"{path}/{METADATA_FILE}"
+    # --- where partitions lie --------------------------------------------------------------------------------
+
+    def _find(self, topic_partition: TopicPartition, topic_id: TopicId) -> str | None:
+        name, found = str(topic_partition), []
+        for directory in self._directories_with(name):
+            if self._topic_id(directory, name) == topic_id:
+                found.append(directory)
+            else:
+                self._set_stray_aside(directory, name)
+        if len(found) > 1:
+            raise StorageError(
+                f"{topic_partition} is in {found[0]} and in {found[1]}: which is the right one cannot be told; "
+                "move the one that was copied or restored by mistake elsewhere"
+            )
+        return found[0] if found else None
+
+    def _create(self, topic_partition: TopicPartition, topic_id: TopicId) -> str:
+        directory = min(self._directories.online, key=self._partition_count)
+        path = f"{directory}/{topic_partition}"
         try:
-            lines = dict(line.split(": ", 1) for line in self._disk.read_file(file).decode("ascii").splitlines())
+            with _of(directory):
+                self._disk.make_dir(path)
+                self._disk.write_atomically(
+                    f"{path}/{METADATA_FILE}", f"version: 0\ntopic_id: {uuid_to_text(topic_id)}\n".encode("ascii")
+                )
+                self._disk.sync_dir(directory)
+        except DirectoryFailed as failure:
+            if failure.is_full:
+                # The next attempt may choose another directory, and a partition is in one only.
+                with suppress(OSError):
+                    self._disk.remove_tree(path)
+            raise
+        self._names_in(directory).add(str(topic_partition))
+        return directory
+
+    def _partition_count(self, directory: str) -> int:
+        return sum(_PARTITION_DIRECTORY.fullmatch(name) is not None for name in self._names_in(directory))
+
+    def _directories_with(self, name: str) -> list[str]:
+        return [directory for directory in self._directories.online if name in self._names_in(directory)]
+
+    def _names_in(self, directory: str) -> set[str]:
+        # Listed once, and not asked for name by name: a disk that fails must not seem to be an empty one.
+        if directory not in self._names:
+            with _of(directory):
+                self._names[directory] = set(self._disk.list(directory))
+        return self._names[directory]
+
+    # --- one partition's directory ---------------------------------------------------------------------------
+
+    def _topic_id(self, directory: str, name: str) -> TopicId | None:
+        """Whose directory it is; None for one that was never finished."""
+        file = f"{directory}/{name}/{METADATA_FILE}"
+        try:
+            data = self._read_if_there(directory, file)
+            if data is None:
+                return None
+            lines = dict(line.split(": ", 1) for line in data.decode("ascii").splitlines())
             return TopicId(uuid_from_text(lines["topic_id"]))
-        except FileNotFoundError:
-            return None
         except (ValueError, KeyError) as error:
             raise Corruption(file, 0, f"does not name a topic id: {error}") from error
 
-    def _set_aside(self, name: str) -> None:
-        """Nothing is deleted on a suspicion; the operator may."""
-        number, stem = 0, name[:_STRAY_NAME_MAX]
-        while self._disk.exists(f"{self._directory}/{stem}.{number}{STRAY_SUFFIX}"):
-            number += 1
-        aside = f"{stem}.{number}{STRAY_SUFFIX}"
-        self._disk.rename(f"{self._directory}/{name}", f"{self._directory}/{aside}")
-        self._disk.sync_dir(self._directory)
+    def _check_not_marked(self, directory: str, name: str) -> None:
+        file = f"{directory}/{name}/{ROT_FILE}"
+        data = self._read_if_there(directory, file)
+        if data is not None:
+            reason = data.decode("utf-8", "replace").strip()
+            raise Corruption(file, 0, f"this replica was found damaged before: {reason}")
+
+    def _read_if_there(self, directory: str, file: str) -> bytes | None:
+        with _of(directory):
+            try:
+                return self._disk.read_file(file)
+            except FileNotFoundError:
+                return None
+
+    def _set_stray_aside(self, directory: str, name: str) -> None:
+        aside = self._set_aside(directory, name, STRAY_SUFFIX)
         log.warning("directory belongs to no partition of this broker: set aside", directory=name, renamed_to=aside)
 
+    def _set_aside(self, directory: str, name: str, suffix: str) -> str:
+        """Nothing is deleted on a suspicion; the operator may. Returns the new name."""
+        names, number, stem = self._names_in(directory), 0, name[:_ASIDE_STEM_MAX]
+        while f"{stem}.{number}{suffix}" in names:
+            number += 1
+        aside = f"{stem}.{number}{suffix}"
+        with _of(directory):
+            self._disk.rename(f"{directory}/{name}", f"{directory}/{aside}")
+            self._disk.sync_dir(directory)
+        names.discard(name)
+        names.add(aside)
+        return aside
 
-def log_config(config: TopicConfig) -> LogConfig:
-    is_append_time = config.message_timestamp_type == LOG_APPEND_TIME
-    return LogConfig(
-        segment_bytes=config.segment_bytes,
-        index_interval_bytes=config.index_interval_bytes,
-        max_message_bytes=config.max_message_bytes,
-        message_timestamp_type=TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME,
-    )
+
+@contextmanager
+def _of(directory: str) -> Iterator[None]:
+    """What goes wrong in here is that directory's failure."""
+    try:
+        yield
+    except OSError as error:
+        raise DirectoryFailed(directory, error) from error
 
 
 def _facts(opened: PartitionLog) -> dict[str, object]:

@@ -14,10 +14,11 @@ from typing import Final, assert_never
 
 import structlog
 
-from kraft.model.errors import InvalidBatch, Refusal
+from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.model.replica_requests import ReplicaFetchPartition, ReplicaFetchRequest, ReplicaFetchResult
 from kraft.replication.effects import (
+    AdvanceLogStart,
     AppendRecords,
     FollowerEffect,
     RestartAt,
@@ -38,6 +39,9 @@ from kraft.server.purgatory import Watch
 log = structlog.get_logger()
 
 RECONNECT_AFTER_S: Final = 0.1
+NO_ROOM_RETRY_AFTER_S: Final = 1.0
+"""A partition that has no room on the disk is asked for again after that, and each time its records come in vain."""
+
 ANSWER_GRACE_S: Final = 5.0
 """How much longer than its wait a fetch may take before the leader counts as gone."""
 
@@ -228,8 +232,10 @@ class ReplicaFetcher:
                 )
             case SetHighWatermark():
                 partition.committed.notify()
+            case AdvanceLogStart():
+                self._advance_log_start(partition, effect)
             case Retry():
-                self._not_before[partition] = asyncio.get_running_loop().time() + effect.after_ms / 1_000
+                self._pause(partition, effect.after_ms / 1_000)
                 log.info(
                     "fetch is tried again",
                     partition=str(partition.topic_partition),
@@ -244,16 +250,38 @@ class ReplicaFetcher:
     def _append(self, partition: Partition, follower: PartitionFollower, records: bytes) -> None:
         try:
             partition.append_as_follower(records)
-        except InvalidBatch as error:
-            log.error(
-                "records from the leader are refused", partition=str(partition.topic_partition), reason=str(error)
-            )
+        except Refusal as refusal:
             follower.append_refused()
-            self._not_before[partition] = asyncio.get_running_loop().time() + RECONNECT_AFTER_S
+            if isinstance(refusal, InvalidBatch):
+                log.error(
+                    "records from the leader are refused", partition=str(partition.topic_partition), reason=str(refusal)
+                )
+                self._pause(partition, RECONNECT_AFTER_S)
+            else:
+                self._pause_for_want_of_room(partition, refusal)
+
+    def _advance_log_start(self, partition: Partition, effect: AdvanceLogStart) -> None:
+        before = partition.log.log_start_offset
+        try:
+            partition.advance_log_start(effect.offset)
+        except Refusal as refusal:
+            self._pause_for_want_of_room(partition, refusal)
+            return
+        log.info(
+            "log start is moved to the leader's",
+            partition=str(partition.topic_partition),
+            log_start_before=before,
+            log_start=partition.log.log_start_offset,
+            leader=self._leader_id,
+        )
 
     def _cut_back(self, partition: Partition, effect: TruncateTo | RestartAt) -> None:
         before = partition.log.log_end_offset
-        partition.cut_back(effect)
+        try:
+            partition.cut_back(effect)
+        except Refusal as refusal:
+            self._pause_for_want_of_room(partition, refusal)
+            return
         log.info(
             "log is cut back to what the leader has",
             partition=str(partition.topic_partition),
@@ -261,3 +289,12 @@ class ReplicaFetcher:
             log_end=partition.log.log_end_offset,
             leader=self._leader_id,
         )
+
+    def _pause_for_want_of_room(self, partition: Partition, refusal: Refusal) -> None:
+        """Whoever watches the disk has told of it. Once there is room, the partition goes on from where it was."""
+        if refusal.error_code is not ErrorCode.KAFKA_STORAGE_ERROR:
+            raise refusal
+        self._pause(partition, NO_ROOM_RETRY_AFTER_S)
+
+    def _pause(self, partition: Partition, seconds: float) -> None:
+        self._not_before[partition] = asyncio.get_running_loop().time() + seconds

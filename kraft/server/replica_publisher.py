@@ -5,22 +5,46 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from errno import EDQUOT, ENOSPC
+from typing import Final, TypeVar, TypeVarTuple, Unpack
 
 import structlog
 
+from kraft.log.partition_log import PartitionLog
 from kraft.metadata.configs import TopicConfig, overridden
 from kraft.metadata.delta import AssignedPartition, RemovedPartition, delta
 from kraft.metadata.image import MetadataImage, TopicImage
-from kraft.model.errors import Refusal
-from kraft.model.ids import BrokerEpoch, BrokerId, TopicPartition
+from kraft.model.errors import Corruption, Refusal
+from kraft.model.ids import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, Offset, TopicPartition
 from kraft.server import background
 from kraft.server.high_watermarks import HighWatermarks
+from kraft.server.log_configs import log_config
+from kraft.server.log_directories import LogDirectories
 from kraft.server.partition import Partition, PartitionSurroundings
-from kraft.server.partition_store import PartitionStore, log_config
-from kraft.server.partitions import Partitions
+from kraft.server.partition_store import DirectoryFailed, PartitionStore
+from kraft.server.partitions import Damage, OfflineReplica, Partitions
+from kraft.server.replica_failures import ReplicaFailures
 from kraft.server.replica_fetcher import ReplicaFetcher
 
 log = structlog.get_logger()
+
+NO_ROOM: Final = (ENOSPC, EDQUOT)
+Arguments = TypeVarTuple("Arguments")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Opened:
+    """`high_watermark` was written down before; `is_new`: the log begins empty."""
+
+    log: PartitionLog
+    high_watermark: Offset | None
+    is_new: bool
+
+    @property
+    def lacks_committed_records(self) -> bool:
+        return self.high_watermark is not None and self.high_watermark > self.log.log_end_offset
 
 
 class ReplicaPublisher:
@@ -33,46 +57,62 @@ class ReplicaPublisher:
         broker_epoch: Callable[[], BrokerEpoch],
         partitions: Partitions,
         store: PartitionStore,
+        directories: LogDirectories,
+        failures: ReplicaFailures,
         executor: Executor,
         defaults: TopicConfig,
         high_watermarks: HighWatermarks,
         surroundings: PartitionSurroundings,
         make_fetcher: Callable[[BrokerId], ReplicaFetcher],
+        fatal: Callable[[str], None],
     ) -> None:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._partitions = partitions
         self._store = store
+        self._directories = directories
+        self._failures = failures
         self._executor = executor
         self._defaults = defaults
         self._high_watermarks = high_watermarks
         self._surroundings = surroundings
         self._make_fetcher = make_fetcher
+        self._fatal = fatal
         self._fetchers: dict[BrokerId, tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
         self._is_first = True
 
     async def publish(self, before: MetadataImage, after: MetadataImage) -> None:
-        """Makes this broker what `after` says it is. Raises Corruption and OSError from the disk."""
+        """Makes this broker what `after` says it is, as far as its disks let it.
+
+        Raises StorageError for a partition that is in two log directories.
+        """
         step = delta(before, after, self._broker_id)
         for removed in step.remove:
             await self._remove(removed)
         for topic in step.reconfigured:
             self._reconfigure(topic)
-        is_ahead = await self._open_missing([*step.lead, *step.follow], after)
+        if self._is_first:
+            for failure in await self._in_thread(self._store.look_around):
+                self._failures.directory_failed(failure.directory, str(failure))
+        must_be_written = await self._open_missing([*step.lead, *step.follow], after)
         if self._is_first:
             self._is_first = False
-            held = {partition.topic_partition for partition in self._partitions}
-            await self._in_thread(lambda: self._store.set_strays_aside(held))
+            await self._set_strays_aside()
             self._high_watermarks.forget_unopened()
-        if step.remove or is_ahead:
+            must_be_written = must_be_written or not self._high_watermarks.is_complete
+        if step.remove or must_be_written:
             # The file names partitions without their topic's id. An entry that outlived its topic would, after a
-            # crash, stand for a new topic of the same name, and be ahead of the truth.
-            await self.checkpoint()
+            # crash, stand for a new topic of the same name, and be ahead of the truth. And a partition that is not
+            # named before it takes records would, if it were lost, not be missed.
+            await self._write_checkpoints(needs_room=True)
         for assigned in step.lead:
-            self._held(assigned).lead(assigned.state, self._broker_epoch())
+            if (partition := self._find(assigned)) is not None:
+                partition.lead(assigned.state, self._broker_epoch())
         for assigned in step.follow:
-            self._held(assigned).follow(assigned.state)
-        if not step.is_empty:
+            if (partition := self._find(assigned)) is not None:
+                partition.follow(assigned.state)
+        renewed = await self._renew(self._failures.metadata_changed(after), after)
+        if not step.is_empty or renewed:
             self._tend_fetchers()
             log.info(
                 "metadata is acted on",
@@ -80,14 +120,46 @@ class ReplicaPublisher:
                 follows=len(step.follow),
                 removes=len(step.remove),
                 replicas=len(self._partitions),
+                offline=len(self._partitions.offline),
             )
 
     async def checkpoint(self) -> None:
-        """Writes down the high watermarks. Raises OSError."""
-        offsets = self._high_watermarks.with_unopened(
-            {partition.topic_partition: partition.high_watermark for partition in self._partitions}
-        )
-        await self._in_thread(lambda: self._high_watermarks.write(offsets))
+        """Writes down the high watermarks; for want of room they stay as they were written before.
+
+        So they do until every replica of this broker is held: what is written then does not name those to come.
+        """
+        if self._is_first:
+            return
+        await self._write_checkpoints(needs_room=False)
+
+    async def _write_checkpoints(self, *, needs_room: bool) -> None:
+        """With `needs_room` a file that is out of date would do harm, and a disk without room for it has failed."""
+        held = self._high_watermarks_held()
+        for directory, offsets in held.items():
+            if not self._directories.is_online(directory):
+                continue
+            try:
+                await self._in_thread(self._high_watermarks.write, directory, offsets)
+            except OSError as error:
+                if error.errno in NO_ROOM and not needs_room:
+                    log.warning("high watermarks are not written: no room", directory=directory, reason=str(error))
+                else:
+                    self._failures.directory_failed(directory, str(error))
+
+    def _high_watermarks_held(self) -> dict[str, dict[TopicPartition, Offset]]:
+        """By log directory; of replicas in a directory that is out of use in another one, so that they are missed."""
+        held: dict[str, dict[TopicPartition, Offset]] = {directory: {} for directory in self._directories.online}
+        if not held:
+            return {}
+        for partition in self._partitions:
+            if partition.log_directory in held:
+                held[partition.log_directory][partition.topic_partition] = partition.high_watermark
+        elsewhere = self._directories.online[0]
+        for replica in self._partitions.offline:
+            known = replica.log_directory
+            directory = known if known is not None and known in held else elsewhere
+            held[directory][replica.topic_partition] = replica.high_watermark
+        return held
 
     async def close(self) -> None:
         """Ends all fetching and closes every log durably."""
@@ -101,42 +173,197 @@ class ReplicaPublisher:
     # --- partitions ------------------------------------------------------------------------------------------
 
     async def _open_missing(self, assignments: Sequence[AssignedPartition], image: MetadataImage) -> bool:
-        """True when a high watermark that was written down is above the end of its log."""
-        is_ahead = False
-        missing = [one for one in assignments if self._partitions.find(one.topic_id, one.state.partition) is None]
+        """True when what is written down of the high watermarks has to be corrected."""
+        is_outdated = False
+        missing = [one for one in assignments if not self._partitions.is_held(one.topic_id, one.state.partition)]
         for assigned in missing:
-            topic_partition = TopicPartition(assigned.topic, assigned.state.partition)
+            if not self._directories.online:
+                break
             config = self._config(image.topics[assigned.topic_id])
-            topic_id = assigned.topic_id
-            opened = await asyncio.get_running_loop().run_in_executor(
-                self._executor, self._store.open, topic_partition, topic_id, config
+            opened = await self._in_thread(self._open, assigned, config)
+            match opened:
+                case OfflineReplica():
+                    if opened.damage is Damage.OUT_OF_REACH and opened.log_directory is not None:
+                        self._failures.directory_failed(opened.log_directory, opened.reason)
+                    self._failures.cannot_open(opened)
+                    is_outdated = True
+                case _Opened():
+                    is_outdated = is_outdated or opened.is_new or opened.lacks_committed_records
+                    self._add(assigned, opened, config)
+        return is_outdated
+
+    def _add(self, assigned: AssignedPartition, opened: _Opened, config: TopicConfig) -> None:
+        log_end = opened.log.log_end_offset
+        high_watermark = opened.log.log_start_offset if opened.high_watermark is None else opened.high_watermark
+        self._partitions.add(
+            Partition(
+                topic_partition=_name(assigned),
+                topic_id=assigned.topic_id,
+                log=opened.log,
+                high_watermark=min(high_watermark, log_end),
+                config=config,
+                surroundings=self._surroundings,
             )
-            high_watermark = self._high_watermarks.take(topic_partition) or opened.log_start_offset
-            is_ahead = is_ahead or high_watermark > opened.log_end_offset
-            self._partitions.add(
-                Partition(
-                    topic_partition=topic_partition,
-                    topic_id=topic_id,
-                    log=opened,
-                    high_watermark=min(high_watermark, opened.log_end_offset),
-                    config=config,
-                    surroundings=self._surroundings,
-                )
-            )
-        return is_ahead
+        )
+
+    def _open(self, assigned: AssignedPartition, config: TopicConfig) -> _Opened | OfflineReplica:
+        """Blocks on the disk."""
+        name, topic_id = _name(assigned), assigned.topic_id
+        directory: str | None = None
+        try:
+            is_new = not self._store.holds(name, topic_id)
+            lost = self._why_lost(assigned) if is_new and self._is_first else None
+            if lost is not None:
+                return self._offline(assigned, *lost, None)
+            opened = self._store.open(name, topic_id, config)
+            directory = self._store.directory_of(name)
+        except Corruption as corruption:
+            return self._offline(assigned, Damage.ROTTEN, str(corruption), self._store.directory_of(name))
+        except DirectoryFailed as failure:
+            if failure.is_full and self._store.directory_of(name) is None:
+                return self._offline(assigned, Damage.MISSING, f"there was no room to begin it: {failure}", None)
+            return self._offline(assigned, Damage.OUT_OF_REACH, str(failure), failure.directory)
+        found = _Opened(log=opened, high_watermark=self._high_watermarks.take(name, directory), is_new=is_new)
+        if found.lacks_committed_records and not is_new and self._broker_id in assigned.state.isr:
+            reason = f"the log ends at {opened.log_end_offset}, and was committed up to {found.high_watermark}"
+            log.error("committed records are missing", partition=str(name), reason=reason)
+            # Acknowledged from memory alone, they were never promised to outlive a power failure.
+            if self._surroundings.sync_before_ack:
+                opened.release()
+                return self._offline(assigned, Damage.ROTTEN, reason, directory, found.high_watermark)
+        return found
+
+    def _why_lost(self, assigned: AssignedPartition) -> tuple[Damage, str] | None:
+        """For a replica that is nowhere to be found when the broker starts; None when it may begin empty.
+
+        The registration of this process was a change to every partition of which the broker was in sync then, if only
+        that it lost its leader. So one in sync without a change to it was created since, and takes no part yet.
+        """
+        state, is_in_sync = assigned.state, self._broker_id in assigned.state.isr
+        if is_in_sync and state.partition_epoch == 0:
+            return None
+        if self._directories.offline:
+            unusable = ", ".join(self._directories.offline)
+            return Damage.OUT_OF_REACH, f"it may lie in {unusable}, which cannot be used"
+        if not is_in_sync:
+            # Others have all that was acknowledged.
+            return None
+        if self._high_watermarks.names(_name(assigned)):
+            return Damage.MISSING, "it was on this broker, and its directory is gone"
+        if not self._high_watermarks.is_complete:
+            return Damage.MISSING, "it was on this broker, and a log directory is new or was emptied"
+        # Assigned, and then this broker died before it took the partition up.
+        return None
+
+    def _offline(
+        self,
+        assigned: AssignedPartition,
+        damage: Damage,
+        reason: str,
+        directory: str | None,
+        high_watermark: Offset | None = None,
+    ) -> OfflineReplica:
+        if high_watermark is None:
+            high_watermark = self._high_watermarks.take(_name(assigned))
+        return OfflineReplica(
+            topic_partition=_name(assigned),
+            topic_id=assigned.topic_id,
+            leader_epoch=NO_LEADER_EPOCH,
+            damage=damage,
+            reason=reason,
+            log_directory=directory,
+            high_watermark=high_watermark or Offset(0),
+        )
+
+    async def _renew(self, free: Sequence[OfflineReplica], image: MetadataImage) -> bool:
+        """Begins these replicas anew, as followers. True when there were any."""
+        renewed = False
+        for replica in free:
+            if not self._directories.online:
+                break
+            topic = image.topics[replica.topic_id]
+            config, state = self._config(topic), topic.partitions[replica.topic_partition.partition]
+            assigned = AssignedPartition(topic=topic.topic, topic_id=topic.topic_id, state=state, is_new=False)
+            try:
+                opened = await self._in_thread(self._begin_anew, replica, config)
+            except Corruption as corruption:
+                log.error("replica is not begun anew", partition=str(replica.topic_partition), reason=str(corruption))
+                continue
+            except DirectoryFailed as failure:
+                if failure.is_full:
+                    log.warning(
+                        "replica is not begun anew yet", partition=str(replica.topic_partition), reason=str(failure)
+                    )
+                else:
+                    # What was begun there may come back with the directory, so it is not begun anywhere else.
+                    lost = replace(replica, damage=Damage.OUT_OF_REACH, log_directory=failure.directory)
+                    self._partitions.take_offline(lost)
+                    self._failures.directory_failed(failure.directory, str(failure))
+                continue
+            if self._partitions.find_offline(*replica.key) is not replica:
+                # Its directory failed meanwhile.
+                opened.release()
+                continue
+            self._partitions.forget_offline(replica)
+            self._add(assigned, _Opened(log=opened, high_watermark=None, is_new=True), config)
+            partition = self._partitions.by_id(*replica.key)
+            partition.follow(state)
+            renewed = True
+        if renewed:
+            await self._write_checkpoints(needs_room=True)
+        return renewed
+
+    def _begin_anew(self, replica: OfflineReplica, config: TopicConfig) -> PartitionLog:
+        """Blocks on the disk."""
+        if replica.log_directory is not None:
+            with replica.files_in_use:
+                self._store.quarantine(replica.topic_partition, replica.log_directory)
+        return self._store.open(replica.topic_partition, replica.topic_id, config)
+
+    async def _set_strays_aside(self) -> None:
+        held = {partition.topic_partition for partition in self._partitions}
+        held |= {replica.topic_partition for replica in self._partitions.offline}
+        try:
+            await self._in_thread(self._store.set_strays_aside, held)
+        except DirectoryFailed as failure:
+            self._failures.directory_failed(failure.directory, str(failure))
 
     async def _remove(self, removed: RemovedPartition) -> None:
         partition = self._partitions.find(removed.topic_id, removed.partition)
         if partition is None:
+            await self._remove_offline(removed)
             return
         self._partitions.remove(partition)
         partition.retire()
         try:
             await self._in_thread(partition.delete)
+            await self._in_thread(self._store.forget, partition.topic_partition, partition.log_directory)
         except Refusal as refusal:
-            self._surroundings.storage_failed(refusal.message)
-            raise
-        log.info("replica is deleted", partition=str(partition.topic_partition), topic_deleted=removed.topic_is_deleted)
+            self._failures.directory_failed(partition.log_directory, refusal.message)
+        except DirectoryFailed as failure:
+            self._failures.directory_failed(failure.directory, str(failure))
+        else:
+            name = str(partition.topic_partition)
+            log.info("replica is deleted", partition=name, topic_deleted=removed.topic_is_deleted)
+
+    async def _remove_offline(self, removed: RemovedPartition) -> None:
+        """What lies in a directory that is out of use stays there, and is set aside when that is back."""
+        replica = self._partitions.find_offline(removed.topic_id, removed.partition)
+        if replica is None:
+            return
+        self._partitions.forget_offline(replica)
+        directory = replica.log_directory
+        if directory is None or not self._directories.is_online(directory):
+            return
+        try:
+            await self._in_thread(self._delete_offline, replica, directory)
+        except DirectoryFailed as failure:
+            self._failures.directory_failed(failure.directory, str(failure))
+
+    def _delete_offline(self, replica: OfflineReplica, directory: str) -> None:
+        """Blocks on the disk."""
+        with replica.files_in_use:
+            self._store.delete(replica.topic_partition, directory)
 
     def _reconfigure(self, topic: TopicImage) -> None:
         config = self._config(topic)
@@ -145,14 +372,15 @@ class ReplicaPublisher:
             if partition is not None:
                 partition.reconfigure(config, log_config(config))
 
-    def _held(self, assigned: AssignedPartition) -> Partition:
-        return self._partitions.by_id(assigned.topic_id, assigned.state.partition)
+    def _find(self, assigned: AssignedPartition) -> Partition | None:
+        """None for a replica that is offline."""
+        return self._partitions.find(assigned.topic_id, assigned.state.partition)
 
     def _config(self, topic: TopicImage) -> TopicConfig:
         return overridden(self._defaults, topic.configs)
 
-    async def _in_thread(self, work: Callable[[], None]) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._executor, work)
+    async def _in_thread(self, work: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
 
     # --- fetchers --------------------------------------------------------------------------------------------
 
@@ -167,7 +395,9 @@ class ReplicaPublisher:
                 self._fetchers[leader_id][0].assignment_changed()
             else:
                 fetcher = self._make_fetcher(leader_id)
-                task = background.start(
-                    fetcher.run(), f"fetcher from broker {leader_id}", self._surroundings.storage_failed
-                )
+                task = background.start(fetcher.run(), f"fetcher from broker {leader_id}", self._fatal)
                 self._fetchers[leader_id] = fetcher, task
+
+
+def _name(assigned: AssignedPartition) -> TopicPartition:
+    return TopicPartition(assigned.topic, assigned.state.partition)

@@ -1,7 +1,11 @@
-"""To whom a log directory belongs: `meta.properties`, the lock, and the mark of a clean stop.
+"""To whom the log directories belong: `meta.properties`, the lock, and the mark of a clean stop, in each of them.
 
 A directory is formatted once, for one node of one cluster, and no node starts with another's: its offsets would be
 taken for promises that this cluster never made. The file has Kafka's format, so that Kafka's own tools read it.
+
+A node starts without a directory that it cannot use, as long as it has another one, and the one with the metadata log
+if it is a controller. One that is not formatted while others are is such a directory: the disk that belongs there may
+not be mounted, and an empty directory in its place must not be taken for it.
 """
 
 from __future__ import annotations
@@ -9,9 +13,9 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 from uuid import UUID, uuid4
@@ -34,6 +38,10 @@ class StorageError(ConfigError):
     """A log directory that a node of this configuration must not, or cannot, use: one line, with the remedy."""
 
 
+class InUse(StorageError):
+    """Another process has the directory."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageMeta:
     """What a formatted directory says about itself."""
@@ -41,6 +49,28 @@ class StorageMeta:
     cluster_id: str
     node_id: BrokerId
     directory_id: DirectoryId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirectory:
+    """`closed_cleanly`: the node's last stop closed every log in it in order."""
+
+    path: Path
+    directory_id: DirectoryId
+    closed_cleanly: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStorage:
+    """Who the node is, and what it has to work with: at least one directory, in the order of log.dirs.
+
+    `unusable` are the directories that it starts without, each with the line that says why.
+    """
+
+    cluster_id: str
+    node_id: BrokerId
+    directories: tuple[LogDirectory, ...]
+    unusable: Mapping[Path, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,28 +101,57 @@ def format(config: NodeConfig, cluster_id: str | None) -> list[Formatted]:
     return [_format_one(directory, meta, chosen, config.node_id) for directory, meta in found]
 
 
-def load(config: NodeConfig) -> StorageMeta:
-    """Who the node is, by its log directory. Raises StorageError for a directory that is not formatted for it.
+def load(config: NodeConfig, unusable: Mapping[Path, str] | None = None) -> NodeStorage:
+    """Who the node is, by its directories, apart from those that are known to be `unusable`.
 
-    A combined node that is the only voter has nobody to agree with: its first start formats its directory.
+    Raises StorageError for one that belongs to another node or cluster, and when none, or not the one with the
+    metadata log, can be used. A combined node that is the only voter has nobody to agree with: its first start formats
+    its directories.
     """
-    metas = [(directory, _read(directory)) for directory in _directories(config)]
-    if config.is_whole_cluster and all(meta is None for _, meta in metas):
-        return format(config, config.cluster_id or random_cluster_id())[0].meta
-    for directory, meta in metas:
-        if meta is None:
-            raise StorageError(f"{directory} is not formatted: run 'kraft storage format -c {config.file}'")
-        _check_owner(config, config.cluster_id or _cluster_of(metas), directory, meta)
-    first = metas[0][1]
-    assert first is not None
-    return first
+    metas: dict[Path, StorageMeta | None] = {}
+    problems = dict(unusable or {})
+    for directory in _directories(config):
+        if directory not in problems:
+            try:
+                metas[directory] = _read(directory)
+            except StorageError as error:
+                problems[directory] = str(error)
+    if config.is_whole_cluster and not problems and not any(metas.values()):
+        format(config, config.cluster_id or random_cluster_id())
+        metas = {directory: _read(directory) for directory in metas}
+    formatted = {directory: meta for directory, meta in metas.items() if meta is not None}
+    for directory in metas.keys() - formatted.keys():
+        problems[directory] = f"{directory} is not formatted: run 'kraft storage format -c {config.file}'"
+    _check_enough_left(config, problems)
+    first = next(iter(formatted.values()))
+    for directory, meta in formatted.items():
+        _check_owner(config, config.cluster_id or first.cluster_id, directory, meta)
+    _check_no_copies(formatted)
+    return NodeStorage(
+        cluster_id=first.cluster_id,
+        node_id=config.node_id,
+        directories=tuple(
+            LogDirectory(path=directory, directory_id=formatted[directory].directory_id)
+            for directory in config.log_dirs
+            if directory in formatted
+        ),
+        unusable={directory: problems[directory] for directory in _directories(config) if directory in problems},
+    )
 
 
 class DirectoryLock:
-    """Held for the life of a node: no second process uses its directories. The kernel drops it with the process."""
+    """Held for the life of a node: no second process uses its directories. The kernel drops it with the process.
 
-    def __init__(self, descriptors: list[int]) -> None:
-        self._descriptors = descriptors
+    `unusable` are directories that could not be locked, with the reason; the node can do without them.
+    """
+
+    def __init__(self) -> None:
+        self._descriptors: list[int] = []
+        self.unusable: dict[Path, str] = {}
+
+    def acquire(self, directory: Path) -> None:
+        """Raises StorageError."""
+        self._descriptors.append(_lock_one(directory))
 
     def release(self) -> None:
         while self._descriptors:
@@ -108,37 +167,85 @@ class DirectoryLock:
 def lock(config: NodeConfig) -> DirectoryLock:
     """Make the directories if need be, and keep every other process out of them.
 
-    Raises StorageError when one is in use or cannot be written to.
+    Raises StorageError when one is in use, and when too few can be written to.
     """
-    held = DirectoryLock([])
+    held = DirectoryLock()
     try:
         for directory in _directories(config):
-            held._descriptors.append(_lock_one(directory))
+            try:
+                held.acquire(directory)
+            except InUse:
+                raise
+            except StorageError as error:
+                held.unusable[directory] = str(error)
+        _check_enough_left(config, held.unusable)
     except BaseException:
         held.release()
         raise
     return held
 
 
-def leave_clean_shutdown_marker(config: NodeConfig) -> None:
-    """Say that all logs were closed in order: the last act of a graceful stop."""
-    with _writing_to(config.log_dir):
-        RealDisk().write_atomically(str(config.log_dir / CLEAN_SHUTDOWN_FILE), b"version=1\n")
+def leave_clean_shutdown_markers(directories: Iterable[Path]) -> None:
+    """Say of each that all logs in it were closed in order: the last act of a graceful stop.
 
-
-def take_clean_shutdown_marker(config: NodeConfig) -> bool:
-    """Whether the last stop was clean. The mark is gone, durably, before anything is appended again."""
-    with _writing_to(config.log_dir):
+    Raises StorageError after all were tried.
+    """
+    failures = []
+    for directory in directories:
         try:
-            os.remove(config.log_dir / CLEAN_SHUTDOWN_FILE)
+            with _writing_to(directory):
+                RealDisk().write_atomically(str(directory / CLEAN_SHUTDOWN_FILE), b"version=1\n")
+        except StorageError as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]
+
+
+def take_clean_shutdown_markers(config: NodeConfig, storage: NodeStorage) -> NodeStorage:
+    """Learn of each directory whether the last stop was clean there.
+
+    The marks are gone, durably, before anything is appended again. A directory that cannot be written to is unusable.
+    """
+    taken, problems = [], dict(storage.unusable)
+    for directory in storage.directories:
+        try:
+            taken.append(replace(directory, closed_cleanly=_take_marker(directory.path)))
+        except StorageError as error:
+            problems[directory.path] = str(error)
+    _check_enough_left(config, problems)
+    return replace(storage, directories=tuple(taken), unusable=problems)
+
+
+def _take_marker(directory: Path) -> bool:
+    with _writing_to(directory):
+        try:
+            os.remove(directory / CLEAN_SHUTDOWN_FILE)
         except FileNotFoundError:
             return False
-        RealDisk().sync_dir(str(config.log_dir))
+        RealDisk().sync_dir(str(directory))
     return True
 
 
 def _directories(config: NodeConfig) -> list[Path]:
-    return list(dict.fromkeys((config.log_dir, config.metadata_log_dir)))
+    return list(dict.fromkeys((*config.log_dirs, config.metadata_log_dir)))
+
+
+def _check_enough_left(config: NodeConfig, unusable: Mapping[Path, str]) -> None:
+    """A node needs one of its log directories, and a controller the one with the metadata log. Raises StorageError."""
+    if config.is_controller and config.metadata_log_dir in unusable:
+        raise StorageError(unusable[config.metadata_log_dir])
+    if all(directory in unusable for directory in config.log_dirs):
+        raise StorageError(unusable[config.log_dir])
+
+
+def _check_no_copies(formatted: Mapping[Path, StorageMeta]) -> None:
+    owners: dict[DirectoryId, Path] = {}
+    for directory, meta in formatted.items():
+        other = owners.setdefault(meta.directory_id, directory)
+        if other != directory:
+            raise StorageError(
+                f"{other} and {directory} have the same directory.id: one is a copy of the other, remove it"
+            )
 
 
 def _choose_cluster_id(config: NodeConfig, given: str | None) -> str:
@@ -204,10 +311,6 @@ def _check_owner(config: NodeConfig, cluster_id: str, directory: Path, meta: Sto
         )
 
 
-def _cluster_of(metas: list[tuple[Path, StorageMeta | None]]) -> str:
-    return next(meta.cluster_id for _, meta in metas if meta is not None)
-
-
 def _data_in(directory: Path) -> str | None:
     try:
         names = sorted(entry.name for entry in os.scandir(directory) if entry.is_dir())
@@ -250,7 +353,7 @@ def _lock_one(directory: Path) -> int:
     except BlockingIOError:
         holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
         os.close(descriptor)
-        raise StorageError(
+        raise InUse(
             f"{directory} is in use by another process (pid {holder}): stop it, or give this node its own log.dirs"
         ) from None
     except BaseException:

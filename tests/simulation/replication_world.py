@@ -15,6 +15,7 @@ from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, Partitio
 from kraft.model.replica_requests import ReplicaFetchPartition, ReplicaFetchResult
 from kraft.replication.divergence import check_follower_fetch
 from kraft.replication.effects import (
+    AdvanceLogStart,
     AppendRecords,
     FollowerEffect,
     HighWatermarkAdvanced,
@@ -362,6 +363,8 @@ class World:
                     self._expose_records(log.records[:high_watermark])
                 case TruncatedBelowHighWatermark() | RestartAt():
                     raise Violation(f"I9: {effect} with clean elections only")
+                case AdvanceLogStart():
+                    raise Violation(f"{effect} where no leader's log start ever moves")
                 case Retry() | WaitForMetadata():
                     pass
 

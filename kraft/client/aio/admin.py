@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
+from kraft.client.aio.record_deletion import RecordDeletion
 from kraft.client.any_broker import check
+from kraft.client.backoff import Backoff
 from kraft.client.errors import ClientClosed
 from kraft.client.metadata_cache import MetadataCache
 from kraft.client.network import Network
 from kraft.client.ports import AdminNode, Connections
 from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS, AdminSettings, settings_of
+from kraft.model.config_requests import (
+    ConfigAlteration,
+    ConfigEntry,
+    ConfigOperation,
+    ConfigResource,
+    ConfigResourceType,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+    ResourceAlteration,
+)
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import TopicPartition
 from kraft.model.requests import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
@@ -60,6 +73,8 @@ class Admin:
     async def close(self) -> None:
         """May be called again."""
         self._is_closed = True
+        if self._metadata is not None:
+            await self._metadata.close()
         if self._connections is not None:
             connections, self._connections = self._connections, None
             await connections.close()
@@ -127,6 +142,86 @@ class Admin:
             raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {listed} does not exist")
         return sorted(described, key=lambda each: each.metadata.topic)
 
+    # --- records ----------------------------------------------------------------------------------------------
+
+    async def delete_records(
+        self, before_offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """Deletes the records below an offset of each partition; HIGH_WATERMARK (-1) deletes all that are committed.
+
+        Returns, when every in-sync replica has done so, each partition's low watermark: its first offset that is kept.
+        Raises the first Refusal after all were tried: OFFSET_OUT_OF_RANGE above the high watermark, POLICY_VIOLATION
+        for a topic that is compacted only.
+        """
+        metadata, connections = self._started()
+        backoff = Backoff(
+            first_ms=self._settings.retry_backoff_ms,
+            max_ms=self._settings.retry_backoff_max_ms,
+            chance=self._network.chance,
+        )
+        deletion = RecordDeletion(
+            connections, metadata, backoff, self._network.clock, self._settings.request_timeout_ms
+        )
+        return await deletion.delete(before_offsets, self._timeout(timeout_ms))
+
+    # --- configs ----------------------------------------------------------------------------------------------
+
+    async def describe_topic_configs(self, topic: str, *, timeout_ms: int | None = None) -> list[ConfigEntry]:
+        """Every config of the topic as it is in effect, with its source and synonyms, by key."""
+        resource = ConfigResource(resource_type=ConfigResourceType.TOPIC, resource_name=topic)
+
+        async def ask(node: AdminNode, timeout_s: float) -> list[ConfigEntry]:
+            return await _described(node, resource, timeout_s)
+
+        return await self._ask_admin(ask, self._timeout(timeout_ms))
+
+    async def describe_broker_configs(self, broker_id: int, *, timeout_ms: int | None = None) -> list[ConfigEntry]:
+        """Every config of the broker as its own file has it, by key. Raises BROKER_NOT_AVAILABLE for one not there."""
+        _, connections = self._started()
+        cluster = await self.describe_cluster(timeout_ms=timeout_ms)
+        for broker in cluster.brokers:
+            if broker.broker_id == broker_id:
+                node = connections.admin(f"{broker.host}:{broker.port}")
+                resource = ConfigResource(resource_type=ConfigResourceType.BROKER, resource_name=str(broker_id))
+                return await _described(node, resource, self._timeout(timeout_ms) / 1_000)
+        there = ", ".join(str(broker.broker_id) for broker in cluster.brokers)
+        raise Refusal(ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker {broker_id} in service: there are {there}")
+
+    async def alter_topic_configs(
+        self,
+        topic: str,
+        configs: Mapping[str, str] | None = None,
+        *,
+        delete: Iterable[str] = (),
+        append: Mapping[str, str] | None = None,
+        subtract: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Sets `configs` and takes the keys of `delete` back to their defaults: all of it, or the Refusal is raised.
+
+        `append` and `subtract` are for keys whose value is a list. What is not named stays as it is; what is set is
+        in effect without a restart, on each broker within moments.
+        """
+        alterations = [
+            *_alterations(ConfigOperation.SET, configs or {}),
+            *_alterations(ConfigOperation.DELETE, dict.fromkeys(delete)),
+            *_alterations(ConfigOperation.APPEND, append or {}),
+            *_alterations(ConfigOperation.SUBTRACT, subtract or {}),
+        ]
+        resource = ResourceAlteration(
+            resource_type=ConfigResourceType.TOPIC, resource_name=topic, alterations=alterations
+        )
+
+        async def ask(node: AdminNode, timeout_s: float) -> None:
+            request = IncrementalAlterConfigsRequest(
+                resources=[resource], timeout_ms=int(timeout_s * 1000), validate_only=validate_only
+            )
+            for result in (await node.incremental_alter_configs(request, timeout_s)).results:
+                check(result.error_code, result.error_message or f"topic {topic!r}")
+
+        await self._ask_admin(ask, self._timeout(timeout_ms), attempt_ms=self._settings.request_timeout_ms)
+
     # --- cluster ----------------------------------------------------------------------------------------------
 
     async def describe_cluster(self, *, timeout_ms: int | None = None) -> MetadataResponse:
@@ -168,6 +263,17 @@ class Admin:
             self._connections = self._network.connect()
             self._metadata = MetadataCache(self._connections, self._settings, self._network.clock, self._network.chance)
         return self._metadata, self._connections
+
+
+def _alterations(operation: ConfigOperation, values: Mapping[str, str | None]) -> list[ConfigAlteration]:
+    return [ConfigAlteration(key=key, operation=operation, value=value) for key, value in values.items()]
+
+
+async def _described(node: AdminNode, resource: ConfigResource, timeout_s: float) -> list[ConfigEntry]:
+    request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=True)
+    (description,) = (await node.describe_configs(request, timeout_s)).results
+    check(description.error_code, description.error_message or repr(resource.resource_name))
+    return description.entries
 
 
 def _checked(results: list[TopicResult]) -> list[TopicResult]:

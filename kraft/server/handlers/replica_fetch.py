@@ -52,7 +52,10 @@ class ReplicaFetchHandler:
             partition, diverging = self._compare(wanted)
             if diverging is None:
                 partition.follower_fetched(
-                    BrokerId(request.replica_id), BrokerEpoch(request.broker_epoch), Offset(wanted.fetch_offset)
+                    BrokerId(request.replica_id),
+                    BrokerEpoch(request.broker_epoch),
+                    Offset(wanted.fetch_offset),
+                    Offset(wanted.log_start_offset),
                 )
         except Refusal as refusal:
             return refusal
@@ -109,10 +112,14 @@ class ReplicaFetchHandler:
 
 
 def _is_news(wanted: ReplicaFetchPartition, result: ReplicaFetchResult) -> bool:
-    """Whether the follower learns anything; a high watermark that moved on counts (KIP-1166)."""
+    """Whether the follower learns anything; a high watermark or log start that moved on counts (KIP-1166).
+
+    A follower that fetched in range can always follow the log start, which is not above the high watermark.
+    """
     return (
         result.error_code is not ErrorCode.NONE
         or bool(result.records)
         or result.diverging_epoch >= 0
         or result.high_watermark > wanted.high_watermark
+        or result.log_start_offset > wanted.log_start_offset
     )

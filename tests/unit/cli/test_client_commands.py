@@ -116,6 +116,85 @@ def test_what_is_there_or_not_is_an_error_unless_that_is_said_to_be_fine(kraft: 
     assert "'ordres'" in kraft.fail("topics", "describe", "ordres")
 
 
+def test_the_oldest_records_of_a_partition_are_deleted(kraft: Shell, cluster: FakeCluster) -> None:
+    cluster.create("orders", partitions=2)
+    put(cluster, "orders", b"a", b"b", b"c", partition=1)
+    deleted = kraft.succeed("topics", "delete-records", "orders", "--partition", "1", "--before-offset", "2")
+    assert deleted == "partition: orders-1\tlow_watermark: 2\n"
+    assert "OFFSET_OUT_OF_RANGE: orders-1" in kraft.fail(
+        "topics", "delete-records", "--topic", "orders", "--partition", "1", "--before-offset", "4"
+    )
+
+
+def test_the_oldest_records_are_deleted_as_a_file_says(kraft: Shell, cluster: FakeCluster, tmp_path: Path) -> None:
+    cluster.create("orders")
+    put(cluster, "orders", b"a", b"b")
+    path = tmp_path / "offsets.json"
+    path.write_text('{"version": 1, "partitions": [{"topic": "orders", "partition": 0, "offset": -1}]}')
+    arguments = ("topics", "delete-records", "--offset-json-file", str(path), "--output", "json")
+    assert json.loads(kraft.succeed(*arguments)) == [{"topic": "orders", "partition": 0, "low_watermark": 2}]
+
+
+def test_configs_of_a_topic_are_set_and_taken_back_in_kafkas_words(kraft: Shell, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    done = "Completed updating config for topic orders.\n"
+    entity = ("--entity-type", "topics", "--entity-name", "orders")
+    add = "retention.ms=5, cleanup.policy=[compact,delete],segment.bytes=100"
+    assert kraft.succeed("configs", "alter", *entity, "--add-config", add) == done
+    wanted = {"retention.ms": "5", "cleanup.policy": "compact,delete", "segment.bytes": "100"}
+    assert cluster.configs["orders"] == wanted
+    deleting = ("--delete-config", "retention.ms,segment.bytes", "--add-config", "segment.ms=7")
+    assert kraft.succeed("configs", "alter", "orders", *deleting) == done
+    assert cluster.configs["orders"] == {"cleanup.policy": "compact,delete", "segment.ms": "7"}
+    changes = ("--config", "segment.ms=8", "--delete-config", "cleanup.policy")
+    assert kraft.succeed("topics", "alter", "orders", *changes) == done
+    assert cluster.configs["orders"] == {"segment.ms": "8"}
+    checking = ("--topic", "orders", "--add-config", "segment.ms=9", "--validate-only")
+    assert kraft.succeed("configs", "alter", *checking) == "Config for topic orders could be updated so.\n"
+    assert cluster.configs["orders"] == {"segment.ms": "8"}
+    altered = json.loads(kraft.succeed("configs", "alter", "orders", "--add-config", "a=1", "--output", "json"))
+    assert altered == {"entity_type": "topics", "entity_name": "orders", "altered": True}
+    assert "'nowhere'" in kraft.fail("configs", "alter", "nowhere", "--add-config", "a=1")
+
+
+def test_configs_are_described_in_kafkas_own_lines(kraft: Shell, cluster: FakeCluster) -> None:
+    cluster.create("bills")
+    cluster.create("orders")
+    cluster.configs["orders"] = {"retention.ms": "5"}
+    own = "  retention.ms=5 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=5}\n"
+    default = "  segment.bytes=1073741824 sensitive=false synonyms={DEFAULT_CONFIG:segment.bytes=1073741824}\n"
+    assert kraft.succeed("configs", "describe", "orders") == f"Dynamic configs for topic orders are:\n{own}"
+    everything = kraft.succeed("configs", "describe", "--topic", "orders", "--all")
+    assert everything == f"All configs for topic orders are:\n{default}{own}"
+    every_topic = kraft.succeed("configs", "describe", "--entity-type", "topics")
+    assert every_topic == f"Dynamic configs for topic bills are:\nDynamic configs for topic orders are:\n{own}"
+    assert kraft.succeed("configs", "describe", "--broker", "2") == "Dynamic configs for broker 2 are:\n"
+    brokers = kraft.succeed("configs", "describe", "--entity-type", "brokers", "--all")
+    assert [line for line in brokers.splitlines() if line.startswith("  ")] == [
+        f"  node.id={number} sensitive=false synonyms={{STATIC_BROKER_CONFIG:node.id={number}}}" for number in (1, 2, 3)
+    ]
+
+
+def test_configs_as_json_say_where_each_value_comes_from(kraft: Shell, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    cluster.configs["orders"] = {"retention.ms": "5"}
+    (described,) = json.loads(kraft.succeed("configs", "describe", "orders", "--output", "json"))
+    assert (described["entity_type"], described["entity_name"]) == ("topics", "orders")
+    assert described["configs"] == [
+        {
+            "key": "retention.ms",
+            "value": "5",
+            "source": "DYNAMIC_TOPIC_CONFIG",
+            "is_default": False,
+            "read_only": False,
+            "is_sensitive": False,
+            "type": "LONG",
+            "documentation": "",
+            "synonyms": [{"key": "retention.ms", "value": "5", "source": "DYNAMIC_TOPIC_CONFIG"}],
+        }
+    ]
+
+
 def test_no_broker_is_one_line_that_names_each_address(kraft: Shell, cluster: FakeCluster) -> None:
     for broker in cluster.brokers.values():
         broker.is_up = False
@@ -133,12 +212,25 @@ def test_no_broker_is_one_line_that_names_each_address(kraft: Shell, cluster: Fa
         (["topics", "create"], "name a topic"),
         (["topics", "create", "a", "--topic", "b"], "two topics are named: a and b"),
         (["topics", "create", "a", "--config", "retention"], "'retention' is not KEY=VALUE"),
+        (["topics", "delete-records", "a", "--before-offset", "5"], "name a topic, --partition and --before-offset"),
+        (["topics", "delete-records", "a", "--offset-json-file", "f"], "name no topic beside it"),
         (["consume", "a", "--offset", "5"], "give --partition too"),
         (["consume", "a", "--offset", "soon"], "neither a number, earliest nor latest"),
         (["consume", "a", "--offset", "5", "--from-beginning"], "cannot be given together"),
         (["consume", "a", "--format", "%x"], "%x is none of"),
         (["produce", "a", "--property", "null.marker=x"], "null.marker is none of parse.key, key.separator"),
         (["produce", "a", "--key-separator", ""], "it is empty"),
+        (["topics", "alter", "a"], "say what to set or to delete"),
+        (["configs", "alter", "a"], "say what to set or to delete"),
+        (["configs", "alter", "--add-config", "a=1"], "name a topic"),
+        (["configs", "describe"], "name a topic, or say --entity-type topics for all"),
+        (["configs", "alter", "a", "--add-config", "retention.ms"], "'retention.ms' is not KEY=VALUE"),
+        (["configs", "alter", "a", "--add-config", "x=1,x=2"], "x is there twice"),
+        (["configs", "alter", "a", "--add-config", "x=1", "--delete-config", "x"], "cannot be set and deleted at once"),
+        (["configs", "describe", "a", "--entity-name", "b"], "one topic or one broker at a time"),
+        (["configs", "describe", "a", "--broker", "1"], "one topic or one broker at a time"),
+        (["configs", "describe", "--entity-type", "brokers", "--topic", "a"], "one topic or one broker at a time"),
+        (["configs", "describe", "--entity-type", "brokers", "--entity-name", "x"], "'x' is no broker's id"),
         (["nonsense"], "No such command 'nonsense'"),
     ],
 )
@@ -151,7 +243,13 @@ def test_a_wrong_command_line_says_what_is_wrong(kraft: Shell, arguments: list[s
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["topics", "alter", "orders", "--partitions", "4"], "'kraft topics alter' is not built yet"),
+        (["topics", "alter", "orders", "--partitions", "4"], "adding partitions to a topic is not built yet"),
+        (["configs", "describe", "--entity-type", "users"], "--entity-type users: configs of users are not built yet"),
+        (["configs", "alter", "--entity-type", "clients", "--entity-name", "c"], "configs of clients are not built"),
+        (
+            ["configs", "alter", "--entity-type", "brokers", "--entity-name", "1"],
+            "configs of running brokers cannot be",
+        ),
         (["consume", "orders", "--group", "billing"], "--group: consumer groups are not built yet"),
         (["groups", "list"], "'kraft groups' is not built yet"),
         (["topics", "list", "--bootstrap-server", "localhost"], "bootstrap.servers: 'localhost' is not HOST:PORT"),

@@ -14,6 +14,7 @@ from uuid import UUID, uuid5
 
 from kraft.log.record_batch import BatchHeader, assign_offsets, decode_batch, read_header, split, validate
 from kraft.log.record_codec import Record
+from kraft.model import config_requests as configs
 from kraft.model import requests as values
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
@@ -76,6 +77,7 @@ class FakeCluster:
         self.brokers = {broker_id: FakeBroker(self, broker_id) for broker_id in range(1, brokers + 1)}
         self.topics: dict[str, list[FakePartition]] = {}
         self.configs: dict[str, dict[str, str]] = {}
+        self.alterations: list[configs.IncrementalAlterConfigsRequest] = []
         self.hidden_topics: set[str] = set()
         self.producer_ids = 0
         self.calls: list[str] = []
@@ -218,6 +220,30 @@ class FakeBroker:
             topic=asked.topic, partition=asked.partition, error_code=code, offset=offset, timestamp_ms=timestamp_ms
         )
 
+    async def delete_records(
+        self, request: values.DeleteRecordsRequest, timeout_s: float
+    ) -> values.DeleteRecordsResponse:
+        await self._answering("delete_records")
+        await self._hang(timeout_s)
+        return values.DeleteRecordsResponse(partitions=[self._delete_records(asked) for asked in request.partitions])
+
+    def _delete_records(self, asked: values.DeleteRecordsPartition) -> values.DeleteRecordsPartitionResult:
+        partition = self.cluster.partition(asked.topic, asked.partition)
+        code = ErrorCode.NONE
+        wanted = partition.end_offset if asked.before_offset == values.HIGH_WATERMARK else asked.before_offset
+        if partition.leader_id != self.broker_id:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        elif wanted > partition.end_offset:
+            code = ErrorCode.OFFSET_OUT_OF_RANGE
+        else:
+            partition.log_start_offset = max(partition.log_start_offset, wanted)
+        return values.DeleteRecordsPartitionResult(
+            topic=asked.topic,
+            partition=asked.partition,
+            error_code=code,
+            low_watermark=partition.log_start_offset if code is ErrorCode.NONE else -1,
+        )
+
     async def init_producer_id(self, timeout_s: float) -> values.InitProducerIdResponse:
         await self._answering("init_producer_id")
         await self._hang(timeout_s)
@@ -310,10 +336,68 @@ class FakeBroker:
             ]
         )
 
+    async def describe_configs(
+        self, request: configs.DescribeConfigsRequest, timeout_s: float
+    ) -> configs.DescribeConfigsResponse:
+        await self._answering("describe_configs")
+        return configs.DescribeConfigsResponse(results=[self._described(asked) for asked in request.resources])
+
+    def _described(self, asked: configs.ConfigResource) -> configs.ResourceDescription:
+        if asked.resource_type is configs.ConfigResourceType.BROKER:
+            entries = [_config("node.id", asked.resource_name, configs.ConfigSource.STATIC_BROKER_CONFIG)]
+            assert asked.resource_name == str(self.broker_id)
+        else:
+            own = self.cluster.configs.get(asked.resource_name, {})
+            entries = [_config("segment.bytes", "1073741824", configs.ConfigSource.DEFAULT_CONFIG)]
+            entries += [
+                _config(key, value, configs.ConfigSource.DYNAMIC_TOPIC_CONFIG) for key, value in sorted(own.items())
+            ]
+        known = asked.resource_name in self.cluster.topics or asked.resource_type is configs.ConfigResourceType.BROKER
+        return configs.ResourceDescription(
+            resource_type=asked.resource_type,
+            resource_name=asked.resource_name,
+            error_code=ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            entries=entries if known else [],
+        )
+
+    async def incremental_alter_configs(
+        self, request: configs.IncrementalAlterConfigsRequest, timeout_s: float
+    ) -> configs.IncrementalAlterConfigsResponse:
+        await self._answering("incremental_alter_configs")
+        self.cluster.alterations.append(request)
+        results = []
+        for asked in request.resources:
+            own = self.cluster.configs.setdefault(asked.resource_name, {})
+            for alteration in [] if request.validate_only else asked.alterations:
+                own.pop(alteration.key, None)
+                if alteration.value is not None:
+                    own[alteration.key] = alteration.value
+            known = asked.resource_name in self.cluster.topics
+            results.append(
+                configs.ResourceAlterationResult(
+                    resource_type=asked.resource_type,
+                    resource_name=asked.resource_name,
+                    error_code=ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                )
+            )
+        return configs.IncrementalAlterConfigsResponse(results=results)
+
     async def describe_quorum(self, timeout_s: float) -> values.QuorumDescription:
         await self._answering("describe_quorum")
         voters = [values.QuorumMember(node_id=broker_id, log_end_offset=41) for broker_id in self.cluster.brokers]
         return values.QuorumDescription(leader_id=2, leader_epoch=5, high_watermark=41, voters=voters)
+
+
+def _config(key: str, value: str, source: configs.ConfigSource) -> configs.ConfigEntry:
+    return configs.ConfigEntry(
+        key=key,
+        value=value,
+        source=source,
+        is_default=source is configs.ConfigSource.DEFAULT_CONFIG,
+        read_only=False,
+        type=configs.ConfigType.LONG,
+        synonyms=[configs.ConfigSynonym(key=key, value=value, source=source)],
+    )
 
 
 def _result(topic: str, code: ErrorCode) -> values.TopicResult:

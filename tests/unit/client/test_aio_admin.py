@@ -59,6 +59,53 @@ def test_a_topic_that_exists_or_does_not_is_a_refusal_that_names_it() -> None:
     run_virtually(scenario())
 
 
+def test_configs_of_a_topic_are_altered_and_described() -> None:
+    async def scenario() -> None:
+        cluster = FakeCluster()
+        cluster.create("orders")
+        async with admin_of(cluster) as admin:
+            await admin.alter_topic_configs("orders", {"retention.ms": "5"}, delete=["segment.ms"])
+            entries = {entry.key: entry for entry in await admin.describe_topic_configs("orders")}
+            assert (entries["retention.ms"].value, entries["retention.ms"].is_default) == ("5", False)
+            assert entries["segment.bytes"].is_default
+            await admin.alter_topic_configs("orders", append={"a": "1"}, subtract={"b": "2"}, validate_only=True)
+        (resource,) = cluster.alterations[-1].resources
+        assert [(each.operation.name, each.key, each.value) for each in resource.alterations] == [
+            ("APPEND", "a", "1"),
+            ("SUBTRACT", "b", "2"),
+        ]
+        assert cluster.alterations[-1].validate_only
+        assert cluster.configs["orders"] == {"retention.ms": "5"}
+
+    run_virtually(scenario())
+
+
+def test_configs_of_a_topic_that_does_not_exist_are_a_refusal() -> None:
+    async def scenario() -> None:
+        async with admin_of(FakeCluster()) as admin:
+            for call in (
+                admin.describe_topic_configs("ordres"),
+                admin.alter_topic_configs("ordres", {"retention.ms": "5"}),
+            ):
+                with pytest.raises(Refusal, match="'ordres'"):
+                    await call
+
+    run_virtually(scenario())
+
+
+def test_a_broker_is_asked_for_its_own_configs() -> None:
+    async def scenario() -> None:
+        cluster = FakeCluster()
+        async with admin_of(cluster) as admin:
+            (entry,) = await admin.describe_broker_configs(3)
+            assert (entry.key, entry.value) == ("node.id", "3")
+            assert "broker-3:9094 describe_configs" in cluster.calls
+            with pytest.raises(Refusal, match="there is no broker 9 in service: there are 1, 2, 3"):
+                await admin.describe_broker_configs(9)
+
+    run_virtually(scenario())
+
+
 def test_the_quorum_and_the_cluster_are_described() -> None:
     async def scenario() -> None:
         cluster = FakeCluster()

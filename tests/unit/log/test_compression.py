@@ -11,7 +11,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraft.log.compression import CODEC_OF_NAME, Codec, compress, decompress
+from kraft.log import compression
+from kraft.log.compression import CODEC_OF_NAME, Codec, compress, decompress, decompressed_bytes_max
 from kraft.model.errors import ErrorCode, InvalidBatch
 
 TEXT = b"the quick brown fox jumps over the lazy dog " * 3000
@@ -82,6 +83,94 @@ def test_a_bomb_is_refused_before_it_is_unpacked(codec: Codec) -> None:
         assert tracemalloc.get_traced_memory()[1] < 8 << 20
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_the_most_compressible_of_sane_batches_passes(codec: Codec) -> None:
+    zeros = bytes(16 << 20)
+    assert decompress(codec, compress(codec, zeros)) == zeros
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_above_a_floor_the_ratio_is_bounded(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compression, "_ALWAYS_ACCEPTED_BYTES", 1_000)
+    packed = compress(codec, TEXT)
+    ratio = len(TEXT) // len(packed)
+    monkeypatch.setattr(compression, "_RATIO_MAX", ratio + 1)
+    assert decompress(codec, packed) == TEXT
+    monkeypatch.setattr(compression, "_RATIO_MAX", ratio - 1)
+    with pytest.raises(InvalidBatch, match="unpacks to more than") as refused:
+        decompress(codec, packed)
+    assert refused.value.error_code is ErrorCode.INVALID_RECORD
+    assert decompress(codec, compress(codec, TEXT[:1_000])) == TEXT[:1_000]
+
+
+def test_only_zstd_can_exceed_the_ratio() -> None:
+    zeros = bytes(20 << 20)
+    for codec in PACKED:
+        packed = compress(codec, zeros)
+        if codec is not Codec.ZSTD:
+            assert decompress(codec, packed) == zeros
+            continue
+        with pytest.raises(InvalidBatch, match=f"a batch of {len(packed)} bytes unpacks to more than 16777216 bytes"):
+            decompress(codec, packed)
+
+
+def test_no_payload_unpacks_to_more_than_the_bound_of_all() -> None:
+    assert decompressed_bytes_max(0) == decompressed_bytes_max(15_000) == 16 << 20
+    assert decompressed_bytes_max(20_000) == 22_000_000
+    assert decompressed_bytes_max(1 << 30) == compression.DECOMPRESSED_BYTES_MAX
+
+
+def test_zstd_streams_of_the_largest_window_are_read() -> None:
+    # Java's client does not tell the size, and asks for 128 MiB of window at its highest level.
+    stream = zstandard.ZstdCompressor(level=22).compressobj()
+    packed = stream.compress(TEXT) + stream.flush()
+    assert zstandard.get_frame_parameters(packed).window_size == 128 << 20
+    tracemalloc.start()
+    try:
+        assert decompress(Codec.ZSTD, packed) == TEXT
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_zstd_lets_a_reader_skip_is_skipped() -> None:
+    skippable = bytes.fromhex("502a4d18 03000000") + b"abc"
+    packed = compress(Codec.ZSTD, TEXT)
+    assert decompress(Codec.ZSTD, skippable + packed + skippable) == TEXT
+    with pytest.raises(InvalidBatch, match="ends in the middle"):
+        decompress(Codec.ZSTD, packed + skippable[:-1])
+
+
+def test_a_zstd_frame_that_promises_more_than_it_holds_is_refused() -> None:
+    frame = bytearray(compress(Codec.ZSTD, bytes(100_000)))
+    assert zstandard.get_frame_parameters(bytes(frame)).content_size == 100_000
+    position = frame.index((100_000).to_bytes(4, "little"))
+    frame[position : position + 4] = (15 << 20).to_bytes(4, "little")
+    with pytest.raises(InvalidBatch, match="more than its blocks can hold"):
+        decompress(Codec.ZSTD, bytes(frame))
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4])
+def test_a_payload_of_very_many_streams_is_refused(codec: Codec) -> None:
+    # Reading each costs a copy of all that follow.
+    one = compress(codec, b"x")
+    assert decompress(codec, one * 64) == b"x" * 64
+    with pytest.raises(InvalidBatch, match="holds more than 64"):
+        decompress(codec, one * 65)
+
+
+def test_streams_of_snappys_framing_follow_on_each_other_as_java_reads_them() -> None:
+    assert decompress(Codec.SNAPPY, compress(Codec.SNAPPY, b"one ") + compress(Codec.SNAPPY, b"two")) == b"one two"
+    with pytest.raises(InvalidBatch, match="ends in the header"):
+        decompress(Codec.SNAPPY, compress(Codec.SNAPPY, b"one ") + compress(Codec.SNAPPY, b"two")[:12])
+
+
+def test_very_many_small_blocks_are_read_in_no_time() -> None:
+    header, nothing = compress(Codec.SNAPPY, b""), b"\x00\x00\x00\x01\x00"
+    assert decompress(Codec.SNAPPY, header + nothing * 100_000) == b""
+    assert decompress(Codec.ZSTD, compress(Codec.ZSTD, b"x") * 20_000) == b"x" * 20_000
 
 
 def test_a_snappy_block_that_promises_too_much_is_refused() -> None:

@@ -647,6 +647,19 @@ def test_a_follower_takes_the_holes_that_compaction_made_at_its_leader() -> None
     assert (again.log_end_offset, again.log_start_offset) == (91, 0)
 
 
+def test_an_empty_follower_that_begins_inside_its_leaders_batch_takes_all_of_it() -> None:
+    disk = MemoryDisk()
+    leader, follower = open_log(MemoryDisk()), open_log(disk)
+    append(leader, "a", "b", "c")
+    follower.truncate_fully_and_start_at(Offset(1))
+    follower.append_as_follower(leader.read(Offset(1), 1 << 20, Offset(3)))
+    sync(follower)
+    disk.crash()
+    for log in (follower, open_log(disk)):
+        assert (log.log_start_offset, log.log_end_offset) == (1, 3)
+        assert read_all(log) == ["b", "c"]
+
+
 # --- a full disk ---------------------------------------------------------------------------------------------
 
 

@@ -1,158 +1,205 @@
-"""The log against a plain list: whatever is done in whatever order, both hold the same records."""
+"""The log against a plain list: whatever is done in whatever order, both hold the same records.
+
+The list, and what may be left of it by a loss of power, are those of the simulation: `tests.simulation.modelled_log`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
+from itertools import accumulate
+from random import Random
 
-from hypothesis import settings
+import pytest
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from kraft.log.group_commit import SyncTicket
 from kraft.log.log_config import LogConfig
-from kraft.log.record_batch import iter_records, split
+from kraft.log.record_batch import TimestampType
 from kraft.model.ids import LeaderEpoch, Offset
-from tests.unit.log.log_building import append, open_log, read_all
-from tests.unit.log.memory_disk import MemoryDisk
+from tests.simulation.modelled_log import ModelledLog
+from tests.simulation.sim_disk import CrashMode
 
-CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100)
+RUNS = 320
+STEPS_IN_A_RUN = 40
+STEPS_LEAST = 10_000
 
+CONFIG = LogConfig(segment_bytes=3000, index_interval_bytes=200)
+CONFIGS = (
+    CONFIG,
+    replace(CONFIG, message_timestamp_type=TimestampType.LOG_APPEND_TIME),
+    replace(CONFIG, segment_bytes=9000, index_interval_bytes=0, segment_index_bytes=60),
+    replace(CONFIG, segment_ms=40, segment_jitter_ms=20, preallocate=True),
+)
 
-@dataclass(frozen=True)
-class Written:
-    """A record of the model; `batch` is the offset that its batch starts at."""
-
-    value: str
-    epoch: int
-    batch: int
+sizes = st.lists(st.integers(0, 250), min_size=1, max_size=4)
 
 
 class LogAgainstList(RuleBasedStateMachine):
+    steps = 0
+
     def __init__(self) -> None:
         super().__init__()
-        self.disk = MemoryDisk()
-        self.log = open_log(self.disk, CONFIG)
-        self.start = 0
-        self.records: list[Written] = []
-        self.epoch = 0
-        self.count = 0
-        self.durable_end = 0
-        self.ticket: SyncTicket | None = None
-        self.ticket_end = 0
-
-    @property
-    def end(self) -> int:
-        return self.start + len(self.records)
+        self.model = ModelledLog(CONFIG)
 
     # --- what a leader and a follower do ---------------------------------------------------------------------
 
-    @rule(sizes=st.lists(st.integers(0, 60), min_size=1, max_size=4))
-    def append(self, sizes: list[int]) -> None:
-        values = [f"{self.count + index}:{'x' * size}" for index, size in enumerate(sizes)]
-        self.count += len(sizes)
-        base = self.end
-        assert append(self.log, *values, epoch=self.epoch).base_offset == base
-        self.records += [Written(value, self.epoch, base) for value in values]
+    @rule(value_sizes=sizes, batches=st.integers(1, 2))
+    def append(self, value_sizes: list[int], batches: int) -> None:
+        self.model.append(value_sizes, batches)
+
+    @rule(producer_id=st.integers(1, 2), value_sizes=sizes, bumps_epoch=st.booleans())
+    def append_idempotent(self, producer_id: int, value_sizes: list[int], bumps_epoch: bool) -> None:
+        self.model.append_idempotent(producer_id, value_sizes, bumps_epoch)
+
+    @rule(producer_id=st.integers(1, 2), age=st.integers(0, 4))
+    def send_again(self, producer_id: int, age: int) -> None:
+        self.model.retry(producer_id, age)
 
     @rule(step=st.integers(1, 3))
     def lead_a_new_epoch(self, step: int) -> None:
-        self.epoch += step
+        self.model.lead_new_epoch(step)
+
+    @rule(
+        batches=st.lists(sizes, min_size=1, max_size=5),
+        epoch_step=st.integers(0, 2),
+        hole=st.sampled_from([0, 0, 0, 4]),
+    )
+    def copy_from_the_leader(self, batches: list[list[int]], epoch_step: int, hole: int) -> None:
+        self.model.append_as_follower(batches, epoch_step, hole)
 
     @rule(back=st.integers(0, 30))
     def truncate(self, back: int) -> None:
-        target = max(self.start, self.end - back)
-        if target < self.end:
-            target = self.records[target - self.start].batch
-        assert self.log.truncate_to(Offset(target)) == target
-        del self.records[target - self.start :]
-        if back and target < self.end + back:
-            self.ticket_end = min(self.ticket_end, target)
-        self.durable_end = min(self.durable_end, target)
+        self.model.truncate_to(max(self.model.start, self.model.end - back))
 
     @rule(ahead=st.integers(0, 10))
-    @precondition(lambda self: len(self.records) > 20)
+    @precondition(lambda self: len(self.model.batches) > 8)
     def begin_anew(self, ahead: int) -> None:
-        self.start = self.end + ahead
-        self.records = []
-        self.log.truncate_fully_and_start_at(Offset(self.start))
-        self.ticket_end = self.durable_end = self.start
+        self.model.begin_anew(self.model.end + ahead)
+
+    @rule(ahead=st.integers(0, 3), batches=st.lists(sizes, min_size=1, max_size=2))
+    @precondition(lambda self: len(self.model.batches) > 8)
+    def join_inside_a_batch(self, ahead: int, batches: list[list[int]]) -> None:
+        self.model.join_inside_a_batch(ahead, batches)
 
     # --- durability ------------------------------------------------------------------------------------------
 
     @rule()
-    @precondition(lambda self: self.ticket is None)
     def prepare_sync(self) -> None:
-        self.ticket, self.ticket_end = self.log.prepare_sync(), self.end
+        self.model.prepare_sync()
 
     @rule()
-    @precondition(lambda self: self.ticket is not None)
+    def run_sync(self) -> None:
+        self.model.run_sync()
+
+    @rule()
     def complete_sync(self) -> None:
-        assert self.ticket is not None
-        self.ticket.run()
-        self.log.complete_sync(self.ticket)
-        self.ticket = None
-        self.durable_end = max(self.durable_end, self.ticket_end)
+        self.model.complete_sync()
 
     @rule()
     def roll(self) -> None:
-        self.log.roll()
+        self.model.roll()
 
-    @rule(kept_bytes=st.integers(0, 500))
-    def crash(self, kept_bytes: int) -> None:
-        promised = self.log.synced_end_offset
-        assert promised >= self.durable_end
-        self.disk.crash(kept_bytes)
-        self.ticket = None
-        self.log = open_log(self.disk, CONFIG)
-        assert promised <= self.log.log_end_offset <= self.end
-        del self.records[self.log.log_end_offset - self.start :]
-        self.durable_end = self.end
+    @rule(config=st.sampled_from(CONFIGS))
+    def reconfigure(self, config: LogConfig) -> None:
+        self.model.reconfigure(config)
 
-    @rule(power_fails=st.booleans())
-    @precondition(lambda self: self.ticket is None)
-    def stop_and_start(self, power_fails: bool) -> None:
-        self.log.close()
-        if power_fails:
-            self.disk.crash()
-        self.log = open_log(self.disk, CONFIG, clean_shutdown=True)
-        self.durable_end = self.end
+    @rule(age_ms=st.integers(0, 60))
+    def roll_if_due(self, age_ms: int) -> None:
+        self.model.roll_if_due(age_ms)
+
+    # --- housekeeping ----------------------------------------------------------------------------------------
+
+    @rule(ahead=st.integers(0, 12))
+    def advance_log_start(self, ahead: int) -> None:
+        self.model.advance_log_start(min(self.model.start + ahead, self.model.end))
+
+    @rule(
+        retention_bytes=st.sampled_from([-1, 0, 2000, 6000]),
+        retention_ms=st.sampled_from([-1, 20, 100]),
+        uncommitted=st.integers(0, 5),
+    )
+    def apply_retention(self, retention_bytes: int, retention_ms: int, uncommitted: int) -> None:
+        config = replace(self.model.config, retention_bytes=retention_bytes, retention_ms=retention_ms)
+        self.model.apply_retention(config, self.model.end - uncommitted)
+
+    @rule(uncommitted=st.integers(0, 5), delete_retention_ms=st.sampled_from([0, 50, 10_000]))
+    def compact(self, uncommitted: int, delete_retention_ms: int) -> None:
+        config = replace(
+            self.model.config,
+            compacts=True,
+            min_cleanable_dirty_ratio=0.0,
+            delete_retention_ms=delete_retention_ms,
+        )
+        self.model.compact(config, self.model.end - uncommitted)
+
+    @rule()
+    def remove_deleted_files(self) -> None:
+        self.model.remove_deleted()
+
+    # --- stops -----------------------------------------------------------------------------------------------
+
+    @rule(mode=st.sampled_from(CrashMode), seed=st.integers(0, 999))
+    def crash(self, mode: CrashMode, seed: int) -> None:
+        self.model.crash(mode, Random(seed))
+
+    @rule(clean_shutdown=st.booleans())
+    def stop_and_start(self, clean_shutdown: bool) -> None:
+        self.model.reopen(clean_shutdown)
 
     # --- what must hold --------------------------------------------------------------------------------------
 
-    @rule(data=st.data(), bytes_max=st.integers(0, 700))
-    @precondition(lambda self: self.records)
+    @rule(data=st.data(), bytes_max=st.integers(0, 2000))
+    @precondition(lambda self: self.model.start < self.model.end)
     def read(self, data: st.DataObject, bytes_max: int) -> None:
-        offset = data.draw(st.integers(self.start, self.end - 1))
-        upper = data.draw(st.integers(offset, self.end))
-        records = self.log.read(Offset(offset), bytes_max, Offset(upper))
-        batches = split(records)
-        if not batches:
-            assert self.batch_end(offset) > upper
-            return
-        assert batches[0][0].base_offset == self.records[offset - self.start].batch
-        assert batches[-1][0].next_offset <= upper
-        assert len(records) <= bytes_max or len(batches) == 1
-        for record in iter_records(records):
-            assert record.value == self.records[record.offset - self.start].value.encode()
+        model = self.model
+        start = data.draw(st.integers(model.start, model.end - 1))
+        upper = data.draw(st.integers(start, model.end))
+        found = model.log.read(Offset(start), bytes_max, Offset(upper))
+        batches = [batch.data for batch in model.batches if start < batch.next_offset <= upper]
+        assert bool(found) == bool(batches), "there is something exactly when a batch ends between start and upper"
+        whole = b"".join(batches)
+        assert whole.startswith(found)
+        ends = list(accumulate(map(len, batches)))
+        assert not found or len(found) in ends
+        assert len(found) <= bytes_max or len(found) == ends[0]
 
-    def batch_end(self, offset: int) -> int:
-        batch = self.records[offset - self.start].batch
-        return self.start + max(index for index, record in enumerate(self.records) if record.batch == batch) + 1
+    @rule(age_ms=st.integers(-5, 400))
+    def look_up_a_time(self, age_ms: int) -> None:
+        self.model.check_lookup(self.model.now_ms - age_ms)
 
     @invariant()
     def both_hold_the_same(self) -> None:
-        assert (self.log.log_start_offset, self.log.log_end_offset) == (self.start, self.end)
-        assert read_all(self.log) == [record.value for record in self.records]
-        assert self.durable_end <= self.log.synced_end_offset <= self.end
+        type(self).steps += 1
+        self.model.check()
 
     @invariant()
     def epochs_end_where_the_list_says(self) -> None:
-        present = sorted({record.epoch for record in self.records})
-        assert [entry.epoch for entry in self.log.epoch_cache.entries] == present
-        for epoch in present:
-            behind = max(index for index, record in enumerate(self.records) if record.epoch == epoch) + 1
-            assert self.log.end_offset_for_epoch(LeaderEpoch(epoch)) == (epoch, self.start + behind)
+        batches = self.model.batches
+        for epoch in {batch.epoch for batch in batches}:
+            least = max(batch.next_offset for batch in batches if batch.epoch <= epoch)
+            most = min((batch.base_offset for batch in batches if batch.epoch > epoch), default=self.model.end)
+            found, end = self.model.log.end_offset_for_epoch(LeaderEpoch(epoch))
+            assert found == epoch
+            # Without holes there is no choice.
+            assert least <= end <= most
 
 
-LogAgainstList.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
-TestLogAgainstList = LogAgainstList.TestCase
+@pytest.mark.timeout(400)
+def test_the_log_holds_what_the_list_holds_whatever_happens(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("kraft.log.partition_log.CHECKPOINT_INTERVAL_BYTES", 2500)
+    run_state_machine_as_test(
+        LogAgainstList,
+        settings=settings(
+            max_examples=RUNS,
+            stateful_step_count=STEPS_IN_A_RUN,
+            deadline=None,
+            report_multiple_bugs=False,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+    with capsys.disabled():
+        print(f"\nthe log against a list: {LogAgainstList.steps:,} steps")
+    assert LogAgainstList.steps >= STEPS_LEAST

@@ -17,10 +17,11 @@ from kraft.log.record_batch import (
     iter_records,
     placed,
     read_header,
+    rebuild_batch,
     split,
     validate,
 )
-from kraft.log.record_codec import Record
+from kraft.log.record_codec import Record, RecordColumns
 from kraft.model.errors import ErrorCode, InvalidBatch
 from kraft.model.ids import LeaderEpoch, Offset
 
@@ -203,6 +204,70 @@ def test_a_consumer_does_not_see_control_records() -> None:
     control[17:21] = bitwise_crc32c(bytes(control[21:])).to_bytes(4, "big")
     assert read_header(control).is_control
     assert list(iter_records(bytes(control) + PLAIN)) == decode_batch(PLAIN)
+
+
+def test_the_delete_horizon_stands_where_the_base_timestamp_stood() -> None:
+    header = read_header(TWO_RECORDS)
+    assert header.delete_horizon_ms is None
+    marked = bytearray(rebuild_batch(header, decode_batch_columns(TWO_RECORDS), delete_horizon_ms=70_000))
+    assert marked[22] & 0x40
+    assert validate(marked).delete_horizon_ms == 70_000
+    assert decode_batch(marked) == decode_batch(TWO_RECORDS)
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_a_batch_with_holes_keeps_its_offsets(codec: Codec) -> None:
+    records = [Record(100 + index, 1000 + index, None, b"%d" % index) for index in range(10)]
+    header = read_header(build_batch(records, codec, base_offset=100))
+    kept = records[2:8:3]
+    rebuilt = rebuild_batch(header, RecordColumns(*map(list, zip(*kept, strict=True))))
+    assert (read_header(rebuilt).base_offset, read_header(rebuilt).last_offset) == (100, 109)
+    assert read_header(rebuilt).codec is codec
+    assert decode_batch(rebuilt) == kept
+    assert decode_batch(rebuild_batch(header, RecordColumns([], [], [], [], []))) == []
+
+
+def test_a_batch_is_unpacked_only_when_its_records_are_asked_for() -> None:
+    broken_inside = bytearray(build_batch([RECORD], Codec.GZIP, base_offset=1))
+    broken_inside[HEADER_BYTES] ^= 0xFF
+    broken_inside[17:21] = bitwise_crc32c(bytes(broken_inside[21:])).to_bytes(4, "big")
+    records = iter_records(PLAIN + bytes(broken_inside))
+    assert [header.record_count for header, _ in split(PLAIN + bytes(broken_inside))] == [1, 1]
+    assert next(records) == RECORD._replace(offset=5)
+    with pytest.raises(InvalidBatch, match="gzip payload"):
+        next(records)
+
+
+def test_what_readers_would_take_for_a_bomb_is_sent_uncompressed() -> None:
+    records = [Record(0, 1, None, bytes(20 << 20))]
+    assert read_header(build_batch(records, Codec.ZSTD)).codec is Codec.NONE
+    assert decode_batch(build_batch(records, Codec.ZSTD)) == records
+    builder = RecordBatchBuilder(Codec.ZSTD, bytes_max=1 << 30)
+    builder.append(None, bytes(20 << 20), (), 1)
+    assert decode_batch(builder.build()) == records
+    assert read_header(build_batch([RECORD] * 1000, Codec.ZSTD)).codec is Codec.ZSTD
+
+
+def test_fields_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(InvalidBatch, match="out of range"):
+        build_batch([Record(0, 2**63, None, None)])
+    with pytest.raises(InvalidBatch, match="out of range"):
+        build_batch([RECORD], producer_epoch=40_000)
+    with pytest.raises(InvalidBatch, match="is no text"):
+        build_batch([RECORD._replace(headers=(("\ud800", None),))])
+    builder = RecordBatchBuilder(Codec.NONE, bytes_max=1000)
+    assert builder.append(None, None, (), -(2**63))
+    with pytest.raises(InvalidBatch, match="too far apart"):
+        builder.append(None, None, (), 2**63 - 1)
+
+
+def test_offsets_beyond_the_last_that_there_is_are_refused() -> None:
+    last = bytearray(TWO_RECORDS)
+    last[0:8] = (2**63 - 2).to_bytes(8, "big")
+    assert read_header(last).last_offset == 2**63 - 1
+    last[0:8] = (2**63 - 1).to_bytes(8, "big")
+    with pytest.raises(InvalidBatch, match="2 records within 2 offsets from 9223372036854775807"):
+        read_header(last)
 
 
 @pytest.mark.parametrize(

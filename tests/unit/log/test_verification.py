@@ -155,6 +155,27 @@ def test_an_end_that_is_no_whole_batch_is_a_note_unless_the_log_was_closed() -> 
     assert not fault.is_note
 
 
+def test_a_batch_that_is_finished_while_it_is_read_is_sound() -> None:
+    disk = written()
+    name = names(disk, ".log")[-1]
+    sound = content(disk, name)
+    late = bytearray(batch_of("late"))
+    struct.pack_into(">q", late, 0, 3 * BATCHES)
+    change(disk, name, sound + late[:-4])
+    reads = 0
+
+    def finish_it(_: int) -> None:
+        nonlocal reads
+        reads += 1
+        if reads == len(names(disk, ".log")):
+            # By now the size of the last file was taken.
+            disk.open(f"{DIRECTORY}/{name}", create=False).append([late[-4:]])
+
+    found = verify_partition(disk, DIRECTORY, read_bytes=finish_it)
+    assert reads == len(names(disk, ".log"))
+    assert found.findings == ()
+
+
 def test_a_sector_that_was_lost_with_the_power_is_a_note() -> None:
     disk = written()
     name = names(disk, ".log")[-1]

@@ -78,6 +78,18 @@ def test_a_restarted_process_need_not_wait_for_the_session_of_the_one_before() -
     assert decision.response.broker_epoch == 2
 
 
+def test_a_process_that_has_one_of_the_log_directories_need_not_wait_either() -> None:
+    with_a_new_disk = registration(1, process=2)
+    with_a_new_disk = replace(
+        with_a_new_disk, directory_ids=[*with_a_new_disk.directory_ids, DirectoryId(UUID(int=9_999))]
+    )
+    decision = register_broker(cluster(1), with_a_new_disk, session_is_alive=True)
+    image = cluster(1).replay(decision.records)
+    assert decision.response.broker_epoch == 2
+    without_it = registration(1, process=3)
+    assert register_broker(image, without_it, session_is_alive=True).response.broker_epoch == 3
+
+
 def test_a_broker_registers_under_a_new_epoch() -> None:
     image = cluster(1)
     decision = register_broker(image, registration(2), session_is_alive=False)

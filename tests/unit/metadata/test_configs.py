@@ -1,38 +1,86 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import get_type_hints
 
 import pytest
 
+from kraft.metadata.config_types import text_of
 from kraft.metadata.configs import (
+    KAFKA_DEFAULTS,
     NOT_BUILT_YET,
+    SERVER_KEYS,
     TOPIC_CONFIGS,
     TopicConfig,
     broker_defaults,
     check_topic_config,
+    checked,
     effective,
+    overridden,
+    text_in_effect,
 )
 from kraft.metadata.records import TopicConfigSet
+from kraft.model.config_requests import ConfigType
 from kraft.model.errors import ErrorCode, Refusal
 from tests.unit.metadata.clusters import ORDERS, cluster, with_topic
 
 
-def test_every_key_has_a_field_a_server_key_and_a_default_that_is_allowed() -> None:
-    assert {field.name for field in fields(TopicConfig)} == {key.replace(".", "_") for key in TOPIC_CONFIGS}
+def test_every_key_has_a_field_of_its_type_a_server_key_and_a_default_that_is_allowed() -> None:
+    assert {field.name for field in fields(TopicConfig)} == {declared.field for declared in TOPIC_CONFIGS.values()}
+    hints = get_type_hints(TopicConfig)
     for key, declared in TOPIC_CONFIGS.items():
         check_topic_config(key, declared.default)
+        default = declared.kind.read(declared.default)
+        assert isinstance(default, tuple) if hints[declared.field] == tuple[str, ...] else hints[declared.field]
+        assert text_of(default) == declared.default
         assert declared.documentation
+        assert declared.server_keys
     assert not NOT_BUILT_YET & TOPIC_CONFIGS.keys()
 
 
 def test_without_settings_kafkas_defaults_are_in_effect() -> None:
-    assert broker_defaults({}) == TopicConfig(
-        segment_bytes=1_073_741_824,
-        max_message_bytes=1_048_588,
-        min_insync_replicas=1,
-        message_timestamp_type="CreateTime",
-        index_interval_bytes=4_096,
+    assert (
+        broker_defaults({})
+        == KAFKA_DEFAULTS
+        == TopicConfig(
+            cleanup_policy=("delete",),
+            delete_retention_ms=86_400_000,
+            file_delete_delay_ms=60_000,
+            flush_messages=2**63 - 1,
+            flush_ms=2**63 - 1,
+            index_interval_bytes=4_096,
+            max_compaction_lag_ms=2**63 - 1,
+            max_message_bytes=1_048_588,
+            message_timestamp_after_max_ms=3_600_000,
+            message_timestamp_before_max_ms=2**63 - 1,
+            message_timestamp_type="CreateTime",
+            min_cleanable_dirty_ratio=0.5,
+            min_compaction_lag_ms=0,
+            min_insync_replicas=1,
+            preallocate=False,
+            retention_bytes=-1,
+            retention_ms=604_800_000,
+            segment_bytes=1_073_741_824,
+            segment_index_bytes=10_485_760,
+            segment_jitter_ms=0,
+            segment_ms=604_800_000,
+        )
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        ("segment.bytes", ConfigType.INT),
+        ("retention.ms", ConfigType.LONG),
+        ("min.cleanable.dirty.ratio", ConfigType.DOUBLE),
+        ("cleanup.policy", ConfigType.LIST),
+        ("preallocate", ConfigType.BOOLEAN),
+        ("message.timestamp.type", ConfigType.STRING),
+    ],
+)
+def test_types_are_kafkas(key: str, kind: ConfigType) -> None:
+    assert TOPIC_CONFIGS[key].type is kind
 
 
 def test_a_topics_own_value_wins_over_the_brokers() -> None:
@@ -43,35 +91,119 @@ def test_a_topics_own_value_wins_over_the_brokers() -> None:
     assert effective(image, "unknown", defaults) is defaults
 
 
-def test_a_bad_broker_default_is_refused_under_the_brokers_key() -> None:
-    with pytest.raises(Refusal, match=r"log\.segment\.bytes=1: a whole number from 14") as refused:
-        broker_defaults({"log.segment.bytes": "1"})
+@pytest.mark.parametrize(
+    ("settings", "retention_ms"),
+    [
+        ({}, 604_800_000),
+        ({"log.retention.hours": "2"}, 7_200_000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3"}, 180_000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3", "log.retention.ms": "4"}, 4),
+        ({"log.retention.hours": "-1"}, -1),
+        ({"log.retention.hours": "2", "log.retention.ms": "-1"}, -1),
+    ],
+)
+def test_the_finer_of_a_brokers_keys_wins(settings: dict[str, str], retention_ms: int) -> None:
+    assert broker_defaults(settings).retention_ms == retention_ms
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"log.segment.bytes": "1"}, "log.segment.bytes=1: a whole number from 61 to 2147483647 is needed"),
+        ({"log.retention.hours": "-2"}, "log.retention.hours=-2: a whole number from -1 to 2147483647"),
+        # It would not count, but it is wrong.
+        ({"log.roll.hours": "x", "log.roll.ms": "5"}, "log.roll.hours=x: a whole number from 1"),
+        (
+            {"log.cleaner.min.compaction.lag.ms": "6", "log.cleaner.max.compaction.lag.ms": "5"},
+            "log.cleaner.min.compaction.lag.ms (6) is above log.cleaner.max.compaction.lag.ms (5)",
+        ),
+    ],
+)
+def test_a_bad_broker_default_is_refused_under_the_brokers_key(settings: dict[str, str], message: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        broker_defaults(settings)
     assert refused.value.error_code == ErrorCode.INVALID_CONFIG
+    assert message in refused.value.message
+
+
+def test_the_largest_number_of_hours_is_still_a_number_of_milliseconds() -> None:
+    assert broker_defaults({"log.roll.hours": str(2**31 - 1)}).segment_ms == (2**31 - 1) * 3_600_000 < 2**63
 
 
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("segment.bytes", "13", "a whole number from 14 to 2147483647 is needed"),
+        ("segment.bytes", "60", "a whole number from 61 to 2147483647 is needed"),
         ("segment.bytes", "2147483648", "a whole number"),
         ("segment.bytes", "", "a whole number"),
         ("segment.bytes", "1_000", "a whole number"),
+        ("segment.bytes", "1\n", "segment.bytes=1?: a whole number"),
+        ("segment\n.bytes", "1", "there is no topic config 'segment?.bytes'"),
         ("segment.bytes", "9" * 100_000, "a whole number"),
         ("segment.bytes", "٣٣٣", "a whole number"),
+        ("segment.index.bytes", "11", "a whole number from 12"),
         ("max.message.bytes", "-1", "a whole number from 0"),
         ("min.insync.replicas", "0", "a whole number from 1"),
+        ("retention.ms", "-2", "a whole number from -1 to 9223372036854775807 is needed"),
+        ("retention.ms", "9223372036854775808", "a whole number"),
+        ("segment.ms", "0", "a whole number from 1"),
+        ("flush.messages", "0", "a whole number from 1"),
+        ("max.compaction.lag.ms", "0", "a whole number from 1"),
         ("message.timestamp.type", "createtime", "CreateTime or LogAppendTime is needed"),
+        ("preallocate", "yes", "true or false is needed"),
+        ("min.cleanable.dirty.ratio", "1.01", "a number from 0 to 1 is needed"),
+        ("min.cleanable.dirty.ratio", "nan", "a number from 0 to 1 is needed"),
+        ("cleanup.policy", "Compact", "delete or compact, or several of them with commas between is needed"),
+        ("cleanup.policy", "delete,delete", "delete or compact"),
+        ("cleanup.policy", "delete,", "delete or compact"),
         ("segment.byte", "1", "did you mean 'segment.bytes'?"),
         ("min.insync.replica", "1", "did you mean 'min.insync.replicas'?"),
-        ("zzz", "1", "known are index.interval.bytes"),
+        ("zzz", "1", "kraft configs describe --all shows those there are"),
         ("log.segment.bytes", "1", "on a topic it is called 'segment.bytes'"),
-        ("cleanup.policy", "compact", "not built yet"),
+        ("log.retention.hours", "1", "on a topic it is called 'retention.ms'"),
+        ("compression.type", "gzip", "not built yet"),
         ("unclean.leader.election.enable", "true", "not built yet"),
     ],
 )
 def test_a_config_that_cannot_have_effect_is_refused(key: str, value: str, message: str) -> None:
-    with pytest.raises(Refusal) as refused:
-        check_topic_config(key, value)
-    assert refused.value.error_code == ErrorCode.INVALID_CONFIG
-    assert message in refused.value.message
-    assert len(refused.value.message) < 300
+    for check in (check_topic_config, lambda key, value: checked(KAFKA_DEFAULTS, {key: value})):
+        with pytest.raises(Refusal) as refused:
+            check(key, value)
+        assert refused.value.error_code == ErrorCode.INVALID_CONFIG
+        assert message in refused.value.message
+        assert len(refused.value.message) < 300
+        assert "\n" not in refused.value.message
+
+
+def test_configs_that_contradict_each_other_are_refused_together() -> None:
+    with pytest.raises(Refusal, match=r"min\.compaction\.lag\.ms \(6\) is above max\.compaction\.lag\.ms \(5\)"):
+        checked(KAFKA_DEFAULTS, {"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"})
+    defaults = broker_defaults({"log.cleaner.max.compaction.lag.ms": "5"})
+    with pytest.raises(Refusal, match=r"above max\.compaction\.lag\.ms \(5\)"):
+        checked(defaults, {"min.compaction.lag.ms": "6"})
+    # On a broker whose file has another default it is taken as it is.
+    assert overridden(defaults, {"min.compaction.lag.ms": "6"}).min_compaction_lag_ms == 6
+
+
+def test_a_value_in_effect_is_written_as_it_would_be_set() -> None:
+    config = checked(KAFKA_DEFAULTS, {"cleanup.policy": "compact , delete", "preallocate": "True"})
+    texts = {key: text_in_effect(config, key) for key in TOPIC_CONFIGS}
+    assert (texts["cleanup.policy"], texts["preallocate"]) == ("compact,delete", "true")
+    assert checked(KAFKA_DEFAULTS, texts) == config
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("segment.bytes", ("log.segment.bytes", "1073741824")),
+        ("retention.ms", ("log.retention.hours", "168")),
+        ("segment.jitter.ms", ("log.roll.jitter.hours", "0")),
+        ("flush.ms", ("log.flush.interval.ms", "9223372036854775807")),
+    ],
+)
+def test_a_default_is_told_under_the_key_that_kafka_gives_it_to(key: str, expected: tuple[str, str]) -> None:
+    assert TOPIC_CONFIGS[key].default_server_key() == expected
+
+
+def test_no_two_topic_configs_share_a_server_key() -> None:
+    assert len(SERVER_KEYS) == sum(len(declared.server_keys) for declared in TOPIC_CONFIGS.values())

@@ -8,13 +8,21 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraft.metadata.commands import AllocateProducerIdsRequest, AlterPartitionRequest, HeartbeatRequest, IsrMember
+from kraft.metadata.commands import (
+    AllocateProducerIdsRequest,
+    AlterPartitionRequest,
+    FailedReplica,
+    FailReplicasRequest,
+    HeartbeatRequest,
+    IsrMember,
+)
 from kraft.metadata.controller import (
     ControllerDefaults,
     allocate_producer_ids,
     alter_partition,
     create_topics,
     delete_topics,
+    fail_replicas,
     fence_broker,
     heartbeat,
     initialise_cluster,
@@ -41,6 +49,9 @@ class Cluster:
         self.leaders: dict[tuple[TopicId, int, LeaderEpoch], BrokerId] = {}
         self._data = data
         self._topics_made = 0
+        self._failed: set[tuple[TopicId, int, BrokerId]] = set()
+        """Replicas that were the last of their ISR when they failed; their broker is alive and does not lead."""
+        self._is_failing = False
         self._commit(initialise_cluster(self.image, CLUSTER).records)
         for broker_id in BROKERS:
             self._commit(register_broker(self.image, registration(broker_id), session_is_alive=False).records)
@@ -49,7 +60,17 @@ class Cluster:
     def step(self) -> None:
         act: Callable[[], None] = self._data.draw(
             st.sampled_from(
-                [self.register, self.beat, self.fence, self.create, self.delete, self.alter, self.alter, self.allocate]
+                [
+                    self.register,
+                    self.beat,
+                    self.fence,
+                    self.create,
+                    self.delete,
+                    self.alter,
+                    self.alter,
+                    self.allocate,
+                    self.fail,
+                ]
             )
         )
         act()
@@ -131,6 +152,38 @@ class Cluster:
         assert decision.response.first >= self.image.next_producer_id
         self._commit(decision.records)
 
+    def fail(self) -> None:
+        broker_id = self._broker()
+        held = [(topic, state) for topic, state in self.image.partitions_of(broker_id)]
+        request = FailReplicasRequest(
+            broker_id=broker_id,
+            broker_epoch=self._broker_epoch(broker_id),
+            replicas=[
+                FailedReplica(
+                    topic_id=topic.topic_id,
+                    partition=state.partition,
+                    leader_epoch=LeaderEpoch(self._data.draw(st.integers(-1, state.leader_epoch + self._rarely_off()))),
+                )
+                for topic, state in held
+                if self._data.draw(st.booleans())
+            ],
+        )
+        try:
+            decision = fail_replicas(self.image, request)
+        except Refusal as refusal:
+            self.refused.add(refusal.error_code)
+            return
+        self._is_failing = True
+        self._failed |= {(failed.topic_id, failed.partition, broker_id) for failed in request.replicas}
+        self._commit(decision.records)
+        self._is_failing = False
+        for failed in request.replicas:
+            state = self.image.topics[failed.topic_id].partitions[failed.partition]
+            assert state.leader != broker_id
+            assert broker_id not in state.isr or state.isr == (broker_id,)
+            assert state.leader_epoch > failed.leader_epoch
+        assert not fail_replicas(self.image, request).records, "asking again changes nothing"
+
     # --- how it is drawn and committed ---
 
     def _broker(self) -> BrokerId:
@@ -172,7 +225,7 @@ class Cluster:
             earlier_topic = before.topics.get(topic.topic_id)
             for number, state in topic.partitions.items():
                 self._check_one_leader_an_epoch(topic.topic_id, state)
-                self._check_state(state)
+                self._check_state(topic.topic_id, state)
                 if earlier_topic is not None:
                     self._check_step(earlier_topic.partitions[number], state)
         assert self.image.next_broker_epoch >= before.next_broker_epoch
@@ -182,20 +235,22 @@ class Cluster:
         known = self.leaders.setdefault((topic_id, state.partition, state.leader_epoch), state.leader)
         assert known == state.leader, f"brokers {known} and {state.leader} lead in one epoch: {state}"
 
-    def _check_state(self, state: PartitionImage) -> None:
+    def _check_state(self, topic_id: TopicId, state: PartitionImage) -> None:
         assert state.isr, f"the ISR is empty: {state}"
         assert set(state.isr) <= set(state.replicas), f"the ISR exceeds the replicas: {state}"
         if state.has_leader:
             assert state.leader in state.isr, f"the leader is not in sync: {state}"
             assert self.image.is_alive(state.leader), f"the leader is fenced: {state}"
         else:
-            assert not any(map(self.image.is_active, state.isr)), f"somebody could lead: {state}"
+            unfailed = [one for one in state.isr if (topic_id, state.partition, one) not in self._failed]
+            assert not any(map(self.image.is_active, unfailed)), f"somebody could lead: {state}"
         if any(not self.image.is_alive(member) for member in state.isr):
             assert len(state.isr) == 1, f"a fenced broker beside others in the ISR: {state}"
 
     def _check_step(self, earlier: PartitionImage, state: PartitionImage) -> None:
         assert state.leader_epoch >= earlier.leader_epoch
-        assert (state.leader_epoch == earlier.leader_epoch) == (state.leader == earlier.leader)
+        assert state.leader_epoch > earlier.leader_epoch or state.leader == earlier.leader
+        assert self._is_failing or state.leader_epoch == earlier.leader_epoch or state.leader != earlier.leader
         assert state.partition_epoch >= earlier.partition_epoch
         if state.partition_epoch == earlier.partition_epoch:
             assert state == earlier

@@ -5,12 +5,18 @@ from uuid import UUID
 
 import pytest
 
-from kraft.metadata.commands import AlterPartitionRequest, IsrMember
-from kraft.metadata.controller import alter_partition, begin_controlled_shutdown, fence_broker, register_broker
+from kraft.metadata.commands import AlterPartitionRequest, FailedReplica, FailReplicasRequest, IsrMember
+from kraft.metadata.controller import (
+    alter_partition,
+    begin_controlled_shutdown,
+    fail_replicas,
+    fence_broker,
+    register_broker,
+)
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import PartitionChanged
-from kraft.model.errors import ErrorCode
-from kraft.model.ids import UNKNOWN_BROKER_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import NO_BROKER, UNKNOWN_BROKER_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, ids, partition, registration, with_topic
 
 
@@ -167,3 +173,93 @@ def test_a_bounced_broker_does_not_join_on_what_its_earlier_life_had() -> None:
     image = image.replay(register_broker(image, registration(2, process=2), session_is_alive=False).records)
     decision = alter_partition(image, late)
     assert (decision.records, decision.response.error_code) == ([], ErrorCode.INELIGIBLE_REPLICA)
+
+
+# --- replicas that have failed ------------------------------------------------------------------------------------
+
+
+def report(image: MetadataImage, broker_id: int, *used_in: int, topic_id: TopicId = ORDERS) -> FailReplicasRequest:
+    """Partitions 0, 1 ... of that broker have failed, which were used last in these leader epochs."""
+    return FailReplicasRequest(
+        broker_id=BrokerId(broker_id),
+        broker_epoch=epoch_of(image, broker_id),
+        replicas=[
+            FailedReplica(topic_id=topic_id, partition=number, leader_epoch=LeaderEpoch(epoch))
+            for number, epoch in enumerate(used_in)
+        ],
+    )
+
+
+def test_a_leader_whose_replica_failed_hands_over_to_another_of_the_isr() -> None:
+    image = with_topic(cluster(1, 2, 3), [1, 2, 3])
+    after = partition(image.replay(fail_replicas(image, report(image, 1, 0)).records))
+    assert (after.isr, after.leader, after.leader_epoch, after.partition_epoch) == ((2, 3), 2, 1, 1)
+
+
+def test_a_follower_whose_replica_failed_leaves_the_isr_and_the_leader_goes_on_in_a_new_epoch() -> None:
+    image = with_topic(cluster(1, 2, 3), [1, 2, 3])
+    after = partition(image.replay(fail_replicas(image, report(image, 3, 0)).records))
+    assert (after.isr, after.leader, after.leader_epoch, after.partition_epoch) == ((1, 2), 1, 1, 1)
+
+
+def test_what_a_follower_outside_the_isr_sent_before_it_failed_does_not_count_any_more_either() -> None:
+    image = with_topic(cluster(1, 2, 3), [1, 2, 3], isr=[1, 2])
+    after = partition(image.replay(fail_replicas(image, report(image, 3, 0)).records))
+    assert (after.isr, after.leader, after.leader_epoch, after.partition_epoch) == ((1, 2), 1, 1, 1)
+
+
+def test_a_replica_that_was_never_used_needs_no_new_leader_epoch() -> None:
+    image = with_topic(cluster(1, 2, 3), [1, 2, 3], isr=[1, 2])
+    assert not fail_replicas(image, report(image, 3, -1)).records
+
+
+def test_the_last_of_the_isr_stays_in_it_without_leading() -> None:
+    image = with_topic(cluster(1, 2, 3), [1, 2, 3], isr=[1])
+    image = image.replay(fail_replicas(image, report(image, 1, 0)).records)
+    after = partition(image)
+    assert (after.isr, after.leader, after.leader_epoch) == ((1,), NO_BROKER, 1)
+    assert not fail_replicas(image, report(image, 1, 0)).records, "asked again"
+
+
+def test_members_of_the_isr_that_are_dead_do_not_lead() -> None:
+    image = with_topic(cluster(1, 2), [1, 2], isr=[2])
+    image = image.replay(fence_broker(image, BrokerId(2), epoch_of(image, 2)).records)
+    assert not fail_replicas(image, report(image, 1, -1)).records
+    assert partition(image).leader == NO_BROKER
+
+
+def test_a_report_that_is_repeated_changes_nothing_more() -> None:
+    image = with_topic(cluster(1, 2, 3), [1, 2, 3], [3, 1, 2])
+    request = report(image, 1, 0, 0)
+    image = image.replay(fail_replicas(image, request).records)
+    assert not fail_replicas(image, request).records
+    assert [partition(image, number).leader for number in (0, 1)] == [2, 3]
+
+
+def test_a_replica_that_is_named_twice_is_decided_once() -> None:
+    image = with_topic(cluster(1, 2, 3), [1, 2, 3])
+    request = report(image, 1, 0)
+    twice = replace(request, replicas=request.replicas * 2)
+    image.replay(fail_replicas(image, twice).records)
+
+
+def test_a_report_about_a_topic_that_is_deleted_is_no_error() -> None:
+    image = with_topic(cluster(1, 2, 3), [2, 3])
+    assert not fail_replicas(image, report(image, 1, 0)).records, "not its replica"
+    assert not fail_replicas(image, report(image, 1, 0, topic_id=TopicId(UUID(int=1)))).records
+
+
+def test_a_report_from_an_earlier_life_of_the_broker_is_refused() -> None:
+    image = with_topic(cluster(1, 2, 3), [1, 2, 3])
+    request = report(image, 1, 0)
+    image = image.replay(register_broker(image, registration(1, process=2), session_is_alive=False).records)
+    with pytest.raises(Refusal, match="is not registered under epoch 1") as refused:
+        fail_replicas(image, request)
+    assert refused.value.error_code is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_a_controller_that_knows_less_than_the_broker_does_not_judge_its_failure() -> None:
+    image = with_topic(cluster(1, 2, 3), [1, 2, 3])
+    with pytest.raises(Refusal) as refused:
+        fail_replicas(image, report(image, 1, 5))
+    assert refused.value.error_code is ErrorCode.NOT_CONTROLLER

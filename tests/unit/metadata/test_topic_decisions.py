@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 
+from kraft.metadata.configs import broker_defaults
 from kraft.metadata.controller import (
     PARTITIONS_PER_REQUEST_MAX,
     Assignment,
@@ -129,7 +130,12 @@ def test_names_that_collide_are_refused_within_one_request_too() -> None:
         (NewTopic(topic="a", replication_factor=0), ErrorCode.INVALID_REPLICATION_FACTOR, "at least 1"),
         (NewTopic(topic="a", replication_factor=3), ErrorCode.INVALID_REPLICATION_FACTOR, "2 brokers are alive"),
         (NewTopic(topic="a", configs={"segment.bytes": "x"}), ErrorCode.INVALID_CONFIG, "segment.bytes=x"),
-        (NewTopic(topic="a", configs={"retention.ms": "1"}), ErrorCode.INVALID_CONFIG, "not built yet"),
+        (NewTopic(topic="a", configs={"compression.type": "gzip"}), ErrorCode.INVALID_CONFIG, "not built yet"),
+        (
+            NewTopic(topic="a", configs={"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"}),
+            ErrorCode.INVALID_CONFIG,
+            "min.compaction.lag.ms (2) is above max.compaction.lag.ms (1)",
+        ),
         (
             NewTopic(topic="a", replication_factor=1, configs={"min.insync.replicas": "2"}),
             ErrorCode.INVALID_CONFIG,
@@ -145,7 +151,7 @@ def test_an_impossible_topic_is_refused_with_a_remedy(new_topic: NewTopic, code:
 
 
 def test_a_default_min_isr_above_the_replication_factor_is_refused_too() -> None:
-    defaults = ControllerDefaults(min_insync_replicas=2)
+    defaults = ControllerDefaults(configs=broker_defaults({"min.insync.replicas": "2"}))
     decision = create(cluster(1, 2), NewTopic(topic="a", replication_factor=1), defaults=defaults)
     assert codes(decision) == [ErrorCode.INVALID_CONFIG]
     assert "the cluster's default" in decision.response.results[0].error_message

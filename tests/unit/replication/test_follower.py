@@ -8,6 +8,7 @@ from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId, LeaderEpoch, Offset, TopicId
 from kraft.model.replica_requests import ReplicaFetchResult
 from kraft.replication.effects import (
+    AdvanceLogStart,
     AppendRecords,
     FollowerEffect,
     RestartAt,
@@ -265,3 +266,45 @@ def test_what_passes_by_itself_is_retried(code: ErrorCode) -> None:
 
 def test_an_answer_of_another_leader_epoch_is_not_taken() -> None:
     assert answered(following(EpochLog(1)), result(leader_epoch=4, records=b"x")) == [RETRY]
+
+
+# --- the log start ---------------------------------------------------------------------------------------------
+
+
+def log_start(offset: int) -> AdvanceLogStart:
+    return AdvanceLogStart(offset=Offset(offset))
+
+
+def test_its_log_begins_where_the_leaders_does() -> None:
+    log = EpochLog(5, 5, 5, 5)
+    follower = following(log, high_watermark=4)
+    assert answered(follower, result(high_watermark=4, log_start_offset=3)) == [log_start(3)]
+    log.epochs, log.log_start_offset = [5], 3
+
+    assert answered(follower, result(high_watermark=4, log_start_offset=3)) == []
+    position = follower.next_fetch()
+    assert position is not None
+    assert (position.log_start, position.fetch_offset) == (3, 4)
+
+
+def test_its_log_start_does_not_pass_its_high_watermark() -> None:
+    log = EpochLog(5, 5)
+    follower = following(log, high_watermark=0)
+    assert answered(follower, result(records=b"two", high_watermark=4, log_start_offset=3)) == [
+        AppendRecords(records=b"two")
+    ]
+    log.epochs += [5, 5]
+    assert follower.appended(Offset(4), Offset(2)) == [high_watermark(2), log_start(2)]
+    log.epochs, log.log_start_offset = [5, 5], 2
+    assert follower.appended(Offset(4), Offset(4)) == [high_watermark(4), log_start(3)]
+
+
+def test_its_log_start_stays_when_the_leaders_is_lower() -> None:
+    follower = following(EpochLog(5, 5, log_start_offset=7), high_watermark=8)
+    assert answered(follower, result(high_watermark=9, log_start_offset=2)) == [high_watermark(9)]
+
+
+def test_an_answer_with_an_error_moves_no_log_start() -> None:
+    follower = following(EpochLog(5, 5), high_watermark=2)
+    assert answered(follower, result(ErrorCode.NOT_LEADER_OR_FOLLOWER, log_start_offset=2)) == [RETRY]
+    assert answered(follower, result(high_watermark=2)) == []

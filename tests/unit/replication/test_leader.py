@@ -434,3 +434,40 @@ def test_new_replicas_are_followed_and_removed_ones_forgotten() -> None:
         (2, -1, True),
         (4, -1, False),
     ]
+
+
+# --- the low watermark -----------------------------------------------------------------------------------------
+
+
+def fetched_with_start(leader: PartitionLeader, broker: int, log_start: int) -> None:
+    leader.follower_fetched(BrokerId(broker), BrokerEpoch(broker * 10 + 1), Offset(10), 0, Offset(log_start))
+
+
+def test_the_low_watermark_is_the_least_log_start_of_the_isr() -> None:
+    leader = leading()
+    leader.log_start_advanced(Offset(8))
+    assert leader.low_watermark == -1
+    fetched_with_start(leader, 2, 9)
+    assert leader.low_watermark == -1
+    fetched_with_start(leader, 3, 6)
+    assert leader.low_watermark == 6
+    fetched_with_start(leader, 3, 9)
+    assert leader.low_watermark == 8
+
+
+def test_the_low_watermark_does_not_wait_for_replicas_that_left_the_isr() -> None:
+    leader = leading()
+    leader.log_start_advanced(Offset(8))
+    fetched_with_start(leader, 2, 8)
+    changed(leader, (1, 2), 8)
+    assert leader.low_watermark == 8
+
+
+def test_the_low_watermark_waits_for_a_replica_that_may_be_in_the_isr_by_now() -> None:
+    leader = leading((1, 2))
+    leader.log_start_advanced(Offset(8))
+    fetched_with_start(leader, 2, 8)
+    assert leader.low_watermark == 8
+    fetched_with_start(leader, 3, 5)
+    assert leader.maximal_isr == {1, 2, 3}
+    assert leader.low_watermark == 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import fields
 from typing import Any, Protocol
 
 import grpc.aio
@@ -38,5 +39,5 @@ async def unasked(*_: object) -> Any:
 
 def broker_service(**answering: Any) -> BrokerService:
     """A Broker service whose other calls are asked by nobody."""
-    names = ("produce", "fetch", "produce_records", "fetch_records", "metadata", "list_offsets", "init_producer_id")
+    names = [field.name for field in fields(BrokerHandlers)]
     return BrokerService(BrokerHandlers(**{name: answering.get(name, unasked) for name in names}))

@@ -8,6 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraft.metadata.records import PartitionChanged, TopicConfigSet
+from kraft.model.config_requests import (
+    ConfigAlteration,
+    ConfigOperation,
+    ConfigResourceType,
+    IncrementalAlterConfigsRequest,
+    ResourceAlteration,
+)
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from kraft.model.requests import (
@@ -72,6 +79,33 @@ def test_no_value_and_an_empty_value_are_told_apart(
 def test_an_id_that_may_be_missing_is_either_sixteen_bytes_or_none(topic_id: UUID | None) -> None:
     results = TopicResults(results=[TopicResult(topic="orders", error_code=ErrorCode.NONE, topic_id=topic_id)])
     assert messages.TOPIC_RESULTS.to_value(messages.TOPIC_RESULTS.to_message(results)) == results
+
+
+def test_numbers_with_names_come_back_as_they_went_and_unknown_ones_are_told_apart() -> None:
+    request = IncrementalAlterConfigsRequest(
+        resources=[
+            ResourceAlteration(
+                resource_type=ConfigResourceType.TOPIC,
+                resource_name="orders",
+                alterations=[
+                    ConfigAlteration(key="cleanup.policy", operation=ConfigOperation.APPEND, value=""),
+                    ConfigAlteration(key="retention.ms", operation=ConfigOperation.DELETE),
+                ],
+            )
+        ],
+        timeout_ms=1,
+    )
+    message = messages.ALTER_CONFIGS_REQUEST.to_message(request)
+    parsed = admin_pb2.IncrementalAlterConfigsRequest.FromString(message.SerializeToString())
+    value = messages.ALTER_CONFIGS_REQUEST.to_value(parsed)
+    assert value == request
+    assert isinstance(value.resources[0].alterations[0].operation, ConfigOperation)
+
+    parsed.resources[0].resource_type = 99  # type: ignore[assignment]
+    assert messages.ALTER_CONFIGS_REQUEST.to_value(parsed).resources[0].resource_type is ConfigResourceType.UNKNOWN
+    parsed.resources[0].alterations[0].operation = 99  # type: ignore[assignment]
+    with pytest.raises(ValueError, match="99 is not a valid ConfigOperation"):
+        messages.ALTER_CONFIGS_REQUEST.to_value(parsed)
 
 
 def test_an_id_of_another_length_is_no_value() -> None:

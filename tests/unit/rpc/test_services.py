@@ -8,6 +8,7 @@ from uuid import UUID
 import grpc
 import pytest
 
+from kraft.model import requests as values
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.replica_requests import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.model.requests import (
@@ -255,7 +256,12 @@ def test_a_refusal_that_a_handler_raises_reaches_the_caller_with_its_code_and_it
             raise Refusal(ErrorCode.REQUEST_TIMED_OUT, "a: line: with: colons")
 
         admin = AdminHandlers(
-            create_topics=refuse, delete_topics=refuse, describe_topics=unasked, describe_quorum=describe
+            create_topics=refuse,
+            delete_topics=refuse,
+            describe_topics=unasked,
+            describe_configs=unasked,
+            incremental_alter_configs=unasked,
+            describe_quorum=describe,
         )
         async with served(AdminService(admin)) as (connections, address):
             peer = connections.admin(address)
@@ -296,6 +302,7 @@ def test_a_controller_that_refuses_a_follower_of_its_metadata_says_why() -> None
             register_broker=unasked,
             heartbeat=unasked,
             alter_partition=unasked,
+            fail_replicas=unasked,
             allocate_producer_ids=unasked,
             follow_metadata=refuse,
         )
@@ -328,5 +335,40 @@ def test_a_message_that_is_no_value_ends_its_stream_after_the_answers_to_those_b
                 await call.read()
             assert ended.value.code() is grpc.StatusCode.INVALID_ARGUMENT
             assert "5 bytes where 16 belong" in (ended.value.details() or "")
+
+    asyncio.run(scenario())
+
+
+def test_records_are_deleted_over_the_wire() -> None:
+    async def scenario() -> None:
+        asked: list[values.DeleteRecordsRequest] = []
+
+        async def delete(request: values.DeleteRecordsRequest) -> values.DeleteRecordsResponse:
+            asked.append(request)
+            return values.DeleteRecordsResponse(
+                partitions=[
+                    values.DeleteRecordsPartitionResult(
+                        topic="orders", partition=0, error_code=ErrorCode.NONE, low_watermark=5
+                    ),
+                    values.DeleteRecordsPartitionResult(
+                        topic="orders", partition=1, error_code=ErrorCode.POLICY_VIOLATION, error_message="compacted"
+                    ),
+                ]
+            )
+
+        request = values.DeleteRecordsRequest(
+            timeout_ms=100,
+            partitions=[
+                values.DeleteRecordsPartition(topic="orders", partition=0, before_offset=values.HIGH_WATERMARK),
+                values.DeleteRecordsPartition(topic="orders", partition=1, before_offset=2**40),
+            ],
+        )
+        async with served(broker_service(delete_records=delete)) as (connections, address):
+            response = await connections.broker(address).delete_records(request, 5)
+        assert asked == [request]
+        assert [(each.error_code.name, each.low_watermark) for each in response.partitions] == [
+            ("NONE", 5),
+            ("POLICY_VIOLATION", -1),
+        ]
 
     asyncio.run(scenario())

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from kraft.log.record_batch import build_batch, iter_records
 from kraft.log.record_codec import Record
 from kraft.metadata.configs import TopicConfig, broker_defaults
 from kraft.metadata.image import PartitionImage
-from kraft.model.errors import ErrorCode
+from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import (
     BrokerEpoch,
     BrokerId,
@@ -26,8 +27,8 @@ from kraft.model.ids import (
 )
 from kraft.replication.effects import ProposeIsr
 from kraft.runtime.disk import RealDisk
+from kraft.server.log_configs import log_config
 from kraft.server.partition import Partition, PartitionSurroundings
-from kraft.server.partition_store import log_config
 from kraft.server.partitions import Partitions
 from tests.unit.metadata.clusters import ORDERS, ids
 
@@ -39,22 +40,33 @@ WALL_MS = 1_700_000_000_000
 class FailingFile:
     """A real file whose syncs and writes fail when told to."""
 
-    def __init__(self, file: Any, disk: FailingDisk) -> None:
+    def __init__(self, file: Any, disk: FailingDisk, path: str) -> None:
         self._file = file
         self._disk = disk
+        self._path = path
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
     def sync(self) -> None:
         self._disk.syncs += 1
-        if self._disk.fails_syncs:
+        self._disk.changed.append(self._path)
+        if self._disk.fails_syncs or self._path.startswith(self._disk.fails_syncs_in):
             raise OSError("input/output error")
         self._file.sync()
 
     def append(self, pieces: Any) -> Any:
+        self._disk.changed.append(self._path)
         if self._disk.fails_writes:
-            raise OSError("no space left on device")
+            raise OSError("input/output error")
+        if self._disk.appends_left == 0:
+            raise OSError(ENOSPC, "No space left on device")
+        if self._disk.appends_left is not None:
+            self._disk.appends_left -= 1
+        if self._disk.is_full:
+            # As a disk does it that runs full in the middle: a part is written.
+            self._file.append([pieces[0]])
+            raise OSError(ENOSPC, "No space left on device")
         return self._file.append(pieces)
 
 
@@ -62,10 +74,22 @@ class FailingDisk(RealDisk):
     def __init__(self) -> None:
         self.fails_syncs = False
         self.fails_writes = False
+        self.is_full = False
+        self.appends_left: int | None = None
         self.syncs = 0
+        self.fails_syncs_in: tuple[str, ...] = ()
+        """Of all files whose paths begin like that."""
+        self.changed: list[str] = []
+        """The path of every file that was appended to or synced, or was to be."""
 
     def open(self, path: str, create: bool) -> Any:
-        return FailingFile(super().open(path, create), self)
+        return FailingFile(super().open(path, create), self, path)
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        self.changed.append(path)
+        if self.is_full:
+            raise OSError(ENOSPC, "No space left on device")
+        super().write_atomically(path, data)
 
 
 class InlineExecutor(Executor):
@@ -88,11 +112,15 @@ class Broker:
     broker_id: int = 1
     sync_before_ack: bool = True
     now_ms: int = 0
+    wall_ms: int = WALL_MS
     disk: FailingDisk = field(default_factory=FailingDisk)
     partitions: Partitions = field(default_factory=Partitions)
     unsynced: list[Partition] = field(default_factory=list)
     proposals: list[ProposeIsr] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    """Of log directories."""
+    rotten: list[str] = field(default_factory=list)
+    is_full: bool = False
 
     def surroundings(self) -> PartitionSurroundings:
         return PartitionSurroundings(
@@ -100,11 +128,17 @@ class Broker:
             replica_lag_time_max_ms=30_000,
             sync_before_ack=self.sync_before_ack,
             monotonic_ms=lambda: self.now_ms,
-            wall_ms=lambda: WALL_MS,
+            wall_ms=lambda: self.wall_ms,
             request_sync=self.unsynced.append,
+            admit=self.admit,
             propose_isr=lambda _, proposal: self.proposals.append(proposal),
-            storage_failed=self.failures.append,
+            directory_failed=lambda _, reason: self.failures.append(reason),
+            replica_is_rotten=lambda _, reason: self.rotten.append(reason),
         )
+
+    def admit(self, directory: str, size_bytes: int) -> None:
+        if self.is_full:
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} has no room for {size_bytes} bytes")
 
     def open(
         self,

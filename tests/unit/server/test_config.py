@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kraft.metadata.configs import KAFKA_DEFAULTS
 from kraft.server import config_values
 from kraft.server.config import CONTROLLER, GRPC, ConfigError, Durability, NodeConfig, Role, load
 from kraft.server.config_keys import KEYS, Required
@@ -78,10 +79,8 @@ def test_the_sample_of_the_guide_is_taken(load_text: Load) -> None:
 def test_what_is_not_said_is_kafkas_default(load_text: Load) -> None:
     config = load_text(COMBINED)
     assert config.topics == config_values.TopicDefaults(
-        partitions=1, replication_factor=1, min_insync_replicas=1, auto_create_enabled=True, deletion_enabled=True
+        partitions=1, replication_factor=1, configs=KAFKA_DEFAULTS, auto_create_enabled=True, deletion_enabled=True
     )
-    assert config.log.message_bytes_max == 1_048_588
-    assert config.log.segment_bytes == 1 << 30
     assert config.log.durability is Durability.FSYNC
     assert config.replication.lag_time_max_ms == 30_000
     assert (config.cluster_id, config.rack, config.log_level, config.warnings) == (None, "", "INFO", ())
@@ -103,12 +102,59 @@ OTHER_THAN_DEFAULT: list[tuple[str, str, object]] = [
     ("controller.quorum.election.timeout.ms=2000", "quorum.election_timeout_ms", 2_000),
     ("num.partitions=6", "topics.partitions", 6),
     ("default.replication.factor=3", "topics.replication_factor", 3),
-    ("default.replication.factor=3\nmin.insync.replicas=2", "topics.min_insync_replicas", 2),
+    ("default.replication.factor=3\nmin.insync.replicas=2", "topics.configs.min_insync_replicas", 2),
     ("auto.create.topics.enable=false", "topics.auto_create_enabled", False),
     ("delete.topic.enable=false", "topics.deletion_enabled", False),
-    ("message.max.bytes=5000", "log.message_bytes_max", 5_000),
-    ("log.segment.bytes=4096", "log.segment_bytes", 4_096),
-    ("log.index.interval.bytes=100", "log.index_interval_bytes", 100),
+    ("message.max.bytes=5000", "topics.configs.max_message_bytes", 5_000),
+    ("log.segment.bytes=4096", "topics.configs.segment_bytes", 4_096),
+    ("log.index.interval.bytes=100", "topics.configs.index_interval_bytes", 100),
+    ("log.index.size.max.bytes=100", "topics.configs.segment_index_bytes", 100),
+    ("log.preallocate=TRUE", "topics.configs.preallocate", True),
+    ("log.retention.ms=-1", "topics.configs.retention_ms", -1),
+    ("log.retention.minutes=3", "topics.configs.retention_ms", 180_000),
+    ("log.retention.hours=2", "topics.configs.retention_ms", 7_200_000),
+    ("log.retention.hours=-1", "topics.configs.retention_ms", -1),
+    ("log.retention.ms=5\nlog.retention.minutes=3\nlog.retention.hours=2", "topics.configs.retention_ms", 5),
+    ("log.retention.hours=2\nlog.retention.minutes=3", "topics.configs.retention_ms", 180_000),
+    ("log.retention.bytes=1000000000000", "topics.configs.retention_bytes", 10**12),
+    ("log.segment.delete.delay.ms=0", "topics.configs.file_delete_delay_ms", 0),
+    ("log.roll.ms=1", "topics.configs.segment_ms", 1),
+    ("log.roll.hours=1", "topics.configs.segment_ms", 3_600_000),
+    ("log.roll.jitter.ms=1", "topics.configs.segment_jitter_ms", 1),
+    ("log.roll.jitter.hours=1", "topics.configs.segment_jitter_ms", 3_600_000),
+    ("log.cleanup.policy=compact,delete", "topics.configs.cleanup_policy", ("compact", "delete")),
+    ("log.cleaner.delete.retention.ms=4", "topics.configs.delete_retention_ms", 4),
+    ("log.cleaner.min.cleanable.ratio=0.1", "topics.configs.min_cleanable_dirty_ratio", 0.1),
+    ("log.cleaner.min.compaction.lag.ms=4", "topics.configs.min_compaction_lag_ms", 4),
+    ("log.cleaner.max.compaction.lag.ms=4", "topics.configs.max_compaction_lag_ms", 4),
+    ("log.message.timestamp.type=LogAppendTime", "topics.configs.message_timestamp_type", "LogAppendTime"),
+    ("log.message.timestamp.before.max.ms=4", "topics.configs.message_timestamp_before_max_ms", 4),
+    ("log.message.timestamp.after.max.ms=4", "topics.configs.message_timestamp_after_max_ms", 4),
+    ("log.flush.interval.messages=4", "topics.configs.flush_messages", 4),
+    ("log.flush.interval.ms=4", "topics.configs.flush_ms", 4),
+    ("log.durability=page-cache\nlog.flush.interval.messages=1", "topics.configs.flush_messages", 1),
+    ("log.flush.scheduler.interval.ms=40", "topics.configs.flush_ms", 40),
+    ("log.flush.scheduler.interval.ms=40", "log_maintenance.flush_check_interval_ms", 40),
+    ("log.retention.check.interval.ms=1", "log_maintenance.retention_check_interval_ms", 1),
+    ("log.cleaner.enable=false", "log_maintenance.cleaner_enabled", False),
+    ("log.cleaner.threads=2", "log_maintenance.cleaner_threads", 2),
+    ("log.cleaner.backoff.ms=0", "log_maintenance.cleaner_backoff_ms", 0),
+    ("log.cleaner.dedupe.buffer.size=134217728", "log_maintenance.cleaner_dedupe_buffer_bytes", 128 << 20),
+    ("log.cleaner.io.max.bytes.per.second=1048576.0", "log_maintenance.cleaner_io_bytes_per_second_max", 1 << 20),
+    (
+        "log.cleaner.io.max.bytes.per.second=1.7976931348623157E308",
+        "log_maintenance.cleaner_io_bytes_per_second_max",
+        config_values.UNLIMITED_BYTES_PER_SECOND,
+    ),
+    ("producer.id.expiration.ms=1000", "log_maintenance.producer_id_expiration_ms", 1_000),
+    (
+        "producer.id.expiration.check.interval.ms=1000",
+        "log_maintenance.producer_id_expiration_check_interval_ms",
+        1_000,
+    ),
+    ("log.scrub.interval.ms=0", "log_maintenance.scrub_interval_ms", 0),
+    ("log.scrub.io.max.bytes.per.second=1000", "log_maintenance.scrub_io_bytes_per_second_max", 1_000),
+    ("log.free.space.min.bytes=8388608", "log_maintenance.free_space_bytes_min", 8 << 20),
     ("log.durability=page-cache", "log.durability", Durability.PAGE_CACHE),
     ("replica.lag.time.max.ms=10000", "replication.lag_time_max_ms", 10_000),
     ("replica.fetch.max.bytes=2048", "replication.fetch_bytes_max", 2_048),
@@ -154,7 +200,8 @@ def test_every_field_is_set_by_a_row_of_the_table() -> None:
         names = [field.name]
         if dataclasses.is_dataclass(kind):
             names = [f"{field.name}.{inner.name}" for inner in dataclasses.fields(kind)]
-        for name in set(names) - {"file", "warnings"}:
+        # `topics.configs` is made of many rows together.
+        for name in set(names) - {"file", "settings", "warnings", "topics.configs"}:
             assert name in said, name
 
 
@@ -176,6 +223,16 @@ MALFORMED = [
     ("num.partitions=99999999999999999999", "expected a whole number"),
     ("auto.create.topics.enable=yes", "auto.create.topics.enable=yes: expected true or false"),
     ("log.durability=none", "log.durability=none: expected fsync or page-cache"),
+    ("log.segment.bytes=60", "log.segment.bytes=60: expected a whole number from 61 to 2147483647"),
+    ("message.max.bytes=1_000", "expected a whole number from 0 to 2147483647"),
+    ("log.retention.hours=2147483648", "expected a whole number from -1 to 2147483647"),
+    ("log.retention.ms=-2", "expected a whole number from -1 to 9223372036854775807"),
+    ("log.roll.hours=0", "expected a whole number from 1 to 2147483647"),
+    ("log.cleanup.policy=compress", "expected delete or compact, or several of them"),
+    ("log.cleaner.min.cleanable.ratio=1.1", "expected a number from 0 to 1"),
+    ("log.cleaner.io.max.bytes.per.second=0.5", "expected a number of bytes from 1"),
+    ("log.cleaner.io.max.bytes.per.second=nan", "expected a number of bytes from 1"),
+    ("log.preallocate=on", "expected true or false"),
     ("log.level=loud", "log.level=loud: expected DEBUG or INFO or WARNING or ERROR"),
     ("cluster.id=mine", "cluster.id=mine: expected an id of 22 base64 characters"),
     ("cluster.id=kJ2Yk0mVT0ma0wV2Yk0mVR", "expected an id of 22 base64 characters"),
@@ -184,8 +241,13 @@ MALFORMED = [
     ("process.roles=", "expected broker, controller, or broker,controller"),
     ("node.id=-1", "ids are not given automatically"),
     ("node.id=2147483648", "expected a whole number from 0 to 2147483647"),
-    ("log.dirs=a,b", "log.dirs=a,b: several log directories are not built yet"),
-    ("log.dirs=", "expected the path of a directory"),
+    ("log.dirs=", "expected the paths of one or several directories, separated by commas"),
+    ("log.dirs=a,,b", "expected the paths of one or several directories, separated by commas"),
+    ("log.dirs=a,b,a", "a is there twice: name each directory once"),
+    ("log.dirs=a,./a", "a is there twice: name each directory once"),
+    ("log.dirs=a,a/b", "lie inside each other: name separate directories"),
+    ("log.dirs=a/b,c,a", "lie inside each other: name separate directories"),
+    ("metadata.log.dir=a,b", "expected the path of one directory"),
     ("listeners=GRPC:9094", "'GRPC:9094' is no listener: expected NAME://host:port"),
     ("listeners=", "expected listeners as NAME://host:port"),
     ("listeners=INTERNAL://localhost:9094", "there is no listener 'INTERNAL': there are PLAINTEXT, GRPC, CONTROLLER"),
@@ -235,7 +297,11 @@ CONFLICTS = [
     ("broker.session.timeout.ms=900", "broker.heartbeat.interval.ms=500 (the default): above half of broker.session"),
     ("replica.fetch.wait.max.ms=30000", "not below replica.lag.time.max.ms=30000"),
     ("message.max.bytes=16777216", "not below socket.request.max.bytes=16777216"),
-    ("log.durability=page-cache\nlog.flush.interval.messages=1", "log.flush.interval.messages=1: has no effect with"),
+    (
+        "log.cleaner.min.compaction.lag.ms=2\nlog.cleaner.max.compaction.lag.ms=1",
+        "log.cleaner.min.compaction.lag.ms (2) is above log.cleaner.max.compaction.lag.ms (1)",
+    ),
+    ("log.cleaner.threads=33", "log.cleaner.dedupe.buffer.size=33554432 (the default): below 1 MiB for each of"),
     ("broker.id=2", "broker.id=2: contradicts node.id=1: remove it"),
 ]
 
@@ -289,14 +355,16 @@ def test_what_kafkas_own_files_say_and_holds_here_is_taken_quietly(load_text: Lo
         ("num.partition=3", "num.partition", "unknown key: has no effect: did you mean num.partitions?"),
         ("colour=blue", "colour", "unknown key: has no effect"),
         (
-            "log.retention.hours=168",
-            "log.retention.hours",
-            "not built yet: has no effect (Kafka's settings for retention",
+            "log.cleaner.io.buffer.size=524288",
+            "log.cleaner.io.buffer.size",
+            "not built yet: has no effect (Kafka's settings for the cleaner's buffers)",
         ),
         ("num.io.threads=8", "num.io.threads", "not built yet: has no effect"),
         ("offsets.topic.replication.factor=3", "offsets.topic.replication.factor", "not built yet"),
         ("port=9092", "port", "listeners and advertised.listeners say the addresses"),
-        ("retention.ms=1", "retention.ms", "it belongs to a topic"),
+        ("retention.ms=1", "retention.ms", "it belongs to a topic; for all topics write log.retention.ms"),
+        ("remote.storage.enable=true", "remote.storage.enable", "it belongs to a topic, and is not built yet"),
+        ("retention.check.interval.ms=1", "retention.check.interval.ms", "write log.retention.check.interval.ms"),
         ("group.id=g", "group.id", "it belongs to a client"),
         ("ssl.keystore.location=", "ssl.keystore.location", "has no effect: it is empty"),
         ("num.partitions=1\nnum.partitions=2", "num.partitions", "set in lines 7 and 8"),
@@ -309,6 +377,18 @@ def test_what_has_no_effect_is_warned_of_once(load_text: Load, line: str, key: s
     assert expected in warning.message
 
 
+def test_what_the_file_says_is_kept_by_the_keys_proper_names(load_text: Load) -> None:
+    config = load_text(COMBINED.replace("node.id", "broker.id") + "log.retention.hours=1\ncolour=blue\n")
+    assert config.settings == {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": "1@localhost:9093",
+        "listeners": "GRPC://localhost:9094,CONTROLLER://localhost:9093",
+        "log.dirs": "data",
+        "log.retention.hours": "1",
+    }
+
+
 def test_the_last_of_two_settings_counts(load_text: Load) -> None:
     assert load_text(COMBINED + "num.partitions=1\nnum.partitions=2\n").topics.partitions == 2
 
@@ -317,6 +397,19 @@ def test_older_names_are_taken(load_text: Load) -> None:
     config = load_text(COMBINED.replace("node.id", "broker.id").replace("log.dirs", "log.dir"))
     assert config.node_id == 1
     assert config.log_dir == Path("data").absolute()
+
+
+def test_several_log_directories_are_taken_and_the_first_has_the_metadata_log(load_text: Load) -> None:
+    config = load_text(COMBINED + "log.dirs=one, two/logs,/three\n")
+    assert config.log_dirs == (Path("one").absolute(), Path("two/logs").absolute(), Path("/three"))
+    assert config.log_dir == config.metadata_log_dir == config.log_dirs[0]
+
+
+def test_two_names_of_one_log_directory_are_refused(refused: Refuse, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    line = f"log.dirs={tmp_path / 'real'},{tmp_path / 'link'}"
+    assert f"{tmp_path / 'link'} is there twice" in refused(COMBINED + line + "\n")
 
 
 def test_an_older_name_with_a_bad_value_is_named_as_written(refused: Refuse) -> None:

@@ -9,10 +9,23 @@ from uuid import UUID
 import pytest
 from structlog.testing import capture_logs
 
-from kraft.metadata.commands import AllocateProducerIdsRequest, AlterPartitionRequest, HeartbeatRequest
+from kraft.metadata.commands import (
+    AllocateProducerIdsRequest,
+    AlterPartitionRequest,
+    FailedReplica,
+    FailReplicasRequest,
+    HeartbeatRequest,
+)
 from kraft.metadata.controller import ControllerDefaults
 from kraft.metadata.image import BrokerRegistration
 from kraft.metadata.records import ClusterInitialised
+from kraft.model.config_requests import (
+    ConfigAlteration,
+    ConfigOperation,
+    ConfigResourceType,
+    IncrementalAlterConfigsRequest,
+    ResourceAlteration,
+)
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch
 from kraft.model.requests import CreateTopicsRequest, DeleteTopicsRequest, DescribeTopicsRequest, NewTopic
@@ -29,7 +42,7 @@ SESSION_S = 9.0
 
 class Parts:
     def __init__(self) -> None:
-        defaults = ControllerDefaults(partitions=1, replication_factor=1, min_insync_replicas=1)
+        defaults = ControllerDefaults(partitions=1, replication_factor=1)
         config = ControllerConfig(
             cluster_id=CLUSTER, node_id=1, broker_session_timeout_ms=int(SESSION_S * 1_000), defaults=defaults
         )
@@ -289,6 +302,16 @@ def test_a_topic_is_created_described_changed_by_its_leader_and_deleted() -> Non
             (described,) = (await node.describe_topics(DescribeTopicsRequest(topics=[]))).topics
             (partition,) = described.metadata.partitions
             assert sorted(partition.replicas) == [1, 2]
+            changes = [ConfigAlteration(key="retention.ms", operation=ConfigOperation.SET, value="5")]
+            changed = ResourceAlteration(
+                resource_type=ConfigResourceType.TOPIC, resource_name="orders", alterations=changes
+            )
+            altered = await node.incremental_alter_configs(
+                IncrementalAlterConfigsRequest(resources=[changed], timeout_ms=1)
+            )
+            assert [result.error_code for result in altered.results] == [ErrorCode.NONE]
+            (described,) = (await node.describe_topics(DescribeTopicsRequest(topics=[]))).topics
+            assert described.configs == {"retention.ms": "5"}
             refused = await node.alter_partition(
                 AlterPartitionRequest(
                     broker_id=BrokerId(1),
@@ -306,6 +329,29 @@ def test_a_topic_is_created_described_changed_by_its_leader_and_deleted() -> Non
                 ErrorCode.NONE,
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ]
+
+    run_virtually(scenario())
+
+
+def test_replicas_that_failed_are_told_by_a_registered_broker_only() -> None:
+    async def scenario() -> None:
+        async with controller() as parts:
+            for broker_id in (1, 2):
+                await parts.beat(broker_id, await parts.register(broker_id))
+            topics = [NewTopic(topic="orders", replication_factor=2)]
+            await parts.node.create_topics(CreateTopicsRequest(topics=topics, timeout_ms=1))
+            (topic,) = parts.node.host.image.topics.values()
+            leader = topic.partitions[0].leader
+            report = FailReplicasRequest(
+                broker_id=leader,
+                broker_epoch=parts.broker(leader).broker_epoch,
+                replicas=[FailedReplica(topic_id=topic.topic_id, partition=0, leader_epoch=LeaderEpoch(0))],
+            )
+            refused = await parts.node.fail_replicas(replace(report, broker_epoch=BrokerEpoch(99)))
+            assert refused.error_code is ErrorCode.STALE_BROKER_EPOCH
+            assert (await parts.node.fail_replicas(report)).error_code is ErrorCode.NONE
+            after = parts.node.host.image.topics[topic.topic_id].partitions[0]
+            assert (after.leader, after.isr) == (3 - leader, (3 - leader,))
 
     run_virtually(scenario())
 

@@ -75,13 +75,35 @@ def test_no_flipped_bit_passes_for_what_was_written(position: int, bit: int) -> 
         return
 
 
-def test_what_was_read_is_written_again_until_its_partition_is_open(tmp_path: Path) -> None:
+def test_what_was_read_counts_until_its_partition_is_held(tmp_path: Path) -> None:
     write_high_watermarks(DISK, str(tmp_path), OFFSETS)
-    high_watermarks = HighWatermarks(DISK, str(tmp_path))
-    assert high_watermarks.with_unopened({}) == OFFSETS
+    directory = str(tmp_path)
+    high_watermarks = HighWatermarks(DISK, [directory])
+    assert high_watermarks.names(TopicPartition("orders", 0))
     assert high_watermarks.take(TopicPartition("orders", 0)) == 5
     assert high_watermarks.take(TopicPartition("orders", 0)) is None
-    assert high_watermarks.with_unopened(LATER) == {**OFFSETS, **LATER}
+    assert not high_watermarks.names(TopicPartition("orders", 0))
     high_watermarks.forget_unopened()
-    high_watermarks.write(high_watermarks.with_unopened(LATER))
+    assert not high_watermarks.names(TopicPartition("orders", 10))
+    high_watermarks.write(directory, LATER)
     assert read_high_watermarks(DISK, str(tmp_path)) == LATER
+
+
+def test_each_directory_has_its_own_file(tmp_path: Path) -> None:
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+    for directory, offsets in ((a, OFFSETS), (b, LATER)):
+        DISK.make_dir(directory)
+        write_high_watermarks(DISK, directory, offsets)
+    high_watermarks = HighWatermarks(DISK, [a, b])
+    assert high_watermarks.is_complete
+    assert high_watermarks.take(TopicPartition("orders", 0), b) == 6, "as it was where its log is"
+    assert high_watermarks.take(TopicPartition("orders", 10), b) is None
+    assert not high_watermarks.names(TopicPartition("orders", 10))
+
+
+def test_a_directory_without_a_file_that_can_be_read_is_noticed(tmp_path: Path) -> None:
+    assert not HighWatermarks(DISK, [str(tmp_path)]).is_complete
+    write_high_watermarks(DISK, str(tmp_path), {})
+    assert HighWatermarks(DISK, [str(tmp_path)]).is_complete
+    (tmp_path / FILE_NAME).write_bytes(b"damaged")
+    assert not HighWatermarks(DISK, [str(tmp_path)]).is_complete

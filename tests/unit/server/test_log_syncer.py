@@ -126,7 +126,7 @@ def test_one_round_covers_every_partition_that_was_appended_to(broker: Broker) -
     asyncio.run(scenario())
 
 
-def test_a_failed_sync_ends_the_node_acknowledges_nothing_and_leaves_the_other_logs_synced(broker: Broker) -> None:
+def test_a_failed_sync_is_told_acknowledges_nothing_and_leaves_the_other_logs_synced(broker: Broker) -> None:
     async def scenario() -> None:
         async with syncing(broker) as syncer:
             broken, sound = (led(broker, syncer, number) for number in range(2))

@@ -13,7 +13,7 @@ from kraft.server.broker_lifecycle import BrokerRefused
 from kraft.server.broker_node import BrokerNode
 from kraft.server.config_values import NodeConfig
 from kraft.server.node import StartError, _in_one_line, _Node
-from kraft.server.storage import StorageMeta
+from kraft.server.storage import NodeStorage
 
 
 class FakeBroker:
@@ -30,6 +30,8 @@ class FakeBroker:
         finally:
             self.steps.append("run ended")
 
+    log_directories_in_use = ("/a", "/b")
+
     async def hand_on_leaderships(self) -> None:
         self.steps.append("handed on")
         self.at_hand_on()
@@ -42,14 +44,18 @@ class FakeBroker:
 @pytest.fixture
 def marked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     marks: list[str] = []
-    monkeypatch.setattr(storage, "leave_clean_shutdown_marker", lambda config: marks.append("marked as clean"))
+    monkeypatch.setattr(
+        storage,
+        "leave_clean_shutdown_markers",
+        lambda directories: marks.extend(f"{one} marked as clean" for one in directories),
+    )
     return marks
 
 
 def stopping(broker: FakeBroker, scenario: Callable[[_Node], Coroutine[Any, Any, None]]) -> None:
     async def run() -> None:
         config = cast(NodeConfig, SimpleNamespace(node_id=1))
-        node = _Node(config, cast(StorageMeta, None))
+        node = _Node(config, cast(NodeStorage, None))
         node._failed = asyncio.get_running_loop().create_future()
         node._broker = cast(BrokerNode, broker)
         node._play("broker", broker.run())
@@ -62,7 +68,7 @@ def stopping(broker: FakeBroker, scenario: Callable[[_Node], Coroutine[Any, Any,
 def test_a_stop_hands_on_then_ends_then_closes_and_only_then_marks_the_disk_as_clean(marked: list[str]) -> None:
     broker = FakeBroker()
     stopping(broker, lambda node: node._stop())
-    assert [*broker.steps, *marked] == ["handed on", "run ended", "closed", "marked as clean"]
+    assert [*broker.steps, *marked] == ["handed on", "run ended", "closed", "/a marked as clean", "/b marked as clean"]
 
 
 def test_a_disk_that_fails_during_the_stop_is_not_marked_as_clean(marked: list[str]) -> None:

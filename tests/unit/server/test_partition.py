@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from kraft.log.record_batch import build_batch
+from kraft.log.record_codec import Record
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import NO_BROKER, Offset
+from kraft.model.replica_requests import ReplicaFetchResult
 from kraft.replication.effects import TruncateTo
 from kraft.server.purgatory import Watch
 from tests.unit.server.replicas import (
@@ -113,7 +116,7 @@ def test_a_lower_minimum_lets_waiting_produces_go(broker: Broker) -> None:
     async def scenario() -> None:
         from dataclasses import replace
 
-        from kraft.server.partition_store import log_config
+        from kraft.server.log_configs import log_config
         from tests.unit.server.replicas import DEFAULTS
 
         partition = broker.open(min_insync_replicas=2)
@@ -237,7 +240,7 @@ def test_a_follower_that_is_promoted_offers_what_it_copied(broker: Broker) -> No
 # --- the disk ----------------------------------------------------------------------------------------------------
 
 
-def test_a_failed_sync_ends_the_node_and_acknowledges_nothing_ever(broker: Broker) -> None:
+def test_a_failed_sync_is_told_and_acknowledges_nothing_ever(broker: Broker) -> None:
     async def scenario() -> None:
         partition = broker.open()
         lead(partition, isr=(1,), replicas=(1,))
@@ -259,7 +262,7 @@ def test_a_failed_sync_ends_the_node_and_acknowledges_nothing_ever(broker: Broke
     asyncio.run(scenario())
 
 
-def test_a_failed_write_ends_the_node(broker: Broker) -> None:
+def test_a_failed_write_is_told(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
     broker.disk.fails_writes = True
@@ -298,7 +301,7 @@ def test_a_sync_that_is_still_running_when_the_partition_is_closed_is_no_failure
     assert broker.failures == []
 
 
-def test_a_log_that_cannot_be_closed_durably_ends_the_node(broker: Broker) -> None:
+def test_a_log_that_cannot_be_closed_durably_is_told(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
     partition.append(batch("a"), 1)
@@ -318,5 +321,155 @@ def test_a_deleted_partition_is_not_synced_any_more_and_its_files_are_gone(broke
         assert partition.prepare_sync() is None
         partition.delete()
         assert list(broker.directory.iterdir()) == []
+
+    asyncio.run(scenario())
+
+
+# --- room on the disk ----------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_refuses_producers_and_is_no_broken_one(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition, replicas=(1,))
+    partition.append(batch("a"), 1)
+    broker.sync()
+    broker.is_full = True
+    with pytest.raises(Refusal, match="no room for") as refusal:
+        partition.append(batch("b"), 1)
+    assert refusal.value.error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert broker.failures == []
+    assert values_of(partition.read(Offset(0), 1 << 20, partition.high_watermark, True)) == ["a"]
+    broker.is_full = False
+    assert partition.append(batch("b"), 1).base_offset == 1
+
+
+def test_a_log_that_found_no_room_in_the_middle_of_an_append_goes_on_when_there_is_some(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition, replicas=(1,))
+    partition.append(batch("a"), 1)
+    broker.disk.is_full = True
+    with pytest.raises(Refusal) as refusal:
+        partition.append(batch("b"), 1)
+    assert refusal.value.error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    broker.disk.is_full = False
+    assert partition.append(batch("c"), 1).base_offset == 1
+    broker.sync()
+    assert values_in(partition) == ["a", "c"]
+    assert broker.failures == []
+
+
+# --- the log start -------------------------------------------------------------------------------------------
+
+
+def test_a_follower_moves_its_log_start_when_its_high_watermark_has_come_so_far(broker: Broker) -> None:
+    partition = broker.open()
+    follow(partition)
+    assert partition.follower is not None
+    position = partition.follower.next_fetch()
+    assert position is not None
+    answer = ReplicaFetchResult(
+        topic_id=partition.topic_id,
+        partition=0,
+        error_code=ErrorCode.NONE,
+        leader_epoch=0,
+        high_watermark=2,
+        log_start_offset=1,
+        records=leaders_batch("a", at=0) + leaders_batch("b", at=1),
+    )
+    partition.follower.answered(position, answer)
+    partition.append_as_follower(answer.records)
+    assert partition.log.log_start_offset == 0
+    broker.sync()
+    assert partition.log.log_start_offset == 1
+    assert values_in(partition) == ["b"]
+
+
+# --- flushing with the page cache ----------------------------------------------------------------------------
+
+
+def test_with_the_page_cache_a_sync_is_asked_for_after_so_many_records(broker: Broker) -> None:
+    broker.sync_before_ack = False
+    partition = broker.open(flush_messages=3)
+    lead(partition, replicas=(1,))
+    partition.append(batch("a", "b"), 1)
+    assert broker.unsynced == []
+    partition.append(batch("c"), 1)
+    assert broker.unsynced == [partition]
+    broker.sync()
+    partition.append(batch("d", "e"), 1)
+    assert broker.unsynced == []
+
+
+def test_a_record_that_waits_for_its_flush_is_counted_from_its_own_time(broker: Broker) -> None:
+    broker.sync_before_ack = False
+    partition = broker.open(flush_ms=1_000)
+    lead(partition, replicas=(1,))
+    partition.append(batch("a"), 1)
+    broker.now_ms = 600
+    partition.append(batch("b"), 1)
+    partition.flush_if_due()
+    assert broker.unsynced == []
+    broker.now_ms = 1_000
+    partition.flush_if_due()
+    assert broker.unsynced == [partition]
+    broker.sync()
+    partition.append(batch("c"), 1)
+    broker.now_ms = 1_900
+    partition.flush_if_due()
+    assert broker.unsynced == []
+
+
+def test_with_syncs_before_acks_nothing_waits_to_be_flushed(broker: Broker) -> None:
+    partition = broker.open(flush_ms=0, flush_messages=1)
+    lead(partition, replicas=(1,))
+    partition.append(batch("a"), 1)
+    broker.sync()
+    broker.now_ms = 50_000
+    partition.flush_if_due()
+    assert broker.unsynced == []
+
+
+# --- upkeep --------------------------------------------------------------------------------------------------
+
+
+def test_a_roll_for_retention_answers_those_who_wait_for_the_sync(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = broker.open(segment_ms=1)
+        lead(partition, replicas=(1,))
+        partition.append(batch("a"), -1)
+        waiting = partition.park_produce(Offset(1))
+        broker.wall_ms += 2
+        partition.apply_retention()
+        assert len(partition.log.segments()) == 2
+        assert outcome(waiting) is ErrorCode.NONE
+
+    asyncio.run(scenario())
+
+
+def test_the_active_segment_is_rolled_when_a_record_has_waited_too_long_to_be_compacted(broker: Broker) -> None:
+    partition = broker.open(cleanup_policy=("compact",), max_compaction_lag_ms=10_000, segment_ms=10**15)
+    lead(partition, replicas=(1,))
+    partition.append(build_batch([Record(0, broker.wall_ms, b"k", b"v")]), 1)
+    broker.sync()
+    broker.wall_ms += 10_000
+    partition.apply_retention()
+    assert len(partition.log.segments()) == 1
+    broker.wall_ms += 1
+    partition.apply_retention()
+    assert len(partition.log.segments()) == 2
+
+
+def test_an_append_that_finds_no_room_behind_its_roll_leaves_nobody_waiting(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = broker.open(segment_bytes=250)
+        lead(partition, replicas=(1,))
+        partition.append(batch("a" * 100), -1)
+        waiting = partition.park_produce(Offset(1))
+        broker.disk.appends_left = 0
+        with pytest.raises(Refusal, match="KAFKA_STORAGE_ERROR"):
+            partition.append(batch("b" * 100), -1)
+        assert not partition.log.dirty
+        broker.sync()
+        assert outcome(waiting) is ErrorCode.NONE
 
     asyncio.run(scenario())

@@ -5,12 +5,12 @@ from uuid import UUID
 
 import pytest
 
-from kraft.log.record_batch import TimestampType
-from kraft.metadata.configs import LOG_APPEND_TIME, broker_defaults
 from kraft.model.errors import Corruption
 from kraft.model.ids import LeaderEpoch, TopicId, TopicPartition
 from kraft.runtime.disk import RealDisk
-from kraft.server.partition_store import METADATA_FILE, PartitionStore, log_config
+from kraft.server.log_directories import LogDirectories
+from kraft.server.partition_store import METADATA_FILE, ROT_FILE, DirectoryFailed, PartitionStore
+from kraft.server.storage import StorageError
 from tests.unit.metadata.clusters import ORDERS
 from tests.unit.server.replicas import DEFAULTS, ORDERS_0, batch
 
@@ -19,7 +19,12 @@ RECREATED = TopicId(UUID(int=200))
 
 @pytest.fixture
 def store(tmp_path: Path) -> PartitionStore:
-    return PartitionStore(RealDisk(), str(tmp_path), clean_shutdown=False)
+    return store_of(tmp_path)
+
+
+def store_of(*directories: Path, disk: RealDisk | None = None) -> PartitionStore:
+    in_use = LogDirectories([str(directory) for directory in directories])
+    return PartitionStore(disk or RealDisk(), in_use, closed_cleanly=())
 
 
 def names(directory: Path) -> list[str]:
@@ -95,8 +100,144 @@ def test_a_damaged_word_on_whose_directory_it_is_is_corruption_and_no_guess(
     assert names(tmp_path) == ["orders-0"]
 
 
-def test_a_topics_configs_are_its_logs() -> None:
-    defaults = broker_defaults({"log.segment.bytes": "1048576", "log.message.timestamp.type": LOG_APPEND_TIME})
-    config = log_config(defaults)
-    assert (config.segment_bytes, config.message_timestamp_type) == (1_048_576, TimestampType.LOG_APPEND_TIME)
-    assert log_config(DEFAULTS).message_timestamp_type is TimestampType.CREATE_TIME
+# --- damaged replicas ---------------------------------------------------------------------------------------------
+
+
+def test_a_quarantined_replica_is_kept_and_its_place_is_free(store: PartitionStore, tmp_path: Path) -> None:
+    for number in range(2):
+        written(store)
+        before = (tmp_path / "orders-0" / f"{0:020}.log").read_bytes()
+        store.quarantine(ORDERS_0, str(tmp_path))
+        assert (tmp_path / f"orders-0.{number}-quarantine" / f"{0:020}.log").read_bytes() == before
+        assert not store.holds(ORDERS_0, ORDERS)
+    assert store.open(ORDERS_0, ORDERS, DEFAULTS).log_end_offset == 0
+    assert names(tmp_path) == ["orders-0", "orders-0.0-quarantine", "orders-0.1-quarantine"]
+
+
+def test_the_longest_name_that_a_topic_can_have_can_be_quarantined(store: PartitionStore, tmp_path: Path) -> None:
+    longest = TopicPartition("x" * 249, 99)
+    for _ in range(2):
+        written(store, longest)
+        store.quarantine(longest, str(tmp_path))
+    assert len([name for name in names(tmp_path) if name.endswith("-quarantine")]) == 2
+
+
+def test_neither_strays_nor_the_quarantined_are_set_aside_again(store: PartitionStore, tmp_path: Path) -> None:
+    written(store)
+    store.quarantine(ORDERS_0, str(tmp_path))
+    again = store_of(tmp_path)
+    again.set_strays_aside(set())
+    assert names(tmp_path) == ["orders-0.0-quarantine"]
+
+
+def test_a_replica_that_was_found_damaged_is_damaged_at_the_next_start_whatever_is_read_then(
+    store: PartitionStore, tmp_path: Path
+) -> None:
+    written(store)
+    store.mark_rotten(ORDERS_0, str(tmp_path), "a flipped bit")
+    store.mark_rotten(ORDERS_0, str(tmp_path), "told twice")
+    again = store_of(tmp_path)
+    assert again.holds(ORDERS_0, ORDERS)
+    with pytest.raises(Corruption, match="was found damaged before: a flipped bit"):
+        again.open(ORDERS_0, ORDERS, DEFAULTS)
+    again.quarantine(ORDERS_0, str(tmp_path))
+    assert again.open(ORDERS_0, ORDERS, DEFAULTS).log_end_offset == 0
+
+
+def test_the_mark_does_not_bring_a_deleted_replica_back(store: PartitionStore, tmp_path: Path) -> None:
+    written(store)
+    store.delete(ORDERS_0, str(tmp_path))
+    store.delete(ORDERS_0, str(tmp_path))
+    store.mark_rotten(ORDERS_0, str(tmp_path), "too late")
+    assert names(tmp_path) == []
+
+
+def test_a_damaged_mark_still_counts(store: PartitionStore, tmp_path: Path) -> None:
+    written(store)
+    (tmp_path / "orders-0" / ROT_FILE).write_bytes(b"\xff\xfe")
+    with pytest.raises(Corruption, match="was found damaged before"):
+        store_of(tmp_path).open(ORDERS_0, ORDERS, DEFAULTS)
+
+
+# --- several log directories --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[Path, Path]:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    return tmp_path / "a", tmp_path / "b"
+
+
+def test_new_partitions_go_where_the_fewest_are(two: tuple[Path, Path]) -> None:
+    a, b = two
+    store = store_of(a, b)
+    for number in range(5):
+        written(store, TopicPartition("orders", number))
+    assert (names(a), names(b)) == (["orders-0", "orders-2", "orders-4"], ["orders-1", "orders-3"])
+    store.quarantine(TopicPartition("orders", 0), str(a))
+    store.delete(TopicPartition("orders", 2), str(a))
+    written(store, TopicPartition("orders", 5))
+    assert "orders-5" in names(a), "what is set aside does not count"
+
+
+def test_a_partition_is_found_wherever_it_is(two: tuple[Path, Path]) -> None:
+    a, b = two
+    written(store_of(b))
+    again = store_of(a, b)
+    assert again.holds(ORDERS_0, ORDERS)
+    assert again.open(ORDERS_0, ORDERS, DEFAULTS).log_end_offset == 1
+    assert (again.directory_of(ORDERS_0), names(a)) == (str(b), [])
+
+
+def test_a_partition_in_two_directories_is_refused_in_one_line(two: tuple[Path, Path]) -> None:
+    a, b = two
+    written(store_of(a))
+    written(store_of(b))
+    with pytest.raises(StorageError, match=rf"orders-0 is in {a} and in {b}: which is the right one") as refused:
+        store_of(a, b).holds(ORDERS_0, ORDERS)
+    assert "\n" not in str(refused.value)
+    assert (names(a), names(b)) == (["orders-0"], ["orders-0"])
+
+
+def test_what_an_earlier_topic_of_that_name_left_in_another_directory_is_set_aside(two: tuple[Path, Path]) -> None:
+    a, b = two
+    written(store_of(a), topic_id=RECREATED)
+    written(store_of(b))
+    assert store_of(a, b).open(ORDERS_0, ORDERS, DEFAULTS).log_end_offset == 1
+    assert (names(a), names(b)) == (["orders-0.0-stray"], ["orders-0"])
+
+
+class BrokenDisk(RealDisk):
+    """Cannot read one directory."""
+
+    def __init__(self, broken: Path) -> None:
+        self._broken = str(broken)
+
+    def list(self, directory: str) -> list[str]:
+        if directory == self._broken:
+            raise OSError(5, "Input/output error")
+        return list(super().list(directory))
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        if path.startswith(self._broken):
+            raise OSError(28, "No space left on device")
+        super().write_atomically(path, data)
+
+
+def test_a_directory_that_cannot_be_read_does_not_seem_to_be_empty(two: tuple[Path, Path]) -> None:
+    a, b = two
+    written(store_of(b))
+    store = store_of(a, b, disk=BrokenDisk(b))
+    assert [failure.directory for failure in store.look_around()] == [str(b)]
+    with pytest.raises(DirectoryFailed, match="Input/output error"):
+        store.holds(ORDERS_0, ORDERS)
+
+
+def test_a_partition_for_which_there_is_no_room_leaves_nothing_behind(tmp_path: Path) -> None:
+    store = store_of(tmp_path, disk=BrokenDisk(tmp_path / "orders-0"))
+    with pytest.raises(DirectoryFailed) as failed:
+        store.open(ORDERS_0, ORDERS, DEFAULTS)
+    assert failed.value.is_full
+    assert names(tmp_path) == []
+    assert not store.holds(ORDERS_0, ORDERS)

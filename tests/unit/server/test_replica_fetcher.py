@@ -21,7 +21,7 @@ from kraft.rpc.peers import Unreachable
 from kraft.server.config_values import ReplicationConfig
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
 from kraft.server.partition import Partition
-from kraft.server.replica_fetcher import ANSWER_GRACE_S, ReplicaFetcher
+from kraft.server.replica_fetcher import ANSWER_GRACE_S, NO_ROOM_RETRY_AFTER_S, ReplicaFetcher
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.server.replicas import Broker, batch, follow, lead, leaders_batch, state, until, values_in
 
@@ -381,5 +381,95 @@ def test_a_partition_that_is_gone_is_not_remembered(leader: Leader, follower: Br
             follower.partitions.remove(copy)
             await asyncio.sleep(1)
             assert copy not in fetcher._not_before
+
+    run_virtually(scenario())
+
+
+# --- the log start, and room on the disk ------------------------------------------------------------------------
+
+
+def test_the_log_start_follows_the_leaders_and_the_leader_hears_of_it(leader: Leader, follower: Broker) -> None:
+    async def scenario() -> None:
+        source, copy = led(leader, "a", "b", "c"), followed(follower)
+        async with fetching(leader, follower):
+            await until(lambda: copy.high_watermark == 3)
+            source.delete_records(2)
+            await until(lambda: source.as_leader().low_watermark == 2)
+        assert values_in(copy) == ["c"]
+
+    run_virtually(scenario())
+
+
+def test_a_new_follower_takes_up_a_log_that_has_lost_its_beginning(leader: Leader, follower: Broker) -> None:
+    async def scenario() -> None:
+        source = led(leader, "a", "b", "c")
+        source.follower_fetched(BrokerId(1), BrokerEpoch(1), source.log.log_end_offset)
+        source.delete_records(2)
+        copy = followed(follower)
+        async with fetching(leader, follower):
+            await until(lambda: copy.high_watermark == 3)
+        assert (copy.log.log_start_offset, values_in(copy)) == (2, ["c"])
+
+    run_virtually(scenario())
+
+
+def test_a_follower_without_room_stops_asking_all_the_time_and_goes_on_when_there_is_some(
+    leader: Leader, follower: Broker
+) -> None:
+    async def scenario() -> None:
+        led(leader, "a")
+        led(leader, "b", number=1)
+        copy, other = followed(follower), followed(follower, number=1)
+        follower.is_full = True
+        async with fetching(leader, follower):
+            await asyncio.sleep(NO_ROOM_RETRY_AFTER_S * 5)
+            asked = leader.offsets_asked()
+            assert set(asked) == {0}
+            assert len(asked) < 10
+            assert leader.streams == 1
+            follower.is_full = False
+            await until(lambda: copy.high_watermark == other.high_watermark == 1)
+        assert follower.failures == []
+
+    run_virtually(scenario())
+
+
+def test_a_follower_that_found_room_for_a_part_only_goes_on_behind_it(leader: Leader, follower: Broker) -> None:
+    """The records go into several segments, and the disk runs full between them."""
+
+    async def scenario() -> None:
+        led(leader, "a" * 100, "b" * 100, "c" * 100)
+        copy = follower.open(segment_bytes=250)
+        follow(copy)
+        follower.disk.appends_left = 1
+        async with fetching(leader, follower):
+            await until(lambda: leader.offsets_asked()[-1:] == [1])
+            follower.disk.appends_left = None
+            await until(lambda: copy.high_watermark == 3)
+        assert [value[0] for value in values_in(copy)] == ["a", "b", "c"]
+        assert follower.failures == []
+
+    run_virtually(scenario())
+
+
+def test_a_log_that_finds_no_room_to_be_cut_back_is_cut_back_when_there_is_some(
+    leader: Leader, follower: Broker
+) -> None:
+    async def scenario() -> None:
+        led(leader, "a", epoch=1)
+        source = leader.broker.partitions.by_name("orders", 0)
+        source.lead(state(2, epoch=3), BrokerEpoch(1))
+        source.append(batch("of epoch 3"), 1)
+        copy = follower.open()
+        copy.append_as_follower(leaders_batch("a", at=0, epoch=1))
+        copy.append_as_follower(leaders_batch("lost", "lost", at=1, epoch=2))
+        follow(copy, epoch=3)
+        follower.disk.is_full = True
+        async with fetching(leader, follower):
+            await asyncio.sleep(NO_ROOM_RETRY_AFTER_S * 3)
+            assert len(leader.requests) < 10
+            follower.disk.is_full = False
+            await until(lambda: values_in(copy) == ["a", "of epoch 3"])
+        assert follower.failures == []
 
     run_virtually(scenario())

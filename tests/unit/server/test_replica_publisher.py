@@ -1,101 +1,26 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 import pytest
 
-from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
-from kraft.metadata.records import PartitionChanged, TopicConfigSet, TopicDeleted
+from kraft.metadata.records import TopicConfigSet, TopicDeleted
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
-from kraft.server.high_watermarks import HighWatermarks, read_high_watermarks, write_high_watermarks
-from kraft.server.partition import Partition
-from kraft.server.partition_store import PartitionStore
-from kraft.server.replica_fetcher import ReplicaFetcher
-from kraft.server.replica_publisher import ReplicaPublisher
-from tests.unit.metadata.clusters import ORDERS, cluster, ids, with_topic
-from tests.unit.server.replicas import DEFAULTS, ORDERS_0, Broker, InlineExecutor, batch, outcome, settle, values_in
+from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, Offset, TopicId
+from kraft.server.high_watermarks import read_high_watermarks, write_high_watermarks
+from tests.unit.metadata.clusters import ORDERS, cluster, with_topic
+from tests.unit.server.publishing import Host, changed
+from tests.unit.server.replicas import ORDERS_0, Broker, batch, outcome, settle, values_in
 
 RECREATED = TopicId(UUID(int=200))
-
-
-class FakeFetcher:
-    def __init__(self, leader_id: int, breaks: bool) -> None:
-        self.leader_id = leader_id
-        self.is_running = False
-        self.assignments = 0
-        self._breaks = breaks
-
-    def assignment_changed(self) -> None:
-        self.assignments += 1
-
-    async def run(self) -> None:
-        self.is_running = True
-        try:
-            assert not self._breaks, "our bug"
-            await asyncio.sleep(3_600)
-        finally:
-            self.is_running = False
-
-
-@dataclass(slots=True)
-class Host:
-    """Broker 1 with a publisher."""
-
-    broker: Broker
-    fetchers: list[FakeFetcher] = field(default_factory=list)
-    fetchers_break: bool = False
-    publisher: ReplicaPublisher = field(init=False)
-    image: MetadataImage = EMPTY_IMAGE
-
-    def start(self, *, clean_shutdown: bool = False) -> Host:
-        directory = str(self.broker.directory)
-        self.publisher = ReplicaPublisher(
-            broker_id=BrokerId(1),
-            broker_epoch=lambda: BrokerEpoch(1),
-            partitions=self.broker.partitions,
-            store=PartitionStore(self.broker.disk, directory, clean_shutdown=clean_shutdown),
-            executor=InlineExecutor(),
-            defaults=DEFAULTS,
-            high_watermarks=HighWatermarks(self.broker.disk, directory),
-            surroundings=self.broker.surroundings(),
-            make_fetcher=self._make_fetcher,
-        )
-        return self
-
-    async def act_on(self, image: MetadataImage) -> None:
-        await self.publisher.publish(self.image, image)
-        self.image = image
-
-    def partition(self, number: int = 0, topic_id: TopicId = ORDERS) -> Partition:
-        return self.broker.partitions.by_id(topic_id, number)
-
-    def directories(self) -> list[str]:
-        return sorted(path.name for path in self.broker.directory.iterdir() if path.is_dir())
-
-    def _make_fetcher(self, leader_id: BrokerId) -> ReplicaFetcher:
-        self.fetchers.append(FakeFetcher(leader_id, self.fetchers_break))
-        return cast(ReplicaFetcher, self.fetchers[-1])
 
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
     return Host(Broker(tmp_path)).start()
-
-
-def changed(leader: int, *, epoch: int, isr: tuple[int, ...] = (1, 2)) -> PartitionChanged:
-    return PartitionChanged(
-        topic_id=ORDERS,
-        partition=0,
-        isr=ids(*isr),
-        leader=BrokerId(leader),
-        leader_epoch=LeaderEpoch(epoch),
-        partition_epoch=PartitionEpoch(epoch),
-    )
 
 
 def run(scenario: Any) -> None:
@@ -182,7 +107,9 @@ def test_a_deleted_topic_is_gone_from_the_disk_and_its_producers_are_let_go(host
     run(scenario())
 
 
-def test_a_deletion_that_the_disk_refuses_ends_the_node(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deletion_that_the_disk_refuses_takes_the_directory_out_of_use(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario() -> None:
         await host.act_on(with_topic(cluster(1, 2), [1, 2]))
 
@@ -190,9 +117,11 @@ def test_a_deletion_that_the_disk_refuses_ends_the_node(host: Host, monkeypatch:
             raise OSError("read-only file system")
 
         monkeypatch.setattr(host.broker.disk, "remove_tree", fail)
-        with pytest.raises(Refusal, match="read-only file system"):
-            await host.act_on(host.image.replay([TopicDeleted(topic_id=ORDERS)]))
-        assert len(host.broker.failures) == 1
+        await host.act_on(host.image.replay([TopicDeleted(topic_id=ORDERS)]))
+        (failure,) = host.broker.failures
+        assert "has failed, and there is no other" in failure
+        assert "read-only file system" in failure
+        assert host.log_directories.online == ()
 
     run(scenario())
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import pytest
 from kraft.model.ids import uuid_from_text
 from kraft.server import storage
 from kraft.server.config import NodeConfig, load
-from kraft.server.storage import StorageError
+from kraft.server.storage import LogDirectory, StorageError
 
 CLUSTER = "kJ2Yk0mVT0ma0wV2Yk0mVQ"
 OTHER_CLUSTER = "AAAAAAAAAAAAAAAAAAAAAg"
@@ -40,7 +41,11 @@ def test_a_formatted_directory_says_whose_it_is(config_of: MakeConfig) -> None:
     config = config_of()
     (formatted,) = storage.format(config, CLUSTER)
     assert formatted.created
-    assert storage.load(config) == formatted.meta
+    loaded = storage.load(config)
+    assert (loaded.cluster_id, loaded.node_id, loaded.unusable) == (CLUSTER, 1, {})
+    assert loaded.directories == (
+        LogDirectory(path=config.log_dir, directory_id=formatted.meta.directory_id, closed_cleanly=False),
+    )
     assert (formatted.meta.cluster_id, formatted.meta.node_id) == (CLUSTER, 1)
 
 
@@ -129,7 +134,7 @@ def test_a_metadata_directory_of_its_own_is_formatted_and_checked_too(config_of:
     config = config_of(metadata_log_dir=str(tmp_path / "meta"))
     log, metadata = storage.format(config, CLUSTER)
     assert (log.directory, metadata.directory) == (tmp_path / "data", tmp_path / "meta")
-    assert storage.load(config) == log.meta
+    assert [one.directory_id for one in storage.load(config).directories] == [log.meta.directory_id]
     (tmp_path / "meta" / "meta.properties").write_text(
         (tmp_path / "meta" / "meta.properties").read_text().replace(CLUSTER, OTHER_CLUSTER)
     )
@@ -190,11 +195,118 @@ def test_a_lock_is_refused_inside_one_process_too_and_free_after_release(config_
 
 def test_the_mark_of_a_clean_stop_is_taken_once(config_of: MakeConfig) -> None:
     config = config_of(voters=1)
+    loaded = storage.load(config)
+
+    def was_clean() -> bool:
+        return storage.take_clean_shutdown_markers(config, loaded).directories[0].closed_cleanly
+
+    assert not was_clean()
+    storage.leave_clean_shutdown_markers([config.log_dir])
+    assert was_clean()
+    assert not was_clean()
+
+
+# --- several log directories --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(name="two")
+def _two(config_of: MakeConfig, tmp_path: Path) -> NodeConfig:
+    """Not formatted yet."""
+    return config_of(log_dirs=f"{tmp_path / 'a'},{tmp_path / 'b'}")
+
+
+def test_each_log_directory_is_formatted_with_an_id_of_its_own(two: NodeConfig) -> None:
+    a, b = storage.format(two, CLUSTER)
+    assert (a.directory, b.directory) == two.log_dirs
+    assert a.meta.directory_id != b.meta.directory_id
+    assert [one.directory_id for one in storage.load(two).directories] == [a.meta.directory_id, b.meta.directory_id]
+
+
+def test_formatting_again_completes_what_is_not_formatted_yet(two: NodeConfig) -> None:
+    first, _ = storage.format(two, CLUSTER)
+    shutil.rmtree(two.log_dirs[1])
+    a, b = storage.format(two, CLUSTER)
+    assert (a.created, a.meta, b.created) == (False, first.meta, True)
+
+
+def test_a_node_alone_formats_all_its_directories_at_its_first_start(config_of: MakeConfig, tmp_path: Path) -> None:
+    config = config_of(voters=1, log_dirs=f"{tmp_path / 'a'},{tmp_path / 'b'}")
+    assert len(storage.load(config).directories) == 2
+
+
+def test_an_empty_directory_among_formatted_ones_is_not_taken_for_what_belongs_there(
+    config_of: MakeConfig, tmp_path: Path
+) -> None:
+    config = config_of(voters=1, log_dirs=f"{tmp_path / 'a'},{tmp_path / 'b'}")
     storage.load(config)
-    assert not storage.take_clean_shutdown_marker(config)
-    storage.leave_clean_shutdown_marker(config)
-    assert storage.take_clean_shutdown_marker(config)
-    assert not storage.take_clean_shutdown_marker(config)
+    shutil.rmtree(tmp_path / "b")
+    with storage.lock(config) as held:
+        found = storage.load(config, held.unusable)
+    assert [one.path for one in found.directories] == [tmp_path / "a"]
+    assert "b is not formatted: run 'kraft storage format" in found.unusable[tmp_path / "b"]
+
+
+@pytest.mark.parametrize("damage", ["", "version=1\n"])
+def test_a_node_starts_without_a_directory_whose_file_is_damaged(two: NodeConfig, damage: str) -> None:
+    storage.format(two, CLUSTER)
+    (two.log_dirs[1] / "meta.properties").write_text(damage)
+    found = storage.load(two)
+    assert [one.path for one in found.directories] == [two.log_dirs[0]]
+    assert "is damaged" in found.unusable[two.log_dirs[1]]
+
+
+def test_a_directory_that_cannot_be_written_to_is_left_out(two: NodeConfig) -> None:
+    storage.format(two, CLUSTER)
+    shutil.rmtree(two.log_dirs[1])
+    two.log_dirs[1].write_text("not a directory")
+    with storage.lock(two) as held:
+        found = storage.load(two, held.unusable)
+    assert [one.path for one in found.directories] == [two.log_dirs[0]]
+    assert "cannot be written to" in found.unusable[two.log_dirs[1]]
+
+
+def test_a_controller_does_not_start_without_its_metadata_log(two: NodeConfig) -> None:
+    storage.format(two, CLUSTER)
+    (two.metadata_log_dir / "meta.properties").write_text("")
+    with pytest.raises(StorageError, match="is damaged"):
+        storage.load(two)
+
+
+def test_a_broker_starts_without_its_first_directory(config_of: MakeConfig, tmp_path: Path) -> None:
+    config = config_of(
+        node_id=4,
+        process_roles="broker",
+        listeners="GRPC://localhost:494",
+        log_dirs=f"{tmp_path / 'a'},{tmp_path / 'b'}",
+    )
+    storage.format(config, CLUSTER)
+    shutil.rmtree(tmp_path / "a")
+    assert [one.path for one in storage.load(config).directories] == [tmp_path / "b"]
+    shutil.rmtree(tmp_path / "b")
+    with pytest.raises(StorageError, match="a is not formatted"):
+        storage.load(config)
+
+
+def test_a_directory_of_another_node_is_refused_beside_a_good_one(config_of: MakeConfig, two: NodeConfig) -> None:
+    storage.format(config_of(node_id=2, log_dirs=str(two.log_dirs[1])), CLUSTER)
+    config = config_of(log_dirs=",".join(map(str, two.log_dirs)))
+    storage.format(config_of(log_dirs=str(two.log_dirs[0])), CLUSTER)
+    with pytest.raises(StorageError, match="belongs to node 2, not to node 1"):
+        storage.load(config)
+
+
+def test_a_copied_directory_is_refused(two: NodeConfig) -> None:
+    storage.format(two, CLUSTER)
+    shutil.copy(two.log_dirs[0] / "meta.properties", two.log_dirs[1] / "meta.properties")
+    with pytest.raises(StorageError, match=r"have the same directory\.id: one is a copy of the other"):
+        storage.load(two)
+
+
+def test_each_directory_has_its_own_mark_of_a_clean_stop(two: NodeConfig) -> None:
+    storage.format(two, CLUSTER)
+    storage.leave_clean_shutdown_markers(two.log_dirs[1:])
+    taken = storage.take_clean_shutdown_markers(two, storage.load(two))
+    assert [one.closed_cleanly for one in taken.directories] == [False, True]
 
 
 def test_random_cluster_ids_are_valid_and_never_look_like_an_option() -> None:

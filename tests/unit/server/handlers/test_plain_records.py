@@ -46,10 +46,10 @@ def _handler(broker: Broker) -> PlainRecordsHandler:
 def test_plain_records_come_back_as_they_went_with_their_offsets(broker: Broker) -> None:
     lead(broker.open(), replicas=(1,))
     header = PlainHeader(key="trace", value=None)
-    assert produce(broker, PlainRecord(key=b"k", value=b"v", headers=[header], timestamp_ms=5)).base_offset == 0
+    assert produce(broker, PlainRecord(key=b"k", value=b"v", headers=[header], timestamp_ms=WALL_MS - 5)).base_offset == 0
     assert produce(broker, PlainRecord(value=b"")).base_offset == 1
     assert fetch(broker).records == [
-        PlainRecord(key=b"k", value=b"v", headers=[header], timestamp_ms=5, offset=0),
+        PlainRecord(key=b"k", value=b"v", headers=[header], timestamp_ms=WALL_MS - 5, offset=0),
         PlainRecord(key=None, value=b"", timestamp_ms=WALL_MS, offset=1),
     ]
     assert fetch(broker).high_watermark == 2
@@ -76,7 +76,7 @@ def test_a_timestamp_before_1970_is_refused(broker: Broker) -> None:
     lead(broker.open(), replicas=(1,))
     result = produce(broker, PlainRecord(value=b"a", timestamp_ms=-(2**63)), PlainRecord(timestamp_ms=2**63 - 1))
     assert result.error_code is ErrorCode.INVALID_TIMESTAMP
-    assert produce(broker, PlainRecord(timestamp_ms=0), PlainRecord(timestamp_ms=2**63 - 1)).base_offset == 0
+    assert produce(broker, PlainRecord(timestamp_ms=0), PlainRecord(timestamp_ms=WALL_MS)).base_offset == 0
 
 
 def test_acks_0_is_answered_without_an_offset(broker: Broker) -> None:

@@ -308,7 +308,7 @@ def test_nothing_waits_any_longer_for_a_client_that_went(broker: Broker) -> None
     run_virtually(scenario())
 
 
-def test_a_disk_that_takes_no_more_ends_the_node_and_is_told_to_the_producer(broker: Broker) -> None:
+def test_a_disk_that_takes_no_more_is_told_to_the_node_and_to_the_producer(broker: Broker) -> None:
     async def scenario() -> None:
         lead(broker.open())
         broker.disk.fails_writes = True

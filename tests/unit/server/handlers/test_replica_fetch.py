@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -251,5 +252,41 @@ def test_a_caught_up_follower_is_proposed_for_the_isr(broker: Broker) -> None:
         await ask(broker, asking(0))
         (proposal,) = broker.proposals
         assert [(member.broker_id, member.broker_epoch) for member in proposal.isr] == [(1, 1), (2, 2)]
+
+    run_virtually(scenario())
+
+
+def test_a_log_start_that_moves_on_is_news_for_a_follower_that_waits(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = broker.open()
+        lead(partition)
+        partition.append(batch("a"), 1)
+        broker.sync()
+        fetched(partition, 1)
+        at_the_end = asking(1, last_epoch=0, high_watermark=1)
+        waiting = asyncio.create_task(ReplicaFetchHandler(broker.partitions).handle(request(at_the_end)))
+        await settle()
+        assert not waiting.done()
+        partition.delete_records(1)
+        (result,) = (await waiting).partitions
+        assert (result.log_start_offset, result.high_watermark, result.records) == (1, 1, b"")
+
+    run_virtually(scenario())
+
+
+def test_a_fetch_tells_where_the_followers_log_begins(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = broker.open()
+        lead(partition)
+        partition.append(batch("a"), 1)
+        broker.sync()
+        fetched(partition, 1)
+        partition.delete_records(1)
+        behind = replace(asking(1, last_epoch=0, high_watermark=1), log_start_offset=0)
+        await ReplicaFetchHandler(broker.partitions).handle(request(behind))
+        assert partition.as_leader().low_watermark == 0
+        caught_up = replace(behind, log_start_offset=1)
+        await ReplicaFetchHandler(broker.partitions).handle(request(caught_up))
+        assert partition.as_leader().low_watermark == 1
 
     run_virtually(scenario())

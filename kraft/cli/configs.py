@@ -1,0 +1,268 @@
+"""`kraft configs`: describe and alter the configs of topics, and describe those of brokers."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from kraft.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    DEFAULT_TIMEOUT_MS,
+    BootstrapServer,
+    Output,
+    OutputFormat,
+    Timeout,
+    TopicArgument,
+    TopicOption,
+    optional_topic_name,
+)
+from kraft.cli.printing import print_json
+
+if TYPE_CHECKING:
+    from kraft.client import Admin
+    from kraft.model.config_requests import ConfigEntry
+
+app = typer.Typer(help="Describe and alter the configs of topics and brokers.", no_args_is_help=True)
+
+_COMMA_OUTSIDE_BRACKETS: Final = re.compile(r",(?![^\[\]]*\])")
+
+
+class EntityType(StrEnum):
+    """What Kafka's command gives configs to."""
+
+    TOPICS = "topics"
+    BROKERS = "brokers"
+    BROKER_LOGGERS = "broker-loggers"
+    USERS = "users"
+    CLIENTS = "clients"
+    IPS = "ips"
+    CLIENT_METRICS = "client-metrics"
+    GROUPS = "groups"
+
+    @property
+    def one(self) -> str:
+        return self.value.removesuffix("s") if self is not EntityType.CLIENT_METRICS else self.value
+
+
+EntityTypeOption = Annotated[
+    EntityType | None, typer.Option("--entity-type", help="By default topics.", show_default=False)
+]
+EntityNameOption = Annotated[
+    str | None, typer.Option("--entity-name", help="Name of the topic, or id of the broker.", show_default=False)
+]
+BrokerOption = Annotated[
+    int | None, typer.Option("--broker", min=0, help="Short for --entity-type brokers --entity-name ID.")
+]
+
+
+@app.callback()
+def configs() -> None:
+    """Describe and alter the configs of topics and brokers."""
+
+
+@app.command("describe")
+def describe(
+    positional: TopicArgument = None,
+    topic: TopicOption = None,
+    broker: BrokerOption = None,
+    entity_type: EntityTypeOption = None,
+    entity_name: EntityNameOption = None,
+    all_configs: Annotated[bool, typer.Option("--all", help="Defaults, too, and what the brokers' files say.")] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    output: OutputFormat = Output.TABLE,
+    timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
+) -> None:
+    """Show what was set on a topic, or on all topics; with --all every config in effect."""
+    kind, name = _entity(optional_topic_name(positional, topic), broker, entity_type, entity_name)
+    if kind not in (EntityType.TOPICS, EntityType.BROKERS):
+        raise _not_built(kind)
+    if name is None and entity_type is None:
+        raise typer.BadParameter("name a topic, or say --entity-type topics for all of them", param_hint="TOPIC")
+    with _admin(bootstrap_server, timeout_ms) as admin:
+        names = [name] if name is not None else _names(admin, kind)
+        described = {each: _described(admin, kind, each, all_configs=all_configs) for each in names}
+    if output is Output.JSON:
+        print_json([_as_json(kind, each, entries) for each, entries in described.items()])
+        return
+    for each, entries in described.items():
+        _print_described(kind, each, entries, all_configs=all_configs)
+
+
+@app.command("alter")
+def alter(
+    positional: TopicArgument = None,
+    topic: TopicOption = None,
+    entity_type: EntityTypeOption = None,
+    entity_name: EntityNameOption = None,
+    add_config: Annotated[
+        list[str] | None,
+        typer.Option("--add-config", metavar="K=V,K=[A,B],...", help="Set these. May be repeated.", show_default=False),
+    ] = None,
+    delete_config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--delete-config", metavar="K,...", help="Back to their defaults. May be repeated.", show_default=False
+        ),
+    ] = None,
+    validate_only: Annotated[bool, typer.Option("--validate-only", help="Check only, alter nothing.")] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    output: OutputFormat = Output.TABLE,
+    timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
+) -> None:
+    """Set configs of a topic, or take them back to their defaults. They are in effect without a restart."""
+    kind, name = _entity(optional_topic_name(positional, topic), None, entity_type, entity_name)
+    if kind is not EntityType.TOPICS:
+        raise _not_built(kind)
+    if name is None:
+        raise typer.BadParameter("name a topic", param_hint="TOPIC")
+    alter_topic(
+        name,
+        added(add_config or [], "--add-config"),
+        _deleted(delete_config or []),
+        bootstrap_server,
+        output,
+        timeout_ms,
+        validate_only=validate_only,
+    )
+
+
+def alter_topic(
+    topic: str,
+    set_configs: dict[str, str],
+    delete_configs: list[str],
+    bootstrap_server: str,
+    output: Output,
+    timeout_ms: int,
+    *,
+    validate_only: bool = False,
+) -> None:
+    """Alters, and says so in Kafka's words. Raises BadParameter for what contradicts itself."""
+    if not set_configs and not delete_configs:
+        raise typer.BadParameter("say what to set or to delete", param_hint="--add-config, --delete-config")
+    if both := sorted(set_configs.keys() & set(delete_configs)):
+        raise typer.BadParameter(f"{', '.join(both)} cannot be set and deleted at once", param_hint="--delete-config")
+    with _admin(bootstrap_server, timeout_ms) as admin:
+        admin.alter_topic_configs(topic, set_configs, delete=delete_configs, validate_only=validate_only)
+    if output is Output.JSON:
+        print_json({"entity_type": EntityType.TOPICS, "entity_name": topic, "altered": not validate_only})
+    elif validate_only:
+        print(f"Config for topic {topic} could be updated so.")
+    else:
+        print(f"Completed updating config for topic {topic}.")
+
+
+def added(texts: list[str], option: str) -> dict[str, str]:
+    """`k1=v1,k2=[v2,v3]` as kafka-configs takes it, where brackets hold together what has commas in it."""
+    found: dict[str, str] = {}
+    for item in (part for text in texts for part in _COMMA_OUTSIDE_BRACKETS.split(text) if part.strip()):
+        key, equals, value = item.partition("=")
+        key, value = key.strip(), value.strip()
+        if not equals or not key:
+            raise typer.BadParameter(f"{item.strip()!r} is not KEY=VALUE", param_hint=option)
+        if key in found:
+            raise typer.BadParameter(f"{key} is there twice", param_hint=option)
+        found[key] = value[1:-1] if value.startswith("[") and value.endswith("]") else value
+    return found
+
+
+def _deleted(texts: list[str]) -> list[str]:
+    return list(dict.fromkeys(key.strip() for text in texts for key in text.split(",") if key.strip()))
+
+
+# --- which entity ----------------------------------------------------------------------------------------------
+
+
+def _entity(
+    topic: str | None, broker: int | None, entity_type: EntityType | None, entity_name: str | None
+) -> tuple[EntityType, str | None]:
+    """Raises BadParameter for more than one."""
+    named = [
+        *([(EntityType.TOPICS, topic)] if topic is not None else []),
+        *([(EntityType.BROKERS, str(broker))] if broker is not None else []),
+        *([(entity_type or EntityType.TOPICS, entity_name)] if entity_name is not None else []),
+    ]
+    if len(set(named)) > 1 or (named and entity_type is not None and named[0][0] is not entity_type):
+        raise typer.BadParameter("one topic or one broker at a time", param_hint="--entity-name")
+    return named[0] if named else (entity_type or EntityType.TOPICS, None)
+
+
+def _not_built(kind: EntityType) -> Exception:
+    from kraft.client import NotBuiltYet
+
+    if kind is EntityType.BROKERS:
+        return NotBuiltYet(
+            "configs of running brokers cannot be altered, that is not built yet: edit their files and restart them"
+        )
+    return NotBuiltYet(f"--entity-type {kind}: configs of {kind} are not built yet")
+
+
+def _names(admin: Admin, kind: EntityType) -> list[str]:
+    cluster = admin.describe_cluster()
+    if kind is EntityType.BROKERS:
+        return [str(broker.broker_id) for broker in sorted(cluster.brokers, key=lambda each: each.broker_id)]
+    return sorted(topic.topic for topic in cluster.topics)
+
+
+def _admin(bootstrap_server: str, timeout_ms: int) -> Admin:
+    from kraft.client import Admin
+
+    return Admin(bootstrap_server, default_api_timeout_ms=timeout_ms)
+
+
+# --- describing ------------------------------------------------------------------------------------------------
+
+
+def _described(admin: Admin, kind: EntityType, name: str, *, all_configs: bool) -> list[ConfigEntry]:
+    from kraft.model.config_requests import ConfigSource
+
+    if kind is EntityType.BROKERS:
+        if not name.isascii() or not name.isdigit():
+            raise typer.BadParameter(f"{name!r} is no broker's id", param_hint="--entity-name")
+        entries = admin.describe_broker_configs(int(name))
+    else:
+        entries = admin.describe_topic_configs(name)
+    dynamic = (
+        ConfigSource.DYNAMIC_TOPIC_CONFIG,
+        ConfigSource.DYNAMIC_BROKER_CONFIG,
+        ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
+    )
+    return [entry for entry in entries if all_configs or entry.source in dynamic]
+
+
+def _print_described(kind: EntityType, name: str, entries: list[ConfigEntry], *, all_configs: bool) -> None:
+    """Line for line as kafka-configs.sh prints it, because scripts and eyes know that form."""
+    print(f"{'All' if all_configs else 'Dynamic'} configs for {kind.one} {name} are:")
+    for entry in entries:
+        synonyms = ", ".join(f"{each.source.name}:{each.key}={_text(each.value)}" for each in entry.synonyms)
+        sensitive = "true" if entry.is_sensitive else "false"
+        print(f"  {entry.key}={_text(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}")
+
+
+def _text(value: str | None) -> str:
+    return "null" if value is None else value
+
+
+def _as_json(kind: EntityType, name: str, entries: list[ConfigEntry]) -> dict[str, Any]:
+    return {
+        "entity_type": kind,
+        "entity_name": name,
+        "configs": [
+            {
+                "key": entry.key,
+                "value": entry.value,
+                "source": entry.source.name,
+                "is_default": entry.is_default,
+                "read_only": entry.read_only,
+                "is_sensitive": entry.is_sensitive,
+                "type": entry.type.name,
+                "documentation": entry.documentation,
+                "synonyms": [
+                    {"key": each.key, "value": each.value, "source": each.source.name} for each in entry.synonyms
+                ],
+            }
+            for entry in entries
+        ],
+    }

@@ -1,0 +1,197 @@
+"""A dump in the lines that Kafka's own dump tool prints, so that eyes and scripts made for those read ours.
+
+One thing differs: control characters in keys, values and header names, which would move a terminal's cursor, change its
+colours or set its title, are written as `\\x1b`, `\\n` and so on.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from kraft.cli.log.printer import write_line
+from kraft.log.inspection import IndexEntry, InspectedBatch, TimeIndexEntry
+from kraft.log.leader_epochs import EpochStart
+from kraft.log.log_checkpoint import LogCheckpoint
+from kraft.log.producer_state import ProducerState
+from kraft.log.record_batch import DELETE_HORIZON_BIT, SEQUENCE_MAX, BatchHeader, TimestampType
+from kraft.log.record_codec import Record
+
+TIMESTAMP_TYPE_NAMES: Final = {
+    TimestampType.CREATE_TIME: "CreateTime",
+    TimestampType.LOG_APPEND_TIME: "LogAppendTime",
+}
+CONTROL_TYPES: Final = (
+    "ABORT",
+    "COMMIT",
+    "LEADER_CHANGE",
+    "SNAPSHOT_HEADER",
+    "SNAPSHOT_FOOTER",
+    "KRAFT_VERSION",
+    "KRAFT_VOTERS",
+)
+"""By the number in the key of a control record."""
+
+_CONTROL_KEY: Final = struct.Struct(">hh")
+_END_MARKER: Final = struct.Struct(">hi")
+
+# C0, DEL and C1; line and paragraph separators; marks that turn the direction of all that follows.
+_UNSAFE: Final = (
+    *range(0x20),
+    *range(0x7F, 0xA0),
+    *(0x061C, 0x200E, 0x200F, 0x2028, 0x2029),
+    *range(0x202A, 0x202F),
+    *range(0x2066, 0x206A),
+)
+_ESCAPES: Final = {code: chr(code).encode("unicode_escape").decode("ascii") for code in _UNSAFE}
+
+
+def safe(content: bytes | str) -> str:
+    """As text that a terminal takes for text; bytes that are not UTF-8 become U+FFFD, as Kafka prints them."""
+    text = content if isinstance(content, str) else content.decode("utf-8", "replace")
+    return text if text.isprintable() else text.translate(_ESCAPES)
+
+
+def delete_horizon_ms(header: BatchHeader) -> int | None:
+    """From when on the tombstones of a compacted batch may go; it then stands where the base timestamp did."""
+    return header.base_timestamp_ms if header.attributes & DELETE_HORIZON_BIT else None
+
+
+def sequence_of(header: BatchHeader, offset: int) -> int:
+    """That of the record at `offset`."""
+    if header.base_sequence < 0:
+        return -1
+    return (header.base_sequence + offset - header.base_offset) & SEQUENCE_MAX
+
+
+def control_type(record: Record) -> tuple[str, int]:
+    """Its name and number, UNKNOWN for one that is not known."""
+    if record.key is None or len(record.key) < _CONTROL_KEY.size:
+        return "UNKNOWN", -1
+    _, number = _CONTROL_KEY.unpack_from(record.key)
+    return (CONTROL_TYPES[number] if 0 <= number < len(CONTROL_TYPES) else "UNKNOWN"), number
+
+
+def coordinator_epoch(record: Record) -> int | None:
+    """That of an end-of-transaction marker; None for any other control record."""
+    if control_type(record)[0] not in ("ABORT", "COMMIT"):
+        return None
+    if record.value is None or len(record.value) < _END_MARKER.size:
+        return None
+    epoch: int = _END_MARKER.unpack_from(record.value)[1]
+    return epoch
+
+
+class KafkaLines:
+    """A `Printer` for people."""
+
+    def __init__(self, *, with_contents: bool, with_metadata: bool) -> None:
+        self._with_contents = with_contents
+        self._with_metadata = with_metadata
+        self._path = ""
+
+    def begin(self, path: str) -> None:
+        self._path = path
+        write_line(f"Dumping {safe(path)}")
+
+    def log_starts(self, base_offset: int) -> None:
+        write_line(f"Log starting offset: {base_offset}")
+
+    def batch(self, batch: InspectedBatch) -> None:
+        write_line(batch_line(batch))
+
+    def record(self, header: BatchHeader, record: Record) -> None:
+        words = []
+        if self._with_metadata:
+            words.append(record_line(header, record))
+        if self._with_contents and not header.is_control:
+            words += self._contents(record)
+        write_line(" ".join(words) if self._with_metadata or not words else f"| {' '.join(words)}")
+
+    def _contents(self, record: Record) -> list[str]:
+        words = [] if record.key is None else [f"key: {safe(record.key)}"]
+        return words if record.value is None else [*words, f"payload: {safe(record.value)}"]
+
+    def trailing_bytes(self, count: int) -> None:
+        write_line(f"Found {count} invalid bytes at the end of {safe(self._path.rpartition('/')[2])}")
+
+    def index_entry(self, entry: IndexEntry) -> None:
+        write_line(f"offset: {entry.offset} position: {entry.position}")
+
+    def time_index_entry(self, entry: TimeIndexEntry) -> None:
+        write_line(f"timestamp: {entry.timestamp_ms} offset: {entry.offset}")
+
+    def is_empty(self) -> None:
+        write_line(f"{safe(self._path)} is empty.")
+
+    def is_sane(self) -> None:
+        write_line(f"{safe(self._path)} passed sanity check.")
+
+    def producer(self, producer_id: int, state: ProducerState) -> None:
+        last = state.batches[-1] if state.batches else None
+        # In Kafka's part of the file there is one timestamp, that of the last batch.
+        timestamp_ms = state.timestamp_ms if last is None else last.timestamp_ms
+        line = (
+            f"producerId: {producer_id} producerEpoch: {state.epoch} coordinatorEpoch: -1 "
+            f"currentTxnFirstOffset: OptionalLong.empty lastTimestamp: {timestamp_ms}"
+        )
+        if last is not None:
+            line += (
+                f" firstSequence: {last.first_sequence} lastSequence: {last.last_sequence} "
+                f"lastOffset: {last.last_offset} offsetDelta: {last.last_offset - last.base_offset} "
+                f"timestamp: {last.timestamp_ms}"
+            )
+        write_line(line)
+
+    def leader_epoch(self, entry: EpochStart) -> None:
+        write_line(f"leaderEpoch: {entry.epoch} startOffset: {entry.start_offset}")
+
+    def checkpoint(self, checkpoint: LogCheckpoint) -> None:
+        write_line(
+            f"logStartOffset: {checkpoint.log_start_offset} recoveryPoint: {checkpoint.recovery_point} "
+            f"cleanedEndOffset: {checkpoint.cleaned_end_offset} isSparse: {_word(checkpoint.is_sparse)}"
+        )
+
+    def wrong(self, path: str, position: int | None, reason: str) -> None:
+        pass
+
+
+def batch_line(batch: InspectedBatch) -> str:
+    header = batch.header
+    horizon_ms = delete_horizon_ms(header)
+    return (
+        f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.record_count} "
+        f"baseSequence: {header.base_sequence} lastSequence: {header.last_sequence} "
+        f"producerId: {header.producer_id} producerEpoch: {header.producer_epoch} "
+        f"partitionLeaderEpoch: {header.leader_epoch} isTransactional: {_word(header.is_transactional)} "
+        f"isControl: {_word(header.is_control)} "
+        f"deleteHorizonMs: {'OptionalLong.empty' if horizon_ms is None else f'OptionalLong[{horizon_ms}]'} "
+        f"position: {batch.position} "
+        f"{TIMESTAMP_TYPE_NAMES[header.timestamp_type]}: {header.max_timestamp_ms} size: {header.size_bytes} "
+        f"magic: {header.magic} compresscodec: {header.codec.config_name} crc: {header.crc} "
+        f"isvalid: {_word(batch.is_valid)}"
+    )
+
+
+def record_line(header: BatchHeader, record: Record) -> str:
+    line = (
+        f"| offset: {record.offset} {TIMESTAMP_TYPE_NAMES[header.timestamp_type]}: {record.timestamp_ms} "
+        f"keySize: {_size(record.key)} valueSize: {_size(record.value)} "
+        f"sequence: {sequence_of(header, record.offset)} "
+        f"headerKeys: [{','.join(safe(name) for name, _ in record.headers)}]"
+    )
+    if not header.is_control:
+        return line
+    name, number = control_type(record)
+    epoch = coordinator_epoch(record)
+    if epoch is None:
+        return f"{line} controlType: {name}({number})"
+    return f"{line} endTxnMarker: {name} coordinatorEpoch: {epoch}"
+
+
+def _size(content: bytes | None) -> int:
+    return -1 if content is None else len(content)
+
+
+def _word(is_so: bool) -> str:
+    return "true" if is_so else "false"

@@ -1,0 +1,52 @@
+"""What a dump has to tell, and to whom: lines for people are one printer, JSON for programs is another."""
+
+from __future__ import annotations
+
+import sys
+from typing import Protocol
+
+from kraft.log.inspection import IndexEntry, InspectedBatch, TimeIndexEntry
+from kraft.log.leader_epochs import EpochStart
+from kraft.log.log_checkpoint import LogCheckpoint
+from kraft.log.producer_state import ProducerState
+from kraft.log.record_batch import BatchHeader
+from kraft.log.record_codec import Record
+
+
+class Printer(Protocol):
+    """Everything it is told is about the file that was begun last."""
+
+    def begin(self, path: str) -> None: ...
+
+    def log_starts(self, base_offset: int) -> None: ...
+
+    def batch(self, batch: InspectedBatch) -> None: ...
+
+    def record(self, header: BatchHeader, record: Record) -> None: ...
+
+    def trailing_bytes(self, count: int) -> None:
+        """The end of a `.log` is no whole batch."""
+        ...
+
+    def index_entry(self, entry: IndexEntry) -> None: ...
+
+    def time_index_entry(self, entry: TimeIndexEntry) -> None: ...
+
+    def is_empty(self) -> None: ...
+
+    def is_sane(self) -> None: ...
+
+    def producer(self, producer_id: int, state: ProducerState) -> None: ...
+
+    def leader_epoch(self, entry: EpochStart) -> None: ...
+
+    def checkpoint(self, checkpoint: LogCheckpoint) -> None: ...
+
+    def wrong(self, path: str, position: int | None, reason: str) -> None:
+        """For programs; people are told on standard error."""
+        ...
+
+
+def write_line(line: str) -> None:
+    """On standard output, in UTF-8 whatever the terminal's language is."""
+    sys.stdout.buffer.write(line.encode("utf-8", "backslashreplace") + b"\n")

@@ -1,0 +1,212 @@
+"""`kraft log verify`: every partition under a directory is read; a bar meanwhile, a table in the end."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+from kraft.cli.log.kafka_lines import safe
+from kraft.cli.log.read_only_disk import ReadOnlyDisk
+from kraft.cli.options import Output
+from kraft.cli.printing import print_columns, print_json
+from kraft.log.segment import LOG_SUFFIX
+from kraft.log.verification import Finding, VerifiedPartition, is_partition_directory, verify_partition
+from kraft.model.ids import Offset, TopicPartition
+from kraft.server.high_watermarks import FILE_NAME as HIGH_WATERMARKS_NAME
+from kraft.server.high_watermarks import read_high_watermarks
+from kraft.server.storage import CLEAN_SHUTDOWN_FILE
+
+_PARTITION_DIRECTORY: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>[0-9]{1,9})")
+
+
+@dataclass(slots=True)
+class _Summary:
+    partitions: list[VerifiedPartition] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def is_well(self) -> bool:
+        return all(finding.is_note for finding in self.findings)
+
+
+def run(directory: str, *, decode_records: bool, output: Output) -> bool:
+    """True when nothing is wrong. What can be read of a directory is told even when some of it cannot."""
+    directory = directory.rstrip("/") or "/"
+    disk = ReadOnlyDisk()
+    try:
+        paths = _partition_directories(disk, directory)
+    except OSError as error:
+        print(f"kraft: {safe(directory)}: {error.strerror or error}", file=sys.stderr)
+        raise typer.Exit(1) from None
+    if not paths:
+        print(f"kraft: {safe(directory)}: no partition is in this directory", file=sys.stderr)
+        raise typer.Exit(1)
+    # Read before the logs are: what was committed then is in them now.
+    log_directory = (os.path.dirname(directory) or ".") if paths == [directory] else directory
+    was_closed = disk.exists(f"{log_directory}/{CLEAN_SHUTDOWN_FILE}")
+    high_watermarks = read_high_watermarks(disk, log_directory)
+    summary = _Summary()
+    with _bar(sum(map(_log_bytes, paths))) as bar:
+        for path in paths:
+            bar.begin(path)
+            verify = partial(
+                verify_partition, decode_records=decode_records, was_closed=was_closed, read_bytes=bar.advance
+            )
+            _verify_one(disk, path, verify, high_watermarks, summary)
+    if output is Output.JSON:
+        _print_json(directory, summary)
+    else:
+        _print_table(summary)
+    return summary.is_well
+
+
+def _partition_directories(disk: ReadOnlyDisk, directory: str) -> list[str]:
+    names = disk.list(directory)
+    if is_partition_directory(names):
+        return [directory]
+    return [
+        f"{directory}/{name}"
+        for name in names
+        if _PARTITION_DIRECTORY.fullmatch(name) and os.path.isdir(f"{directory}/{name}")
+    ]
+
+
+def _log_bytes(path: str) -> int:
+    try:
+        return sum(entry.stat().st_size for entry in os.scandir(path) if entry.name.endswith(LOG_SUFFIX))
+    except OSError:
+        return 0
+
+
+def _verify_one(
+    disk: ReadOnlyDisk,
+    path: str,
+    verify: Callable[[ReadOnlyDisk, str], VerifiedPartition],
+    high_watermarks: dict[TopicPartition, Offset],
+    summary: _Summary,
+) -> None:
+    try:
+        verified = verify(disk, path)
+    except FileNotFoundError:
+        # The topic was deleted meanwhile.
+        return
+    except OSError as error:
+        summary.findings.append(Finding(error.filename or path, 0, f"cannot be read: {error.strerror or error}"))
+        return
+    summary.partitions.append(verified)
+    summary.findings += verified.findings
+    found = _PARTITION_DIRECTORY.fullmatch(os.path.basename(path))
+    if found is None:
+        return
+    committed = high_watermarks.get(TopicPartition(found["topic"], int(found["partition"])))
+    if committed is not None and committed > verified.log_end_offset and summary.is_well:
+        file = f"{os.path.dirname(path) or '.'}/{HIGH_WATERMARKS_NAME}"
+        reason = f"{found[0]} was committed up to offset {committed}, but its log ends at {verified.log_end_offset}"
+        summary.findings.append(Finding(file, 0, reason))
+
+
+# --- the bar -----------------------------------------------------------------------------------------------------
+
+
+class _Bar:
+    def __init__(self, progress: Progress, total: int) -> None:
+        self._progress = progress
+        self._task = progress.add_task("", total=total)
+
+    def begin(self, path: str) -> None:
+        self._progress.update(self._task, description=safe(os.path.basename(path)))
+
+    def advance(self, count: int) -> None:
+        self._progress.advance(self._task, count)
+
+
+@contextmanager
+def _bar(total: int) -> Iterator[_Bar]:
+    """On standard error, and only on a terminal; gone when the work is done."""
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as progress:
+        yield _Bar(progress, total)
+
+
+# --- the answer --------------------------------------------------------------------------------------------------
+
+
+def _print_table(summary: _Summary) -> None:
+    if summary.findings:
+        rows = [
+            (safe(each.file), each.position, "note" if each.is_note else "FAULT", safe(each.reason))
+            for each in summary.findings
+        ]
+        print_columns(("File", "Byte", "Kind", "WhatIsWrong"), rows)
+        print()
+    segments, batches, records, size = _totals(summary)
+    faults = sum(not each.is_note for each in summary.findings)
+    verdict = "all is well" if summary.is_well else f"{faults} {'fault' if faults == 1 else 'faults'}"
+    print(
+        f"{verdict}: {len(summary.partitions)} partitions, {segments} segments, {batches} batches, {records} records, "
+        f"{size} bytes"
+    )
+
+
+def _print_json(directory: str, summary: _Summary) -> None:
+    segments, batches, records, size = _totals(summary)
+    print_json(
+        {
+            "directory": directory,
+            "is_well": summary.is_well,
+            "partitions": [
+                {
+                    "directory": each.directory,
+                    "log_start_offset": each.log_start_offset,
+                    "log_end_offset": each.log_end_offset,
+                    "segments": each.segments,
+                    "batches": each.batches,
+                    "records": each.records,
+                    "size_bytes": each.size_bytes,
+                }
+                for each in summary.partitions
+            ],
+            "segments": segments,
+            "batches": batches,
+            "records": records,
+            "size_bytes": size,
+            "findings": [
+                {
+                    "file": each.file,
+                    "position": each.position,
+                    "severity": "note" if each.is_note else "fault",
+                    "reason": each.reason,
+                }
+                for each in summary.findings
+            ],
+        }
+    )
+
+
+def _totals(summary: _Summary) -> tuple[int, int, int, int]:
+    each = summary.partitions
+    return (
+        sum(one.segments for one in each),
+        sum(one.batches for one in each),
+        sum(one.records for one in each),
+        sum(one.size_bytes for one in each),
+    )

@@ -1,0 +1,127 @@
+"""Deletes the oldest records of partitions: asks their leaders, and again where leadership has just moved."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from kraft.client.aio.offset_lookup import no_such_partition
+from kraft.client.any_broker import NoBrokerReachable
+from kraft.client.backoff import Backoff
+from kraft.client.metadata_cache import MetadataCache
+from kraft.client.ports import Connections
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import TopicPartition
+from kraft.model.requests import DeleteRecordsPartition, DeleteRecordsRequest
+from kraft.rpc.peers import Unreachable
+from kraft.runtime.clock import Clock
+
+LowWatermarks = dict[TopicPartition, int]
+
+REPLICAS_GRACE_MS = 500
+"""A leader is given so much less time for its replicas than its answer may take, so that it can still say so."""
+
+
+class RecordDeletion:
+    """Asking twice does no harm: below the log start there is nothing to delete."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        metadata: MetadataCache,
+        backoff: Backoff,
+        clock: Clock,
+        request_timeout_ms: int,
+    ) -> None:
+        self._connections = connections
+        self._metadata = metadata
+        self._backoff = backoff
+        self._clock = clock
+        self._request_timeout_ms = request_timeout_ms
+
+    async def delete(self, before_offsets: Mapping[TopicPartition, int], timeout_ms: int) -> LowWatermarks:
+        """The low watermark of each partition. What can be deleted is, before anything is raised.
+
+        Raises NoBrokerReachable with the leader's address, or a Refusal with the partition.
+        """
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        for topic in {partition.topic for partition in before_offsets}:
+            await self._metadata.topic(topic, max(1, deadline_ms - self._clock.monotonic_ms()))
+        for partition in before_offsets:
+            count = self._metadata.partition_count(partition.topic)
+            if count is not None and not 0 <= partition.partition < count:
+                raise no_such_partition(partition, count)
+        done: LowWatermarks = {}
+        failed: dict[TopicPartition, Refusal] = {}
+        failures = 0
+        while True:
+            left = {each: offset for each, offset in before_offsets.items() if each not in done and each not in failed}
+            troubles = await self._ask_leaders(left, done, failed, deadline_ms)
+            if not troubles:
+                break
+            failures += 1
+            delay_ms = self._backoff.delay_ms(failures)
+            if self._clock.monotonic_ms() + delay_ms >= deadline_ms:
+                _raise(next(iter(troubles.values())), timeout_ms)
+            self._metadata.request_refresh()
+            await asyncio.sleep(delay_ms / 1000)
+        for refusal in failed.values():
+            raise refusal
+        return {partition: done[partition] for partition in before_offsets}
+
+    async def _ask_leaders(
+        self,
+        left: Mapping[TopicPartition, int],
+        done: LowWatermarks,
+        failed: dict[TopicPartition, Refusal],
+        deadline_ms: int,
+    ) -> dict[TopicPartition, Exception]:
+        """One round; adds to `done` and `failed`, and returns why the others are worth another one."""
+        troubles: dict[TopicPartition, Exception] = {}
+        by_leader: dict[str, list[DeleteRecordsPartition]] = {}
+        for partition, offset in left.items():
+            leader = self._metadata.leader(partition)
+            if leader is None:
+                troubles[partition] = Refusal(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
+                continue
+            by_leader.setdefault(leader.address, []).append(
+                DeleteRecordsPartition(topic=partition.topic, partition=partition.partition, before_offset=offset)
+            )
+        answers = await asyncio.gather(
+            *(self._ask(address, asked, deadline_ms) for address, asked in by_leader.items())
+        )
+        for answer in answers:
+            for partition, outcome in answer.items():
+                if isinstance(outcome, int):
+                    done[partition] = outcome
+                elif isinstance(outcome, Refusal) and not outcome.error_code.retriable:
+                    failed[partition] = outcome
+                else:
+                    troubles[partition] = outcome
+        return troubles
+
+    async def _ask(
+        self, address: str, asked: list[DeleteRecordsPartition], deadline_ms: int
+    ) -> dict[TopicPartition, int | Exception]:
+        left_ms = max(1, min(self._request_timeout_ms, deadline_ms - self._clock.monotonic_ms()))
+        request = DeleteRecordsRequest(timeout_ms=max(1, left_ms - REPLICAS_GRACE_MS), partitions=asked)
+        try:
+            response = await self._connections.broker(address).delete_records(request, left_ms / 1000)
+        except Unreachable as error:
+            return {TopicPartition(each.topic, each.partition): error for each in asked}
+        outcomes: dict[TopicPartition, int | Exception] = {}
+        for result in response.partitions:
+            partition = TopicPartition(result.topic, result.partition)
+            if result.error_code is ErrorCode.NONE:
+                outcomes[partition] = result.low_watermark
+            else:
+                message = result.error_message or result.error_code.name
+                text = message if str(partition) in message else f"{partition}: {message}"
+                outcomes[partition] = Refusal(result.error_code, text)
+        return outcomes
+
+
+def _raise(trouble: Exception, timeout_ms: int) -> None:
+    if isinstance(trouble, Unreachable):
+        raise NoBrokerReachable({trouble.address: trouble.reason}, timeout_ms)
+    raise trouble

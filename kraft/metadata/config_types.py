@@ -1,0 +1,146 @@
+"""The kinds of value that a config takes: from text to value and back.
+
+`read` raises ValueError for text that it does not take; `wanted` says what it takes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from kraft.model.config_requests import ConfigType
+
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+
+Value = bool | int | float | str | tuple[str, ...]
+
+_TEXT_BYTES_MAX: Final = 100
+"""No value of any kind is longer, and the texts come from outside."""
+
+_DECIMAL: Final = re.compile(r"[0-9]{1,19}(\.[0-9]{1,19})?([eE][+-]?[0-9]{1,2})?", re.ASCII)
+
+
+class Kind(Protocol):
+    @property
+    def type(self) -> ConfigType: ...
+
+    @property
+    def wanted(self) -> str: ...
+
+    def read(self, text: str) -> Value: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntegerBetween:
+    least: int
+    most: int
+
+    @property
+    def type(self) -> ConfigType:
+        return ConfigType.INT if self.most <= INT32_MAX else ConfigType.LONG
+
+    @property
+    def wanted(self) -> str:
+        return f"a whole number from {self.least} to {self.most}"
+
+    def read(self, text: str) -> int:
+        # int() would also take '1_000' and digits of other scripts, and works long on very long texts.
+        digits = text.removeprefix("-")
+        if len(digits) > 20 or not digits.isascii() or not digits.isdigit():
+            raise ValueError(self.wanted)
+        if not self.least <= int(text) <= self.most:
+            raise ValueError(self.wanted)
+        return int(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumberBetween:
+    least: int
+    most: int
+
+    @property
+    def type(self) -> ConfigType:
+        return ConfigType.DOUBLE
+
+    @property
+    def wanted(self) -> str:
+        return f"a number from {self.least} to {self.most}"
+
+    def read(self, text: str) -> float:
+        if not _DECIMAL.fullmatch(text) or not self.least <= float(text) <= self.most:
+            raise ValueError(self.wanted)
+        return float(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrueOrFalse:
+    @property
+    def type(self) -> ConfigType:
+        return ConfigType.BOOLEAN
+
+    @property
+    def wanted(self) -> str:
+        return "true or false"
+
+    def read(self, text: str) -> bool:
+        if text.lower() not in ("true", "false"):
+            raise ValueError(self.wanted)
+        return text.lower() == "true"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneOf:
+    values: tuple[str, ...]
+
+    @property
+    def type(self) -> ConfigType:
+        return ConfigType.STRING
+
+    @property
+    def wanted(self) -> str:
+        return " or ".join(self.values)
+
+    def read(self, text: str) -> str:
+        if text not in self.values:
+            raise ValueError(self.wanted)
+        return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOf:
+    """Each of `values` once at most, in any order, separated by commas. The empty text is the empty list."""
+
+    values: tuple[str, ...]
+
+    @property
+    def type(self) -> ConfigType:
+        return ConfigType.LIST
+
+    @property
+    def wanted(self) -> str:
+        return f"{' or '.join(self.values)}, or several of them with commas between"
+
+    def read(self, text: str) -> tuple[str, ...]:
+        if len(text) > _TEXT_BYTES_MAX:
+            raise ValueError(self.wanted)
+        items = list_items(text)
+        if len(set(items)) < len(items) or not set(items) <= set(self.values):
+            raise ValueError(self.wanted)
+        return items
+
+
+def list_items(text: str) -> tuple[str, ...]:
+    return tuple(item.strip() for item in text.split(",")) if text.strip() else ()
+
+
+def text_of(value: Value) -> str:
+    """What the value's kind would read as that value."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case tuple():
+            return ",".join(value)
+        case _:
+            return str(value)

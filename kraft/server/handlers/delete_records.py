@@ -1,0 +1,98 @@
+"""DeleteRecords: moves the log start of partitions, and answers when every in-sync replica has followed.
+
+Source: KIP-107.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import Offset
+from kraft.model.requests import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+)
+from kraft.server.partition import Partition
+from kraft.server.partitions import Partitions
+from kraft.server.purgatory import Watch
+
+
+class DeleteRecordsHandler:
+    def __init__(self, partitions: Partitions, records_deleted: Callable[[], None] = lambda: None) -> None:
+        """`records_deleted` is called when some were, so that their segments may go at once."""
+        self._partitions = partitions
+        self._records_deleted = records_deleted
+
+    async def handle(self, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+        """The records are gone from the leader when this first waits, whatever becomes of the wait."""
+        deadline = asyncio.get_running_loop().time() + request.timeout_ms / 1_000
+        begun = [self._begin(wanted) for wanted in request.partitions]
+        if not all(isinstance(one, Refusal) for one in begun):
+            self._records_deleted()
+        with Watch([one.partition.low_watermark_moved for one in begun if isinstance(one, _Deletion)]) as watch:
+            while True:
+                watch.again()
+                if not any(isinstance(one, _Deletion) and one.is_waiting() for one in begun):
+                    break
+                if not await watch.wait(deadline - asyncio.get_running_loop().time()):
+                    break
+        return DeleteRecordsResponse(
+            partitions=[_result(wanted, one) for wanted, one in zip(request.partitions, begun, strict=True)]
+        )
+
+    def _begin(self, wanted: DeleteRecordsPartition) -> _Deletion | Refusal:
+        try:
+            partition = self._partitions.by_name(wanted.topic, wanted.partition)
+            return _Deletion(partition, partition.delete_records(wanted.before_offset))
+        except Refusal as refusal:
+            return refusal
+
+
+class _Deletion:
+    """Of the records below `before_offset` of one partition, in one leader epoch."""
+
+    def __init__(self, partition: Partition, before_offset: Offset) -> None:
+        self.partition = partition
+        self._before_offset = before_offset
+        self._leader_epoch = partition.leader_epoch
+
+    def is_waiting(self) -> bool:
+        try:
+            return self.low_watermark() < self._before_offset
+        except Refusal:
+            return False
+
+    def settled_low_watermark(self) -> Offset:
+        """Raises Refusal REQUEST_TIMED_OUT when some replica has not followed, NOT_LEADER_OR_FOLLOWER and such."""
+        reached = self.low_watermark()
+        if reached < self._before_offset:
+            raise Refusal(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"not every in-sync replica of {self.partition.topic_partition} has deleted its records yet; "
+                "those that have not will",
+            )
+        return reached
+
+    def low_watermark(self) -> Offset:
+        return self.partition.as_leader(self._leader_epoch).low_watermark
+
+
+def _result(wanted: DeleteRecordsPartition, begun: _Deletion | Refusal) -> DeleteRecordsPartitionResult:
+    try:
+        if isinstance(begun, Refusal):
+            raise begun
+        low_watermark = begun.settled_low_watermark()
+    except Refusal as refusal:
+        return DeleteRecordsPartitionResult(
+            topic=wanted.topic,
+            partition=wanted.partition,
+            error_code=refusal.error_code,
+            error_message=refusal.message,
+        )
+    return DeleteRecordsPartitionResult(
+        topic=wanted.topic, partition=wanted.partition, error_code=ErrorCode.NONE, low_watermark=low_watermark
+    )

@@ -1,0 +1,182 @@
+"""DescribeConfigs: the value of each config in effect, and who said it.
+
+A topic's configs are its own, or the answering broker's defaults; a broker tells of its own file only, which cannot be
+changed while it runs. Source: KIP-133, KIP-226.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from kraft.metadata.config_types import text_of
+from kraft.metadata.configs import SERVER_KEYS, TOPIC_CONFIGS, ConfigKey, text_in_effect
+from kraft.metadata.image import MetadataImage, TopicImage
+from kraft.model.config_requests import (
+    ConfigEntry,
+    ConfigResource,
+    ConfigResourceType,
+    ConfigSource,
+    ConfigSynonym,
+    ConfigType,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    ResourceDescription,
+)
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.server.config_keys import KEYS, Key, Required
+from kraft.server.config_readers import (
+    Reader,
+    WholeNumber,
+    boolean,
+    bytes_per_second,
+    directories,
+    listeners,
+    node_id,
+    roles,
+    voters,
+)
+from kraft.server.config_values import NodeConfig
+
+_TYPE_OF_READER: Final[Mapping[Reader[object], ConfigType]] = {
+    boolean: ConfigType.BOOLEAN,
+    bytes_per_second: ConfigType.DOUBLE,
+    directories: ConfigType.LIST,
+    listeners: ConfigType.LIST,
+    node_id: ConfigType.INT,
+    roles: ConfigType.LIST,
+    voters: ConfigType.LIST,
+}
+"""Kafka's types; what stands nowhere is text."""
+
+
+class DescribeConfigsHandler:
+    def __init__(self, config: NodeConfig, image: Callable[[], MetadataImage]) -> None:
+        self._config = config
+        self._image = image
+
+    async def handle(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+        image = self._image()
+        return DescribeConfigsResponse(
+            results=[
+                _with_less(_described(image, self._config, resource), request, resource.keys)
+                for resource in request.resources
+            ]
+        )
+
+
+def _described(image: MetadataImage, config: NodeConfig, resource: ConfigResource) -> ResourceDescription:
+    try:
+        entries = sorted(_entries(image, config, resource), key=lambda entry: entry.key)
+    except Refusal as refusal:
+        return ResourceDescription(
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            error_code=refusal.error_code,
+            error_message=refusal.message,
+        )
+    return ResourceDescription(
+        resource_type=resource.resource_type, resource_name=resource.resource_name, entries=entries
+    )
+
+
+def _entries(image: MetadataImage, config: NodeConfig, resource: ConfigResource) -> Iterator[ConfigEntry]:
+    name = resource.resource_name
+    match resource.resource_type:
+        case ConfigResourceType.TOPIC:
+            topic = image.topic(name)
+            if topic is None:
+                raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name[:300]}'")
+            for declared in TOPIC_CONFIGS.values():
+                yield _topic_entry(config, topic, declared)
+        case ConfigResourceType.BROKER:
+            if name != str(config.node_id):
+                problem = f"this is broker {config.node_id}, which knows its own configuration only, not '{name[:100]}'"
+                raise Refusal(ErrorCode.INVALID_REQUEST, problem)
+            for key in KEYS:
+                yield _broker_entry(config, key)
+        case other:
+            what = other.name.lower().replace("_", " ")
+            raise Refusal(ErrorCode.INVALID_REQUEST, f"configs of this kind ({what}) are not built yet")
+
+
+def _topic_entry(config: NodeConfig, topic: TopicImage, declared: ConfigKey) -> ConfigEntry:
+    synonyms = list(_synonyms(config, topic, declared))
+    source = synonyms[0].source
+    own = topic.configs.get(declared.key)
+    return ConfigEntry(
+        key=declared.key,
+        value=text_in_effect(config.topics.configs, declared.key) if own is None else own,
+        source=source,
+        is_default=source is ConfigSource.DEFAULT_CONFIG,
+        read_only=False,
+        type=declared.type,
+        documentation=declared.documentation,
+        synonyms=synonyms,
+    )
+
+
+def _synonyms(config: NodeConfig, topic: TopicImage, declared: ConfigKey) -> Iterator[ConfigSynonym]:
+    own = topic.configs.get(declared.key)
+    if own is not None:
+        yield ConfigSynonym(key=declared.key, value=own, source=ConfigSource.DYNAMIC_TOPIC_CONFIG)
+    for server_key in declared.server_keys:
+        said = config.settings.get(server_key.name)
+        if said is not None:
+            yield ConfigSynonym(key=server_key.name, value=said, source=ConfigSource.STATIC_BROKER_CONFIG)
+    name, default = declared.default_server_key()
+    yield ConfigSynonym(key=name, value=default, source=ConfigSource.DEFAULT_CONFIG)
+
+
+def _broker_entry(config: NodeConfig, key: Key) -> ConfigEntry:
+    said = config.settings.get(key.name)
+    default = _default(key)
+    synonyms = [ConfigSynonym(key=key.name, value=default, source=ConfigSource.DEFAULT_CONFIG)]
+    if said is not None:
+        synonyms.insert(0, ConfigSynonym(key=key.name, value=said, source=ConfigSource.STATIC_BROKER_CONFIG))
+    return ConfigEntry(
+        key=key.name,
+        value=default if said is None else said,
+        source=synonyms[0].source,
+        is_default=said is None,
+        read_only=True,
+        type=_type(key),
+        documentation=key.purpose,
+        synonyms=synonyms,
+    )
+
+
+def _default(key: Key) -> str | None:
+    match key.default:
+        case None | () | Required():
+            return None
+        case bool() | int() | float() | str() as value:
+            return text_of(value)
+        case other:
+            raise AssertionError(f"{key.name}: nobody wrote how {other!r} is shown")
+
+
+def _type(key: Key) -> ConfigType:
+    if key.name in SERVER_KEYS:
+        declared, server_key = SERVER_KEYS[key.name]
+        return declared.type if server_key.unit == 1 else ConfigType.INT
+    if isinstance(key.read, WholeNumber):
+        return key.read.type
+    return _TYPE_OF_READER.get(key.read, ConfigType.STRING)
+
+
+def _with_less(
+    description: ResourceDescription, request: DescribeConfigsRequest, keys: list[str]
+) -> ResourceDescription:
+    """Only what was asked for. Keys that do not exist are left out, as in Kafka."""
+    entries = [
+        replace(
+            entry,
+            documentation=entry.documentation if request.include_documentation else "",
+            synonyms=entry.synonyms if request.include_synonyms else [],
+        )
+        for entry in description.entries
+        if not keys or entry.key in keys
+    ]
+    return replace(description, entries=entries)

@@ -1,0 +1,85 @@
+"""Kafka's own tools as readers of our files: where their jars are found, how they are fetched, how one is run.
+
+The jars are fetched once, by Maven, into `.tools` of the source tree. A test that needs them is skipped, with the
+reason, where there is no Java, no Maven, or nowhere to fetch from.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+POM: Final = Path(__file__).with_name("kafka_tools") / "pom.xml"
+FETCH_DEADLINE_S: Final = 180.0
+RUN_DEADLINE_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """What a tool printed."""
+
+    code: int
+    output: str
+    errors: str
+
+
+def kafka_jars() -> Path:
+    """The directory of the jars. Skips the test that asks when there is none and there cannot be one."""
+    for program in ("java", "mvn"):
+        if shutil.which(program) is None and (program == "java" or not _directory().is_dir()):
+            pytest.skip(f"there is no {program}, so Kafka's tools cannot be run")
+    directory = _directory()
+    if not directory.is_dir():
+        _fetch(directory)
+    return directory
+
+
+def run_kafka_tool(jars: Path, main_class: str, *arguments: str | Path) -> Finished:
+    """Runs a class of Kafka's to its end."""
+    finished = subprocess.run(
+        ["java", "-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", f"{jars}/*", main_class]
+        + [str(argument) for argument in arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=RUN_DEADLINE_S,
+        check=False,
+    )
+    return Finished(code=finished.returncode, output=finished.stdout.decode(), errors=finished.stderr.decode())
+
+
+def _directory() -> Path:
+    found = re.search(r"<kafka\.version>([^<]+)</kafka\.version>", POM.read_text())
+    assert found is not None, f"{POM} names no version of Kafka"
+    return ROOT / ".tools" / f"kafka-{found[1]}"
+
+
+def _fetch(directory: Path) -> None:
+    directory.parent.mkdir(exist_ok=True)
+    # The directory appears whole or not at all, also when two runs fetch at the same time.
+    with tempfile.TemporaryDirectory(dir=directory.parent) as temporary:
+        jars = Path(temporary) / "jars"
+        command = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", "-DincludeScope=runtime"]
+        try:
+            finished = subprocess.run(
+                [*command, f"-DoutputDirectory={jars}"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=FETCH_DEADLINE_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            pytest.skip(f"Maven did not fetch Kafka's tools within {FETCH_DEADLINE_S:.0f} s")
+        if finished.returncode != 0 or not jars.is_dir():
+            lines = [line for line in finished.stdout.splitlines() if line.startswith("[ERROR]")] or ["no reason given"]
+            pytest.skip(f"Maven cannot fetch Kafka's tools: {lines[0][:300]}")
+        if not directory.is_dir():
+            jars.rename(directory)

@@ -1,0 +1,151 @@
+"""Configs of topics on a running cluster: altered, in effect at once, described, and kept over a restart."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from kraft.client import Admin, ErrorCode, Producer, Refusal
+from kraft.testing import Cluster
+
+DEADLINE_S = 20.0
+COMMAND = (sys.executable, "-c", "from kraft.cli.main import main; main()")
+SETTINGS = {"log.retention.hours": "24", "default.replication.factor": "3", "min.insync.replicas": "2"}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(nodes=3, overrides=SETTINGS) as cluster:
+        yield cluster
+
+
+def kraft(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments, "--bootstrap-server", cluster.bootstrap_servers],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def segments(cluster: Cluster, topic: str) -> dict[int, list[str]]:
+    """Names of the log files of partition 0 on each node that holds it."""
+    found = {}
+    for node in cluster.nodes:
+        directories = list(cluster.directory.glob(f"node-{node.node_id}/**/{topic}-0"))
+        found[node.node_id] = sorted(file.name for each in directories for file in each.glob("*.log"))
+    return found
+
+
+def until_every_replica_has_several_segments(cluster: Cluster, topic: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while any(len(names) < 4 for names in segments(cluster, topic).values()):
+        assert time.monotonic() < deadline, segments(cluster, topic)
+        time.sleep(0.05)
+
+
+def send(cluster: Cluster, topic: str, size: int, count: int = 1) -> None:
+    """One batch for each record."""
+    with Producer(cluster.bootstrap_servers) as producer:
+        for _ in range(count):
+            producer.send(topic, b"x" * size).result(timeout=DEADLINE_S)
+
+
+def is_taken(cluster: Cluster, topic: str, size: int) -> bool:
+    try:
+        send(cluster, topic, size)
+    except Refusal as refusal:
+        if refusal.error_code is not ErrorCode.MESSAGE_TOO_LARGE:
+            raise
+        return False
+    return True
+
+
+def until(cluster: Cluster, topic: str, size: int, *, taken: bool) -> None:
+    """The leader may hear of a config a moment after the broker that answered for it."""
+    deadline = time.monotonic() + DEADLINE_S
+    while is_taken(cluster, topic, size) is not taken:
+        assert time.monotonic() < deadline, f"{size} bytes are {'not ' if taken else ''}taken"
+        time.sleep(0.05)
+
+
+def test_configs_are_altered_in_effect_at_once_described_and_kept(cluster: Cluster) -> None:
+    with Admin(cluster.bootstrap_servers) as admin:
+        admin.create_topic("orders", partitions=1)
+    send(cluster, "orders", 3_000, count=6)
+    assert all(len(names) == 1 for names in segments(cluster, "orders").values())
+
+    changes = "max.message.bytes=2000,segment.bytes=[5000],retention.ms=100000000"
+    entity = ("--entity-type", "topics", "--entity-name", "orders")
+    altered = kraft(cluster, "configs", "alter", *entity, "--add-config", changes)
+    assert (altered.returncode, altered.stdout) == (0, "Completed updating config for topic orders.\n"), altered.stderr
+
+    until(cluster, "orders", 3_000, taken=False)
+    send(cluster, "orders", 1_500, count=12)
+    until_every_replica_has_several_segments(cluster, "orders")
+
+    cluster.kill()
+    cluster.start()
+    cluster.wait_ready()
+    described = kraft(cluster, "configs", "describe", "orders", "--all", "--output", "json")
+    assert described.returncode == 0, described.stderr
+    configs = {each["key"]: each for each in json.loads(described.stdout)[0]["configs"]}
+    assert {key: configs[key]["value"] for key in ("max.message.bytes", "segment.bytes", "retention.ms")} == {
+        "max.message.bytes": "2000",
+        "segment.bytes": "5000",
+        "retention.ms": "100000000",
+    }
+    assert configs["retention.ms"]["synonyms"] == [
+        {"key": "retention.ms", "value": "100000000", "source": "DYNAMIC_TOPIC_CONFIG"},
+        {"key": "log.retention.hours", "value": "24", "source": "STATIC_BROKER_CONFIG"},
+        {"key": "log.retention.hours", "value": "168", "source": "DEFAULT_CONFIG"},
+    ]
+    assert configs["min.insync.replicas"]["source"] == "STATIC_BROKER_CONFIG"
+    assert not is_taken(cluster, "orders", 3_000)
+
+    back = kraft(cluster, "configs", "alter", "orders", "--delete-config", "max.message.bytes")
+    assert back.returncode == 0, back.stderr
+    until(cluster, "orders", 3_000, taken=True)
+    shown = kraft(cluster, "configs", "describe", "--topic", "orders")
+    assert shown.stdout.splitlines()[0] == "Dynamic configs for topic orders are:"
+    assert [line.split()[0] for line in shown.stdout.splitlines()[1:]] == [
+        "retention.ms=100000000",
+        "segment.bytes=5000",
+    ]
+
+
+def test_what_cannot_be_set_is_one_line(cluster: Cluster) -> None:
+    with Admin(cluster.bootstrap_servers) as admin:
+        admin.create_topic("bills", partitions=1)
+    for changes, words in (
+        ("retention.ms=soon", "INVALID_CONFIG: retention.ms=soon: a whole number from -1"),
+        ("retentions.ms=1", "INVALID_CONFIG: there is no topic config 'retentions.ms': did you mean 'retention.ms'?"),
+        (
+            "compression.type=gzip",
+            "INVALID_CONFIG: topic config 'compression.type' is one of Kafka's that is not built",
+        ),
+        ("min.insync.replicas=4", "the topic has 3 replicas"),
+        ("min.compaction.lag.ms=2,max.compaction.lag.ms=1", "min.compaction.lag.ms (2) is above max.compaction.lag.ms"),
+    ):
+        refused = kraft(cluster, "configs", "alter", "bills", "--add-config", changes)
+        assert refused.returncode == 1
+        assert words in refused.stderr
+        assert (refused.stdout, refused.stderr.count("\n")) == ("", 1)
+    missing = kraft(cluster, "configs", "alter", "nowhere", "--add-config", "retention.ms=1")
+    assert missing.stderr == "kraft: UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'nowhere'\n"
+    nothing = kraft(cluster, "configs", "describe", "bills")
+    assert nothing.stdout == "Dynamic configs for topic bills are:\n"
+
+
+def test_each_broker_tells_of_its_own_file(cluster: Cluster) -> None:
+    for node in cluster.nodes:
+        described = kraft(cluster, "configs", "describe", "--broker", str(node.node_id), "--all")
+        lines = described.stdout.splitlines()
+        assert lines[0] == f"All configs for broker {node.node_id} are:"
+        assert any(line.startswith(f"  node.id={node.node_id} sensitive=false") for line in lines)

@@ -1,0 +1,90 @@
+"""The files of a small partition, and what a broker does with such a directory when it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from kraft.log.compression import Codec
+from kraft.log.inspection import index_entries, inspect_batches, time_index_entries
+from kraft.log.log_config import LogConfig
+from kraft.log.partition_log import PartitionLog
+from kraft.log.record_batch import build_batch, iter_records, split
+from kraft.log.record_codec import Record
+from kraft.log.verification import verify_partition
+from kraft.model.errors import Corruption, InvalidBatch
+from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
+from tests.unit.log.memory_disk import MemoryDisk
+
+DIRECTORY: Final = "data/orders-0"
+_ORDERS: Final = TopicPartition("orders", 0)
+_CONFIG: Final = LogConfig(segment_bytes=1_000, index_interval_bytes=100)
+_NOW_MS: Final = 1_700_000_000_000
+_READ_BYTES_MAX: Final = 1 << 20
+
+
+def _written() -> dict[str, bytes]:
+    disk = MemoryDisk()
+    log = PartitionLog.open(disk, DIRECTORY, _CONFIG, _ORDERS)
+    for number in range(20):
+        records = [Record(0, _NOW_MS + number, b"key", b"value %d" % number)] * (1 if number % 2 else 3)
+        # Every second batch is of an idempotent producer, with the next of its sequence numbers.
+        producer = (9, 1, number // 2) if number % 2 else (-1, -1, -1)
+        batch = build_batch(records, Codec.NONE, *producer)
+        log.append_as_leader(batch, LeaderEpoch(number // 8), _NOW_MS)
+    log.advance_log_start(Offset(2))
+    ticket = log.prepare_sync()
+    ticket.run()
+    log.complete_sync(ticket)
+    log.close()
+    return {name: disk.read_file(f"{DIRECTORY}/{name}") for name in disk.list(DIRECTORY)}
+
+
+PARTITION_FILES: Final = _written()
+"""By name: segments with their indexes, producer snapshots, checkpoints."""
+
+
+def open_and_read(files: Mapping[str, bytes]) -> None:
+    """After a crash: whatever stands in the files, the log opens or says what is corrupt, and so does every read."""
+    disk = _disk(files)
+    try:
+        log = PartitionLog.open(disk, DIRECTORY, _CONFIG, _ORDERS)
+        _read(log)
+    except (Corruption, InvalidBatch):
+        return
+
+
+def verify_and_inspect(files: Mapping[str, bytes]) -> None:
+    """Looking at the files tells what is wrong with them and raises nothing; reading one alone may raise Corruption."""
+    disk = _disk(files)
+    verify_partition(disk, DIRECTORY)
+    for name in files:
+        file = disk.open(f"{DIRECTORY}/{name}", create=False)
+        for read in (
+            inspect_batches,
+            partial(index_entries, base_offset=0),
+            partial(time_index_entries, base_offset=0),
+        ):
+            try:
+                list(read(file, name))
+            except Corruption:
+                continue
+
+
+def _disk(files: Mapping[str, bytes]) -> MemoryDisk:
+    disk = MemoryDisk()
+    for name, content in files.items():
+        disk.write_file(f"{DIRECTORY}/{name}", content)
+    return disk
+
+
+def _read(log: PartitionLog) -> None:
+    assert log.log_start_offset <= log.log_end_offset, "the log ends before it starts"
+    log.offset_for_timestamp(_NOW_MS + 5)
+    offset = log.log_start_offset
+    while batches := log.read(offset, _READ_BYTES_MAX, log.log_end_offset):
+        end = split(batches)[-1][0].next_offset
+        assert end > offset, "a read does not come forward"
+        list(iter_records(batches))
+        offset = end

@@ -1,0 +1,268 @@
+"""What is fuzzed: every decoder of bytes that come from the network or from a disk.
+
+A target takes any bytes and returns. It fails by raising: an exception that the decoder does not document, or the
+AssertionError of a property that must hold of whatever was decoded. Where a checksum would hold nearly every input
+back, the target tries the input as it is, and then once more with the checksum set right.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import Final, TypeVar
+
+from crc32c import crc32c
+
+from kraft.log.compression import Codec, compress, decompress, decompressed_bytes_max
+from kraft.log.control_record import decode_marker
+from kraft.log.leader_epochs import EpochStart, LeaderEpochCache
+from kraft.log.log_checkpoint import LogCheckpoint
+from kraft.log.offset_index import OffsetIndex
+from kraft.log.producer_snapshot import decode_snapshot
+from kraft.log.record_batch import (
+    HEADER_BYTES,
+    build_batch,
+    decode_batch_columns,
+    iter_records,
+    read_header,
+    rebuild_batch,
+    split,
+    validate,
+)
+from kraft.log.record_codec import Record, decode_columns
+from kraft.log.time_index import TimeIndex
+from kraft.model.errors import Corruption, InvalidBatch
+from kraft.model.ids import LeaderEpoch, Offset
+from tests.fuzz.partition_files import PARTITION_FILES, open_and_read, verify_and_inspect
+from tests.unit.log.codec_variants import pure_codec
+
+TEXT: Final = b"the quick brown fox jumps over the lazy dog, " * 4
+_RECORDS: Final = [
+    Record(0, 1000, b"key", b"value", (("name", b"x"), ("null", None))),
+    Record(1, 900, None, TEXT),
+    Record(2, 5_000_000_000, b"", None),
+]
+Input = TypeVar("Input")
+
+_UINT32: Final = struct.Struct(">I")
+_CRC_COVERS_FROM: Final = 21
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """`seeds` are inputs to begin with: whole and valid ones, which mutation then damages."""
+
+    name: str
+    run: Callable[[bytes], None]
+    seeds: tuple[bytes, ...]
+
+
+def targets() -> dict[str, Target]:
+    found = [
+        Target(name="batch", run=_batch, seeds=tuple(build_batch(_RECORDS, codec, 4000, 1, 7) for codec in Codec)),
+        Target(name="records", run=_records, seeds=(b"\x03" + _payload(),)),
+        Target(name="control-record", run=_control_record, seeds=(bytes.fromhex("04 00000001 000000000007"),)),
+        Target(name="offset-index", run=_offset_index, seeds=(struct.pack(">IIIIII", 9, 0, 20, 4096, 31, 8192),)),
+        Target(name="time-index", run=_time_index, seeds=(struct.pack(">qIqI", 1000, 9, 2000, 20),)),
+        Target(name="leader-epochs", run=_leader_epochs, seeds=_leader_epoch_files()),
+        Target(name="log-checkpoint", run=_log_checkpoint, seeds=_log_checkpoint_files()),
+        Target(name="producer-snapshot", run=_producer_snapshot, seeds=_producer_snapshots()),
+        Target(name="recovery", run=_recovery, seeds=_partition_files()),
+        Target(name="verification", run=_verification, seeds=_partition_files()),
+    ]
+    for codec in Codec:
+        found.append(Target(name=f"batch-{codec.config_name}", run=_batch_of(codec), seeds=_batch_seeds(codec)))
+        if codec is not Codec.NONE:
+            found.append(Target(name=f"decompress-{codec.config_name}", run=_decompress(codec), seeds=_packed(codec)))
+    return {target.name: target for target in found}
+
+
+# --- record batches ------------------------------------------------------------------------------------------
+
+
+def _payload() -> bytes:
+    return build_batch(_RECORDS)[HEADER_BYTES:]
+
+
+def _batch(data: bytes) -> None:
+    for read in (read_header, split, validate, decode_batch_columns, lambda data: list(iter_records(data))):
+        _ignoring_invalid_batch(read, data)
+    if len(data) >= HEADER_BYTES:
+        _read_sealed(bytearray(data))
+
+
+def _batch_of(codec: Codec) -> Callable[[bytes], None]:
+    """The input is a record count (two bytes) and a payload, behind a header that is right."""
+    header = bytearray(build_batch(_RECORDS)[:HEADER_BYTES])
+    struct.pack_into(">h", header, 21, codec)
+
+    def run(data: bytes) -> None:
+        count = int.from_bytes(data[:2], "big")
+        struct.pack_into(">i", header, 23, max(0, count - 1))
+        struct.pack_into(">i", header, 57, count)
+        _read_sealed(header + data[2:])
+
+    return run
+
+
+def _batch_seeds(codec: Codec) -> tuple[bytes, ...]:
+    return (len(_RECORDS).to_bytes(2, "big") + compress(codec, _payload()),)
+
+
+def _read_sealed(batch: bytearray) -> None:
+    """With length and checksum set right, so that what lies behind them is reached."""
+    struct.pack_into(">i", batch, 8, len(batch) - 12)
+    batch[16] = 2
+    _UINT32.pack_into(batch, 17, crc32c(memoryview(batch)[_CRC_COVERS_FROM:]))
+    _ignoring_invalid_batch(lambda data: list(iter_records(data)), batch)
+    try:
+        header = validate(batch)
+        columns = decode_batch_columns(batch)
+        rebuilt = rebuild_batch(header, columns)
+    except InvalidBatch:
+        return
+    assert decode_batch_columns(rebuilt) == columns, "what was read is not what is read after writing it again"
+    if header.is_control:
+        for record in columns.to_records():
+            _ignoring_invalid_batch(decode_marker, record)
+
+
+@cache
+def _interpreted() -> ModuleType:
+    return pure_codec()
+
+
+def interpreted_codec() -> ModuleType:
+    """The one that `records` compares with the compiled one; a fuzzer may instrument it."""
+    return _interpreted()
+
+
+def _records(data: bytes) -> None:
+    """The input is a record count (one byte) and a payload. Both codecs say the same of it."""
+    count, payload = int.from_bytes(data[:1], "big"), data[1:]
+    outcomes: list[object] = []
+    for decode in (decode_columns, _interpreted().decode_columns):
+        try:
+            outcomes.append(decode(payload, count, 5, 1000))
+        except InvalidBatch as error:
+            outcomes.append(str(error))
+    assert outcomes[0] == outcomes[1], "the interpreted and the compiled codec do not agree"
+
+
+def _control_record(data: bytes) -> None:
+    """The input is the length of the key (one byte), key and value."""
+    key_end = 1 + int.from_bytes(data[:1], "big")
+    _ignoring_invalid_batch(decode_marker, Record(0, 0, data[1:key_end], data[key_end:]))
+
+
+def _decompress(codec: Codec) -> Callable[[bytes], None]:
+    def run(data: bytes) -> None:
+        try:
+            unpacked = decompress(codec, data)
+        except InvalidBatch:
+            return
+        assert len(unpacked) <= decompressed_bytes_max(len(data)), "more was unpacked than is allowed"
+
+    return run
+
+
+def _packed(codec: Codec) -> tuple[bytes, ...]:
+    return tuple(compress(codec, data) for data in (b"", TEXT, bytes(100_000)))
+
+
+def _ignoring_invalid_batch(read: Callable[[Input], object], data: Input) -> None:
+    try:
+        read(data)
+    except InvalidBatch:
+        return
+
+
+# --- files of a partition ------------------------------------------------------------------------------------
+
+
+def _offset_index(data: bytes) -> None:
+    try:
+        index = OffsetIndex.decode(data, base_offset=5, interval_bytes=4096, segment_bytes=1 << 20)
+    except ValueError:
+        return
+    assert index.encode() == data, "an index is not written as it was read"
+    for offset in (0, 5, 1000, 2**62):
+        assert 0 <= index.entry_before_offset(offset)[1] < 1 << 20
+
+
+def _time_index(data: bytes) -> None:
+    try:
+        index = TimeIndex.decode(data, base_offset=5)
+    except ValueError:
+        return
+    assert index.encode() == data, "an index is not written as it was read"
+
+
+def _leader_epochs(data: bytes) -> None:
+    for content in (data, _sealed_text(data)):
+        try:
+            cache = LeaderEpochCache.decode(content, "leader-epoch-checkpoint")
+        except Corruption:
+            continue
+        assert LeaderEpochCache.decode(cache.encode(), "again").entries == cache.entries
+        cache.end_offset_for(LeaderEpoch(3), Offset(2**62))
+        cache.epoch_at(Offset(100))
+
+
+def _leader_epoch_files() -> tuple[bytes, ...]:
+    entries = [EpochStart(LeaderEpoch(1), Offset(0)), EpochStart(LeaderEpoch(4), Offset(900))]
+    return LeaderEpochCache(entries).encode(), b"0\n1\n3 70\n"
+
+
+def _log_checkpoint(data: bytes) -> None:
+    for content in (data, _sealed_text(data)):
+        try:
+            checkpoint = LogCheckpoint.decode(content, "log-checkpoint")
+        except Corruption:
+            continue
+        assert LogCheckpoint.decode(checkpoint.encode(), "again") == checkpoint
+
+
+def _log_checkpoint_files() -> tuple[bytes, ...]:
+    checkpoint = LogCheckpoint(log_start_offset=Offset(5), recovery_point=Offset(900), is_sparse=True)
+    return (checkpoint.encode(),)
+
+
+def _sealed_text(data: bytes) -> bytes:
+    content = data.rpartition(b"# crc32c=")[0] or data
+    return content + f"# crc32c={crc32c(content):08x}\n".encode()
+
+
+def _producer_snapshot(data: bytes) -> None:
+    sealed = data[:2] + _UINT32.pack(crc32c(data[6:])) + data[6:]
+    for content in (data, sealed):
+        try:
+            decode_snapshot(content, "00000000000000000900.snapshot")
+        except Corruption:
+            continue
+
+
+def _producer_snapshots() -> tuple[bytes, ...]:
+    return tuple(content for name, content in PARTITION_FILES.items() if name.endswith(".snapshot"))
+
+
+def _recovery(data: bytes) -> None:
+    """The input is the number of a file (one byte) and what stands in it instead."""
+    open_and_read(_with_one_replaced(data))
+
+
+def _verification(data: bytes) -> None:
+    """The same, for what `kraft log verify` and `kraft log dump` read."""
+    verify_and_inspect(_with_one_replaced(data))
+
+
+def _with_one_replaced(data: bytes) -> dict[str, bytes]:
+    names = sorted(PARTITION_FILES)
+    return {**PARTITION_FILES, names[int.from_bytes(data[:1], "big") % len(names)]: data[1:]}
+
+
+def _partition_files() -> tuple[bytes, ...]:
+    return tuple(bytes([number]) + content for number, (_, content) in enumerate(sorted(PARTITION_FILES.items())))

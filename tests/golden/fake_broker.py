@@ -1,0 +1,155 @@
+"""The least of a Kafka broker that librdkafka talks to: it keeps the batches it is sent, and serves one it is given.
+
+One topic with one partition, on a free port of this machine, one thread a connection. Each request is answered in the
+one version of it that is offered here. Field layouts: Kafka protocol guide.
+"""
+
+from __future__ import annotations
+
+import socketserver
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+TOPIC: Final = "golden"
+PRODUCER_ID: Final = 4000
+PRODUCER_EPOCH: Final = 3
+
+_VERSION_OF: Final = {
+    (_PRODUCE := 0): 7,
+    (_FETCH := 1): 10,
+    (_METADATA := 3): 4,
+    # Nobody needs a coordinator here, but librdkafka uses lz4 only with brokers that have this call.
+    (_FIND_COORDINATOR := 10): 0,
+    (_API_VERSIONS := 18): 0,
+    (_INIT_PRODUCER_ID := 22): 1,
+}
+_COORDINATOR_NOT_AVAILABLE: Final = 15
+_UNSUPPORTED_VERSION: Final = 35
+_SOCKET_TIMEOUT_S: Final = 30.0
+
+
+class FakeBroker:
+    """What the connections share."""
+
+    def __init__(self, served: bytes, high_watermark: int) -> None:
+        self.served = served
+        self.high_watermark = high_watermark
+        self.received: list[bytes] = []
+        """The records field of every produce request."""
+        self.port = 0
+
+    def answer(self, api_key: int, api_version: int, request: _Reader) -> bytes | None:
+        """The body of the response; None where the client expects no answer."""
+        if api_key == _API_VERSIONS:
+            # A newer one is refused in the oldest form, and the client asks again in that.
+            return self._api_versions(0 if api_version == 0 else _UNSUPPORTED_VERSION)
+        if api_version != _VERSION_OF.get(api_key):
+            raise ValueError(f"api {api_key} was asked for in version {api_version}")
+        if api_key == _PRODUCE:
+            return self._produce(request)
+        if api_key == _FETCH:
+            return self._fetch(request)
+        if api_key == _METADATA:
+            return self._metadata()
+        if api_key == _FIND_COORDINATOR:
+            return struct.pack(">hi", _COORDINATOR_NOT_AVAILABLE, -1) + _string("") + struct.pack(">i", -1)
+        return struct.pack(">ihqh", 0, 0, PRODUCER_ID, PRODUCER_EPOCH)
+
+    def _api_versions(self, error_code: int) -> bytes:
+        # Lowest versions of 0, because clients look for the ones that they learnt long ago.
+        offered = b"".join(struct.pack(">hhh", key, 0, version) for key, version in _VERSION_OF.items())
+        return struct.pack(">hi", error_code, len(_VERSION_OF)) + offered
+
+    def _metadata(self) -> bytes:
+        broker = struct.pack(">i", 1) + _string("127.0.0.1") + struct.pack(">ih", self.port, -1)
+        partition = struct.pack(">hiiiiii", 0, 0, 1, 1, 1, 1, 1)
+        topic = struct.pack(">h", 0) + _string(TOPIC) + struct.pack(">bi", 0, 1) + partition
+        return struct.pack(">ii", 0, 1) + broker + _string("golden-cluster") + struct.pack(">ii", 1, 1) + topic
+
+    def _produce(self, request: _Reader) -> bytes | None:
+        request.string()
+        acks, _, _ = request.unpack(">hii")
+        request.string()
+        request.unpack(">ii")
+        (size,) = request.unpack(">i")
+        self.received.append(request.take(size))
+        if acks == 0:
+            return None
+        partition = struct.pack(">iihqqq", 1, 0, 0, 0, -1, 0)
+        return struct.pack(">i", 1) + _string(TOPIC) + partition + struct.pack(">i", 0)
+
+    def _fetch(self, request: _Reader) -> bytes:
+        request.unpack(">iiiibii")
+        (topics,) = request.unpack(">i")
+        offset = self.high_watermark
+        if topics:
+            request.string()
+            *_, offset, _, _ = request.unpack(">iiiqqi")
+        records = self.served if offset < self.high_watermark else b""
+        partition = struct.pack(">iihqqqii", 1, 0, 0, self.high_watermark, self.high_watermark, 0, -1, len(records))
+        return struct.pack(">ihii", 0, 0, 0, 1) + _string(TOPIC) + partition + records
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._position = 0
+
+    def take(self, size: int) -> bytes:
+        taken = self._data[self._position : self._position + size]
+        if len(taken) != size:
+            raise ValueError("a request ends in the middle")
+        self._position += size
+        return taken
+
+    def unpack(self, layout: str) -> tuple[int, ...]:
+        return struct.unpack(layout, self.take(struct.calcsize(layout)))
+
+    def string(self) -> bytes | None:
+        (size,) = self.unpack(">h")
+        return None if size < 0 else self.take(size)
+
+
+def _string(text: str) -> bytes:
+    return struct.pack(">h", len(text)) + text.encode()
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def __init__(self, broker: FakeBroker) -> None:
+        super().__init__(("127.0.0.1", 0), _Connection)
+        self.broker = broker
+        broker.port = self.server_address[1]
+
+
+class _Connection(socketserver.StreamRequestHandler):
+    timeout = _SOCKET_TIMEOUT_S
+    server: _Server
+
+    def handle(self) -> None:
+        while len(size := self.rfile.read(4)) == 4:
+            request = _Reader(self.rfile.read(int.from_bytes(size, "big")))
+            api_key, api_version, correlation_id = request.unpack(">hhi")
+            request.string()
+            body = self.server.broker.answer(api_key, api_version, request)
+            if body is not None:
+                self.wfile.write(struct.pack(">ii", 4 + len(body), correlation_id) + body)
+
+
+@contextmanager
+def fake_broker(served: bytes = b"", high_watermark: int = 0) -> Iterator[FakeBroker]:
+    """Listens until the block ends. `served` is what a fetch below `high_watermark` gets."""
+    broker = FakeBroker(served, high_watermark)
+    with _Server(broker) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread.start()
+        try:
+            yield broker
+        finally:
+            server.shutdown()
+            thread.join(_SOCKET_TIMEOUT_S)

@@ -1,0 +1,283 @@
+"""Every single bit of a 64 KiB segment flipped, one at a time: none is served, none goes unnoticed.
+
+`python -m tests.simulation.bit_flips` tries all 524,288 bits in every situation and prints what it saw; the tests try a
+part of them. A flip is noticed when Corruption is raised, or when, in the last batch behind the recovery point, it is
+taken for a torn write: cut off, and reported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import struct
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from enum import Enum
+from random import Random
+from typing import Final
+
+from kraft.log.compression import Codec
+from kraft.log.log_config import LogConfig
+from kraft.log.partition_log import PartitionLog
+from kraft.log.record_batch import HEADER_BYTES, build_batch, split
+from kraft.log.record_codec import Record
+from kraft.log.scrub import Expected, scrub_segment
+from kraft.model.errors import Corruption
+from kraft.model.ids import LeaderEpoch, Offset
+from tests.simulation.modelled_log import new_disk, open_log
+from tests.simulation.sim_disk import CrashMode, SimDisk
+from tests.unit.log.log_building import NOW_MS
+
+SEGMENT_BYTES: Final = 64 << 10
+BITS: Final = SEGMENT_BYTES * 8
+
+_CONFIG: Final = LogConfig(segment_bytes=SEGMENT_BYTES, index_interval_bytes=4096)
+_READ_BYTES: Final = 1 << 20
+
+
+class Situation(Enum):
+    CLOSED_IN_USE = "a closed segment, while the log is open"
+    CLOSED_AT_START = "a closed segment, found after a clean stop"
+    CLOSED_AFTER_CRASH = "a closed segment, found after a crash"
+    ACTIVE_IN_USE = "the active segment, while the log is open"
+    ACTIVE_AT_START = "the active segment, found after a clean stop"
+    ACTIVE_AFTER_CRASH = "the active segment, found after a crash, half of it behind the recovery point"
+    SCRUBBED = "a closed segment, scrubbed"
+
+
+class Outcome(Enum):
+    READ_REFUSED = "found when read"
+    OPEN_REFUSED = "found when opened"
+    CUT = "cut off as torn, and reported"
+    SCRUBBED = "found by the scrub"
+    SERVED = "SERVED"
+    UNNOTICED = "UNNOTICED"
+    BROKE = "AN ERROR THAT IS NOT CORRUPTION"
+
+    @property
+    def is_bad(self) -> bool:
+        return self in (Outcome.SERVED, Outcome.UNNOTICED, Outcome.BROKE)
+
+
+def _request(random: Random, number: int, value_bytes: int) -> bytes:
+    """A batch with values that are never zeros: a sector of zeros would be a lost write, not rot."""
+    values = [value_bytes // 3, value_bytes - value_bytes // 3] if value_bytes > 300 else [value_bytes]
+    records = [
+        Record(0, NOW_MS + number, b"key %d" % number, bytes(random.randrange(1, 256) for _ in range(size)))
+        for size in values
+    ]
+    codec = (Codec.NONE, Codec.NONE, Codec.GZIP, Codec.NONE, Codec.ZSTD)[number % 5]
+    producer = (7, 0, 0) if number == 3 else (-1, -1, -1)
+    return build_batch(records, codec, *producer)
+
+
+def _requests() -> Iterator[bytes]:
+    """Batches of 64 KiB together, to the byte."""
+    random = Random(64)
+    left, number = SEGMENT_BYTES, 0
+    while left > 3000:
+        request = _request(random, number, random.choice((40, 250, 900, 1900)))
+        left -= len(request)
+        yield request
+        number += 1
+    # Uncompressed, one more byte of a value is one more byte of the batch, but where the length takes a byte more.
+    number = number // 5 * 5
+    sized = (_request(random, number, size) for size in range(left - 200, left))
+    yield next(request for request in sized if len(request) == left)
+
+
+class FlippedLog:
+    """The log of one situation, and what it holds."""
+
+    def __init__(self, situation: Situation) -> None:
+        self.situation = situation
+        self.disk: SimDisk = new_disk()
+        log = open_log(self.disk, _CONFIG)
+        requests = list(_requests())
+        for number, request in enumerate(requests):
+            if number == len(requests) // 2:
+                # The recovery point is here from now on.
+                log.close()
+                log = open_log(self.disk, _CONFIG, clean_shutdown=True)
+            log.append_as_leader(request, LeaderEpoch(number // 9 * 2), NOW_MS)
+        self.path = log.segments()[0].path
+        self.bytes = self.disk.read_file(self.path)
+        assert len(self.bytes) == SEGMENT_BYTES
+        self.is_closed = situation not in (
+            Situation.ACTIVE_IN_USE,
+            Situation.ACTIVE_AT_START,
+            Situation.ACTIVE_AFTER_CRASH,
+        )
+        if self.is_closed:
+            log.append_as_leader(_request(Random(1), 1, 300), LeaderEpoch(60), NOW_MS)
+        ticket = log.prepare_sync()
+        ticket.run()
+        log.complete_sync(ticket)
+        self.whole = b"".join(self.disk.read_file(segment.path) for segment in log.segments())
+        self.end = log.log_end_offset
+        self.epochs = log.epoch_cache
+        self.batches = [(header, len(batch)) for header, batch in split(self.bytes)]
+        self.starts = [0]
+        for _, size in self.batches:
+            self.starts.append(self.starts[-1] + size)
+        if situation in (Situation.CLOSED_AT_START, Situation.ACTIVE_AT_START):
+            log.close()
+        elif situation in (Situation.CLOSED_AFTER_CRASH, Situation.ACTIVE_AFTER_CRASH):
+            self.disk.crash(CrashMode.KEEP, Random(0))
+        self.log = log
+
+    def try_bit(self, bit: int) -> Outcome:
+        """Afterwards the bit is what it was."""
+        if self.situation in (Situation.CLOSED_IN_USE, Situation.ACTIVE_IN_USE):
+            return self._in_use(bit)
+        if self.situation is Situation.SCRUBBED:
+            return self._flipped(bit, self._scrubbed)
+        return self._opened(bit)
+
+    def _flipped(self, bit: int, attempt: Callable[[], Outcome]) -> Outcome:
+        self.disk.flip_bit(self.path, bit)
+        try:
+            return attempt()
+        except (ArithmeticError, AssertionError, LookupError, OSError, TypeError, ValueError, struct.error):
+            return Outcome.BROKE
+        finally:
+            self.disk.flip_bit(self.path, bit)
+
+    def _in_use(self, bit: int) -> Outcome:
+        outcome = self._flipped(bit, lambda: self._read(self.log, bit))
+        if self._reads_differ(self.log, bit):
+            # What the flip led it to believe stayed in its memory; the next bit needs a log that knows nothing of it.
+            self.log.release()
+            self.log = open_log(self.disk, _CONFIG)
+        return outcome
+
+    def _opened(self, bit: int) -> Outcome:
+        return self._flipped(bit, lambda: self._open(bit))
+
+    def _open(self, bit: int) -> Outcome:
+        disk = self.disk.clone()
+        is_clean = self.situation in (Situation.CLOSED_AT_START, Situation.ACTIVE_AT_START)
+        try:
+            log = open_log(disk, _CONFIG, clean_shutdown=is_clean)
+        except Corruption:
+            return Outcome.OPEN_REFUSED
+        if log.recovery_report.torn_at is None:
+            return self._read(log, bit)
+        last, _ = self.batches[-1]
+        is_last = not self.is_closed and not is_clean and bit // 8 >= self.starts[-2]
+        if is_last and log.recovery_report.torn_at == log.log_end_offset == last.base_offset:
+            held = log.read(Offset(0), _READ_BYTES, log.log_end_offset)
+            return Outcome.CUT if held == self.bytes[: self.starts[-2]] else Outcome.SERVED
+        return Outcome.UNNOTICED
+
+    def _scrubbed(self) -> Outcome:
+        last, _ = self.batches[-1]
+        expected = Expected(base_offset=Offset(0), end_offset=last.next_offset, epochs=self.epochs)
+        found = scrub_segment(self.disk, self.path, expected)
+        return Outcome.SCRUBBED if found.problems else Outcome.UNNOTICED
+
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    def _read(self, log: PartitionLog, bit: int) -> Outcome:
+        """All of the log, and then from the batches around the flipped bit, as a consumer that came so far would."""
+        outcomes = [self._read_from(log, start) for start in (0, *self._starts_around(bit))]
+        if Outcome.SERVED in outcomes:
+            return Outcome.SERVED
+        return Outcome.UNNOTICED if outcomes[0] is Outcome.UNNOTICED else Outcome.READ_REFUSED
+
+    def _read_from(self, log: PartitionLog, offset: int) -> Outcome:
+        """To the end. What is read before Corruption is met must be right as well."""
+        position = next(
+            at for at, (header, _) in zip(self.starts, self.batches, strict=False) if header.last_offset >= offset
+        )
+        try:
+            while offset < self.end:
+                data = log.read(Offset(offset), _READ_BYTES, self.end)
+                if not data or data != self.whole[position : position + len(data)]:
+                    return Outcome.SERVED
+                position += len(data)
+                offset = split(data)[-1][0].next_offset
+        except Corruption:
+            return Outcome.READ_REFUSED
+        return Outcome.UNNOTICED
+
+    def _starts_around(self, bit: int) -> Iterator[int]:
+        """The flipped batch's first and last offset, and the next one's first."""
+        number = self._batch_of(bit)
+        header, _ = self.batches[number]
+        yield header.base_offset
+        yield header.last_offset
+        if number + 1 < len(self.batches):
+            yield header.next_offset
+
+    def _batch_of(self, bit: int) -> int:
+        return next(number for number, start in enumerate(self.starts[1:]) if bit // 8 < start)
+
+    def _reads_differ(self, log: PartitionLog, bit: int) -> bool:
+        return any(self._read_from(log, start) is not Outcome.UNNOTICED for start in self._starts_around(bit))
+
+    # --- which bits ------------------------------------------------------------------------------------------
+
+    def header_bits(self, batches: Iterable[int]) -> Iterator[int]:
+        for number in batches:
+            start = self.starts[:-1][number]
+            yield from range(start * 8, (start + HEADER_BYTES) * 8)
+
+
+def try_bits(
+    situation: Situation, chosen: Callable[[FlippedLog], Iterable[int]]
+) -> tuple[Counter[Outcome], dict[Outcome, int]]:
+    """How often each outcome was seen, and the first bit of each."""
+    flipped = FlippedLog(situation)
+    seen: Counter[Outcome] = Counter()
+    first: dict[Outcome, int] = {}
+    for bit in chosen(flipped):
+        outcome = flipped.try_bit(bit)
+        seen[outcome] += 1
+        first.setdefault(outcome, bit)
+    return seen, first
+
+
+def told(situation: Situation, seen: Counter[Outcome]) -> str:
+    outcomes = ", ".join(f"{count:,} {outcome.value}" for outcome, count in sorted(seen.items(), key=str))
+    bad = sum(count for outcome, count in seen.items() if outcome.is_bad)
+    return f"{seen.total():,} of {BITS:,} single bit flips in {situation.value}: {bad} served or unnoticed ({outcomes})"
+
+
+def _try_stretch(task: tuple[Situation, int, int]) -> tuple[Counter[Outcome], dict[Outcome, int]]:
+    situation, start, end = task
+    return try_bits(situation, lambda _: range(start, end))
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.bit_flips", description=__doc__)
+    parser.add_argument("--workers", type=int, default=1, help="processes at work at the same time")
+    parser.add_argument(
+        "--situation", choices=[one.name.lower().replace("_", "-") for one in Situation], action="append"
+    )
+    options = parser.parse_args(arguments)
+    is_bad = False
+    stretch = BITS // 64
+    with ProcessPoolExecutor(options.workers) as pool:
+        for situation in Situation:
+            if options.situation and situation.name.lower().replace("_", "-") not in options.situation:
+                continue
+            began = time.monotonic()
+            seen: Counter[Outcome] = Counter()
+            first: dict[Outcome, int] = {}
+            tasks = [(situation, start, start + stretch) for start in range(0, BITS, stretch)]
+            for part, firsts in pool.map(_try_stretch, tasks):
+                seen += part
+                first = firsts | first
+            print(f"{told(situation, seen)} in {time.monotonic() - began:.0f} s", flush=True)
+            for outcome, bit in first.items():
+                if outcome.is_bad:
+                    is_bad = True
+                    print(f"  the first {outcome.value}: bit {bit}", flush=True)
+    return 1 if is_bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,205 @@
+"""The power fails at every point of a log's life, and what comes back holds everything that was synced.
+
+One run of a workload stops, so to say, at every operation that changes the disk: a clone of the disk is taken in the
+midst of it and crashed in every mode. The log that recovers from it must meet what the model allows at that moment, go
+on, and survive a second loss of power anywhere in its recovery.
+
+`python -m tests.simulation.crash_points --seeds 100` tries more workloads than the tests do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Final
+
+from kraft.log import partition_log
+from kraft.log.log_config import LogConfig
+from kraft.log.partition_log import PartitionLog
+from kraft.model.errors import KraftError
+from tests.simulation.log_workload import SMALL, Workload
+from tests.simulation.modelled_log import Broken, Expectation, meets, open_log, read_bytes
+from tests.simulation.sim_disk import CrashMode, SimDisk
+
+CONFIGS: Final = (
+    SMALL,
+    replace(SMALL, preallocate=True, index_interval_bytes=0),
+    replace(SMALL, segment_bytes=20_000, segment_index_bytes=64),
+)
+
+CRASHES: Final = {CrashMode.DROP: (1,), CrashMode.KEEP: (1,), CrashMode.TEAR: (1, 2), CrashMode.REORDER: (1, 2, 3)}
+"""The seeds of the crashes at each point; without chance in a mode, one is enough."""
+
+STEPS: Final = 150
+
+CHECKPOINT_INTERVAL_BYTES: Final = 2500
+"""So that a log of some kilobytes moves its recovery point as often as one of gigabytes."""
+
+SECOND_CRASHES: Final = 2
+"""Points of a recovery at which the power fails again, for each recovery that is looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """The disk in the midst of an operation, and what a recovery from it has to bring back."""
+
+    point: int
+    operation: str
+    step: str
+    disk: SimDisk
+    expectations: tuple[Expectation, ...]
+    config: LogConfig
+    epoch: int
+    now_ms: int
+
+
+class WatchedWorkload(Workload):
+    """Of which every point becomes a moment."""
+
+    def __init__(self, seed: int, config: LogConfig = SMALL, disk: SimDisk | None = None) -> None:
+        super().__init__(seed, config, disk)
+        self.moments: list[Moment] = []
+        self.model.disk.on_point = self._take_moment
+
+    def _take_moment(self) -> None:
+        model = self.model
+        self.moments.append(
+            Moment(
+                point=model.disk.points,
+                operation=model.disk.last_operation,
+                step=self.step,
+                disk=model.disk.clone(),
+                expectations=model.expectations,
+                config=model.config,
+                epoch=model.epoch,
+                now_ms=model.now_ms,
+            )
+        )
+
+
+# --- recovering ----------------------------------------------------------------------------------------------
+
+
+def recover(disk: SimDisk, moment: Moment) -> tuple[PartitionLog, Expectation]:
+    log = open_log(disk, moment.config)
+    return log, meets(moment.expectations, log)
+
+
+def goes_on(log: PartitionLog, disk: SimDisk, moment: Moment, expectation: Expectation) -> None:
+    """Producers find what they wrote, appends are taken, and a clean stop keeps it all."""
+    expectation.check_producers(log, moment.epoch + 1, moment.now_ms)
+    ticket = log.prepare_sync()
+    ticket.run()
+    log.complete_sync(ticket)
+    held = (log.log_start_offset, log.log_end_offset, read_bytes(log), log.epoch_cache.entries)
+    if log.synced_end_offset != log.log_end_offset:
+        raise Broken(f"a sync of all left the synced end at {log.synced_end_offset}, the log ends at {held[1]}")
+    log.close()
+    disk.crash(CrashMode.DROP, Random(0))
+    leftovers = [name for name in disk.list(log.directory) if name.endswith((".tmp", ".cleaned", ".swap", ".deleted"))]
+    if leftovers:
+        raise Broken(f"recovery left {leftovers} behind")
+    again = open_log(disk, moment.config, clean_shutdown=True)
+    if held != (again.log_start_offset, again.log_end_offset, read_bytes(again), again.epoch_cache.entries):
+        raise Broken("a clean stop and start changed the log")
+    again.close()
+
+
+def crash_twice(moment: Moment, crashed: SimDisk, random: Random) -> int:
+    """The power fails again in the recovery and right behind it. Returns at how many points."""
+    clones: list[SimDisk] = []
+    disk = crashed.clone()
+    disk.on_point = lambda: clones.append(disk.clone())
+    log, _ = recover(disk, moment)
+    held = (log.log_start_offset, log.log_end_offset)
+    disk.crash(CrashMode.DROP, random)
+    again, _ = recover(disk, moment)
+    if (again.log_start_offset, again.log_end_offset) != held:
+        raise Broken(f"a recovered log held {held}, and holds {(again.log_start_offset, again.log_end_offset)} later")
+    for clone in random.sample(clones, min(SECOND_CRASHES, len(clones))):
+        clone.crash(random.choice(list(CrashMode)), random)
+        recover(clone, moment)
+    return 1 + min(SECOND_CRASHES, len(clones))
+
+
+def try_moment(moment: Moment, mode: CrashMode, seed: int, twice: bool) -> int:
+    """Crashes and recovers; raises AssertionError with all that is needed to do it again."""
+    random = Random(f"{moment.point} {mode.value} {seed}")
+    crashed = moment.disk.clone()
+    crashed.crash(mode, random)
+    second = 0
+    try:
+        if twice:
+            second = crash_twice(moment, crashed, random)
+        log, expectation = recover(crashed, moment)
+        goes_on(log, crashed, moment, expectation)
+    except (KraftError, Broken, OSError, AssertionError) as problem:
+        raise AssertionError(
+            f"point {moment.point} ({moment.operation}, in {moment.step!r}), {mode.value}, crash seed {seed}: "
+            f"{type(problem).__name__}: {problem}"
+        ) from problem
+    return second
+
+
+# --- all of it -----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """What was tried."""
+
+    points: int = 0
+    recoveries: int = 0
+    second_crashes: int = 0
+    steps: Counter[str] = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        steps = ", ".join(f"{count} {name}" for name, count in sorted(self.steps.items()))
+        modes = ", ".join(mode.value for mode in CRASHES)
+        return (
+            f"{self.points} points x {{{modes}}}: {self.recoveries} recoveries, "
+            f"{self.second_crashes} second crashes in or behind one; {steps}"
+        )
+
+
+def crash_everywhere(workload_seed: int) -> Tally:
+    """Raises AssertionError for the first crash that a log did not recover from."""
+    workload = WatchedWorkload(workload_seed, CONFIGS[workload_seed % len(CONFIGS)])
+    workload.run(STEPS)
+    tally = Tally(points=len(workload.moments), steps=workload.steps)
+    for moment in workload.moments:
+        for mode, seeds in CRASHES.items():
+            for seed in seeds:
+                tally.second_crashes += try_moment(moment, mode, seed, twice=(moment.point + seed) % 5 == 0)
+                tally.recoveries += 1
+    return tally
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.crash_points", description=__doc__)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--seeds", type=int, default=10, help="of workloads")
+    options = parser.parse_args(arguments)
+    partition_log.CHECKPOINT_INTERVAL_BYTES = CHECKPOINT_INTERVAL_BYTES  # type: ignore[misc]
+    total = Tally()
+    failures = 0
+    for seed in range(options.first_seed, options.first_seed + options.seeds):
+        try:
+            tally = crash_everywhere(seed)
+        except AssertionError as failure:
+            failures += 1
+            print(f"workload {seed}: {failure}", flush=True)
+            continue
+        total.points += tally.points
+        total.recoveries += tally.recoveries
+        total.second_crashes += tally.second_crashes
+        total.steps += tally.steps
+    print(f"{options.seeds} workloads, {failures} of them failed; of the others {total}")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,107 @@
+"""A log's life in random order: the workload of the simulations that crash it and that break its disk."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+from kraft.log.log_config import LogConfig
+from tests.simulation.modelled_log import ModelledLog
+from tests.simulation.sim_disk import SimDisk
+
+SMALL: Final = LogConfig(segment_bytes=6000, index_interval_bytes=300)
+
+
+class Workload:
+    """Steps of every kind in an order that the seed decides."""
+
+    def __init__(self, seed: int, config: LogConfig = SMALL, disk: SimDisk | None = None) -> None:
+        self.random = Random(seed)
+        self.model = ModelledLog(config, disk)
+        self.steps: Counter[str] = Counter()
+        self.step = ""
+        """What happens now."""
+
+    def run(self, steps: int) -> None:
+        for _ in range(steps):
+            self.run_step()
+
+    def run_step(self) -> None:
+        kinds = self.kinds()
+        self.step = self.random.choice([name for name, (_, weight) in kinds.items() for _ in range(weight)])
+        kinds[self.step][0]()
+        self.steps[self.step] += 1
+        self.model.check()
+
+    def kinds(self) -> dict[str, tuple[Callable[[], None], int]]:
+        model = self.model
+        return {
+            "append": (self._append, 14),
+            "append idempotent": (self._append_idempotent, 14),
+            "append as follower": (self._append_as_follower, 6),
+            "lead a new epoch": (lambda: model.lead_new_epoch(self.random.randint(1, 3)), 4),
+            "prepare a sync": (model.prepare_sync, 8),
+            "run the sync": (model.run_sync, 6),
+            "complete the sync": (model.complete_sync, 8),
+            "roll": (model.roll, 2),
+            "truncate": (self._truncate, 3),
+            "begin anew": (self._begin_anew, 1),
+            "join inside a batch": (self._join, 1),
+            "stop and start": (lambda: model.reopen(self.random.random() < 0.5), 2),
+            "advance the log start": (self._advance_log_start, 3),
+            "retention": (self._retention, 3),
+            "compaction": (self._compact, 3),
+            "remove deleted files": (model.remove_deleted, 3),
+            "retry": (self._retry, 3),
+            "lookup": (lambda: model.check_lookup(model.now_ms - self.random.randrange(400)), 3),
+        }
+
+    def _sizes(self) -> list[int]:
+        return [self.random.choice((0, 5, 60, 300, 900)) for _ in range(self.random.randint(1, 4))]
+
+    def _append(self) -> None:
+        self.model.append(self._sizes()[:2], self.random.randint(1, 3))
+
+    def _append_idempotent(self) -> None:
+        bumps_epoch = self.random.random() < 0.08
+        self.model.append_idempotent(self.random.choice((7, 8)), self._sizes(), bumps_epoch)
+
+    def _append_as_follower(self) -> None:
+        batches = [self._sizes()[:2] for _ in range(self.random.randint(1, 5))]
+        hole = self.random.choice((0, 0, 0, 0, 0, 0, 0, 3))
+        self.model.append_as_follower(batches, self.random.choice((0, 0, 1, 2)), hole)
+
+    def _truncate(self) -> None:
+        self.model.truncate_to(max(self.model.start, self.model.end - self.random.choice((0, 1, 3, 8, 25))))
+
+    def _begin_anew(self) -> None:
+        if len(self.model.batches) > 10:
+            self.model.begin_anew(self.model.end + self.random.randint(0, 5))
+
+    def _join(self) -> None:
+        if len(self.model.batches) > 10:
+            batches = [self._sizes()[:2] for _ in range(self.random.randint(1, 3))]
+            self.model.join_inside_a_batch(self.random.randint(0, 3), batches)
+
+    def _advance_log_start(self) -> None:
+        model = self.model
+        model.advance_log_start(min(model.end, model.start + self.random.choice((0, 1, 4, 15))))
+
+    def _retention(self) -> None:
+        model = self.model
+        retention_bytes = self.random.choice((-1, 4000, 9000))
+        retention_ms = self.random.choice((-1, 100, 200))
+        config = replace(model.config, retention_bytes=retention_bytes, retention_ms=retention_ms)
+        model.apply_retention(config, model.end - self.random.choice((0, 0, 4)))
+
+    def _compact(self) -> None:
+        model = self.model
+        config = replace(model.config, compacts=True, min_cleanable_dirty_ratio=0.0, delete_retention_ms=100)
+        model.compact(config, model.end - self.random.choice((0, 0, 4)))
+
+    def _retry(self) -> None:
+        if self.model.next_sequence:
+            self.model.retry(self.random.choice(sorted(self.model.next_sequence)), self.random.randrange(5))

@@ -1,0 +1,188 @@
+"""Disks that fail without a loss of power: syncs and reads that err, a disk that is full, and disks that lie."""
+
+from __future__ import annotations
+
+import errno
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from kraft.model.errors import Corruption, ErrorCode, KraftError, Refusal
+from kraft.model.ids import LeaderEpoch
+from tests.simulation.log_workload import Workload
+from tests.simulation.modelled_log import ModelledLog, meets, open_log
+from tests.simulation.sim_disk import CrashMode, SimDisk, SyncFailure, _Content
+from tests.unit.log.log_building import NOW_MS, batch_of
+
+STEPS = 120
+
+
+@pytest.fixture(autouse=True)
+def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kraft.log.partition_log.CHECKPOINT_INTERVAL_BYTES", 2500)
+
+
+# --- a sync that errs ----------------------------------------------------------------------------------------
+
+
+class FailingSync:
+    """Lets the sync with that number fail, counted from the hook on."""
+
+    def __init__(self, disk: SimDisk, number: int, failure: SyncFailure) -> None:
+        self.seen = 0
+        self.operation = ""
+        self._disk, self._number, self._failure = disk, number, failure
+        disk.on_point = self._on_point
+
+    def _on_point(self) -> None:
+        if self._disk.last_operation.startswith("sync"):
+            self.seen += 1
+            if self.seen == self._number:
+                self.operation = self._disk.last_operation
+                self._disk.fail_next_sync(self._failure)
+
+
+def run_until_refused(workload: Workload) -> Exception | None:
+    try:
+        workload.run(STEPS)
+    except (Refusal, OSError) as error:
+        return error
+    except Corruption:
+        # The kernel dropped what it could not write, and the log does not know yet: the ticket is not completed.
+        if workload.model.ticket is None or workload.model.ticket.error is None:
+            raise
+        with pytest.raises(Refusal) as refused:
+            workload.model.complete_sync()
+        return refused.value
+    return None
+
+
+def is_offline_for_good(model: ModelledLog) -> None:
+    synced = model.log.synced_end_offset
+    assert model.log.failure is not None
+    for attempt in (
+        lambda: model.log.append_as_leader(batch_of("more"), LeaderEpoch(model.epoch), NOW_MS),
+        model.log.prepare_sync,
+        model.log.roll,
+    ):
+        with pytest.raises(Refusal):
+            attempt()
+    assert model.log.synced_end_offset == synced
+
+
+def test_after_a_failed_sync_the_log_is_offline_for_good_and_nothing_synced_is_lost() -> None:
+    failed: Counter[str] = Counter()
+    for number in range(1, 2000):
+        workload = Workload(5)
+        model = workload.model
+        sync = FailingSync(model.disk, number, list(SyncFailure)[number % 2])
+        error = run_until_refused(workload)
+        if error is None:
+            assert sync.seen < number, f"sync {number} ({sync.operation}) failed, and nobody was told"
+            break
+        failed[workload.step] += 1
+        model.disk.on_point = None
+        # These two also sync what is not the log's yet, or not any more.
+        if workload.step not in ("stop and start", "compaction"):
+            assert isinstance(error, Refusal)
+            assert error.error_code is ErrorCode.KAFKA_STORAGE_ERROR
+            is_offline_for_good(model)
+        model.log.close()
+        for mode in CrashMode:
+            crashed = model.disk.clone()
+            crashed.crash(mode, Random(number))
+            meets(model.expectations, open_log(crashed, model.config))
+    print(f"{failed.total()} syncs failed, one a run: {dict(failed)}")
+    assert failed.total() >= 150
+
+
+# --- a full disk ---------------------------------------------------------------------------------------------
+
+
+def is_refused_for_room(workload: Workload) -> bool:
+    """Runs one step; true when it met the end of the disk."""
+    try:
+        workload.run_step()
+    except OSError as error:
+        return error.errno == errno.ENOSPC
+    except Refusal as refusal:
+        is_well = workload.model.log.failure is None or workload.step == "stop and start"
+        return is_well and refusal.error_code is ErrorCode.KAFKA_STORAGE_ERROR and "full" in refusal.message
+    return False
+
+
+def test_a_full_disk_refuses_and_everything_goes_on_when_there_is_room() -> None:
+    refused: Counter[str] = Counter()
+    room = Random(0)
+    for seed in range(12):
+        workload = Workload(seed)
+        model, disk = workload.model, workload.model.disk
+        for _ in range(STEPS):
+            state = workload.random.getstate()
+            disk.capacity_bytes -= disk.free_bytes("") - room.choice((0, 50, 400, 1500, 5000))
+            is_refused = is_refused_for_room(workload)
+            disk.capacity_bytes = 1 << 40
+            if is_refused:
+                refused[workload.step] += 1
+                crashed = disk.clone()
+                crashed.crash(room.choice(list(CrashMode)), room)
+                meets(model.expectations, open_log(crashed, model.config))
+                # The same once more.
+                workload.random.setstate(state)
+                workload.run_step()
+        model.reopen(clean_shutdown=True)
+        model.check()
+    print(f"{refused.total()} steps met a full disk, were refused, and succeeded when there was room: {dict(refused)}")
+    assert refused.total() >= 100
+
+
+# --- a read that errs ----------------------------------------------------------------------------------------
+
+
+def test_a_read_that_errs_takes_the_log_offline() -> None:
+    workload = Workload(3)
+    model = workload.model
+    model.append([10])
+    model.disk.unreadable.add(model.log.segments()[0].path)
+    with pytest.raises(Refusal) as refused:
+        model.check()
+    assert refused.value.error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert model.log.failure is not None
+
+
+# --- disks that lie ------------------------------------------------------------------------------------------
+
+
+class LyingDisk(SimDisk):
+    """Says of some syncs that they are done, and does nothing: as if the log had left them out."""
+
+    lies_about: Callable[[str], bool]
+
+    def sync(self, path: str, content: _Content) -> None:
+        if not self.lies_about(path):
+            super().sync(path, content)
+
+    def sync_dir(self, path: str) -> None:
+        if not self.lies_about(path):
+            super().sync_dir(path)
+
+
+@pytest.mark.parametrize("left_out", [".log", "orders-0", ".log.cleaned", "log-checkpoint.tmp"])
+def test_a_sync_that_is_left_out_is_noticed_by_the_crash_points(left_out: str) -> None:
+    """The simulation itself is tested. Other files need their syncs less: they can be rebuilt from the log."""
+    disk = LyingDisk()
+    disk.lies_about = lambda path: path.endswith(left_out)
+    workload = Workload(1, disk=disk)
+    random = Random(1)
+
+    def crash() -> None:
+        for mode in (CrashMode.DROP, CrashMode.REORDER):
+            crashed = disk.clone()
+            crashed.crash(mode, random)
+            meets(workload.model.expectations, open_log(crashed, workload.model.config))
+
+    disk.on_point = crash
+    with pytest.raises((KraftError, AssertionError, OSError)):
+        workload.run(STEPS * 5)

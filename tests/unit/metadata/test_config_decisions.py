@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig, broker_defaults
+from kraft.metadata.controller import ALTERATIONS_PER_REQUEST_MAX, Decision, incremental_alter_configs
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.records import TopicConfigSet
+from kraft.model.config_requests import (
+    ConfigAlteration,
+    ConfigOperation,
+    ConfigResourceType,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    ResourceAlteration,
+)
+from kraft.model.errors import ErrorCode
+from kraft.model.ids import TopicId
+from tests.unit.metadata.clusters import ORDERS, cluster, with_topic
+
+BILLS = TopicId(UUID(int=101))
+SET, DELETE, APPEND, SUBTRACT = ConfigOperation
+
+
+def op(operation: ConfigOperation, key: str, value: str | None = None) -> ConfigAlteration:
+    return ConfigAlteration(key=key, operation=operation, value=value)
+
+
+def of(
+    *alterations: ConfigAlteration, topic: str = "orders", kind: ConfigResourceType = ConfigResourceType.TOPIC
+) -> ResourceAlteration:
+    return ResourceAlteration(resource_type=kind, resource_name=topic, alterations=list(alterations))
+
+
+def alter(
+    image: MetadataImage,
+    *resources: ResourceAlteration,
+    validate_only: bool = False,
+    defaults: TopicConfig = KAFKA_DEFAULTS,
+) -> Decision[IncrementalAlterConfigsResponse]:
+    request = IncrementalAlterConfigsRequest(resources=list(resources), timeout_ms=1_000, validate_only=validate_only)
+    return incremental_alter_configs(image, request, defaults=defaults)
+
+
+def orders(**configs: str) -> MetadataImage:
+    """A topic of three replicas with these configs, '_' standing for '.'."""
+    records = [
+        TopicConfigSet(topic_id=ORDERS, key=key.replace("_", "."), value=value) for key, value in configs.items()
+    ]
+    return with_topic(cluster(1, 2, 3), [1, 2, 3]).replay(records)
+
+
+def configs_after(image: MetadataImage, decision: Decision[IncrementalAlterConfigsResponse]) -> dict[str, str]:
+    assert [result.error_code for result in decision.response.results] == [ErrorCode.NONE]
+    topic = image.replay(decision.records).topic("orders")
+    assert topic is not None
+    return dict(topic.configs)
+
+
+def test_what_is_set_and_deleted_is_so_and_the_rest_stays() -> None:
+    image = orders(retention_ms="1", segment_bytes="1000")
+    decision = alter(image, of(op(SET, "max.message.bytes", "500"), op(DELETE, "retention.ms")))
+    assert configs_after(image, decision) == {"segment.bytes": "1000", "max.message.bytes": "500"}
+
+
+def test_what_is_so_already_gives_no_record() -> None:
+    image = orders(retention_ms="1", cleanup_policy="compact,delete")
+    asked = of(
+        op(SET, "retention.ms", "1"),
+        op(DELETE, "segment.bytes"),
+        op(APPEND, "cleanup.policy", "delete"),
+        # Kafka's, without effect here: nothing is set, so nothing is deleted.
+        op(DELETE, "compression.type"),
+    )
+    decision = alter(image, asked)
+    assert not decision.records
+    assert configs_after(image, decision) == {"retention.ms": "1", "cleanup.policy": "compact,delete"}
+
+
+@pytest.mark.parametrize(
+    ("before", "operation", "value", "after"),
+    [
+        (None, APPEND, "compact", "delete,compact"),
+        ("compact", APPEND, "delete", "compact,delete"),
+        ("", APPEND, "compact", "compact"),
+        ("compact", APPEND, "compact,delete", "compact,delete"),
+        ("compact,delete", SUBTRACT, "delete", "compact"),
+        ("delete", SUBTRACT, "compact", "delete"),
+        (None, SUBTRACT, "delete", ""),
+    ],
+)
+def test_lists_are_appended_to_and_subtracted_from(
+    before: str | None, operation: ConfigOperation, value: str, after: str
+) -> None:
+    image = orders() if before is None else orders(cleanup_policy=before)
+    decision = alter(image, of(op(operation, "cleanup.policy", value)))
+    assert configs_after(image, decision) == {"cleanup.policy": after}
+
+
+def test_a_list_that_the_topic_does_not_set_begins_as_the_clusters() -> None:
+    decision = alter(
+        orders(),
+        of(op(APPEND, "cleanup.policy", "delete")),
+        defaults=broker_defaults({"log.cleanup.policy": "compact"}),
+    )
+    assert configs_after(orders(), decision) == {"cleanup.policy": "compact,delete"}
+
+
+@pytest.mark.parametrize(
+    ("alteration", "code", "message"),
+    [
+        (op(SET, "retention.ms", "soon"), ErrorCode.INVALID_CONFIG, "a whole number from -1"),
+        (op(SET, "retention.m", "1"), ErrorCode.INVALID_CONFIG, "did you mean 'retention.ms'?"),
+        (op(DELETE, "retention.m"), ErrorCode.INVALID_CONFIG, "did you mean 'retention.ms'?"),
+        (op(SET, "log.retention.hours", "1"), ErrorCode.INVALID_CONFIG, "on a topic it is called 'retention.ms'"),
+        (op(SET, "compression.type", "gzip"), ErrorCode.INVALID_CONFIG, "not built yet"),
+        (op(SET, "min.insync.replicas", "4"), ErrorCode.INVALID_CONFIG, "the topic has 3 replicas"),
+        (op(SET, "min.compaction.lag.ms", "11"), ErrorCode.INVALID_CONFIG, "is above max.compaction.lag.ms (10)"),
+        (op(APPEND, "retention.ms", "1"), ErrorCode.INVALID_CONFIG, "nothing can be appended to retention.ms"),
+        (op(SUBTRACT, "segment.ms", "1"), ErrorCode.INVALID_CONFIG, "nothing can be subtracted from segment.ms"),
+        (op(APPEND, "leader.replication.throttled.replicas", "0:1"), ErrorCode.INVALID_CONFIG, "not built yet"),
+        (op(APPEND, "cleanup.policy", "drop"), ErrorCode.INVALID_CONFIG, "delete or compact"),
+        (op(SET, "retention.ms"), ErrorCode.INVALID_REQUEST, "config 'retention.ms' is without a value"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_nothing_is_changed(
+    alteration: ConfigAlteration, code: ErrorCode, message: str
+) -> None:
+    image = orders(max_compaction_lag_ms="10")
+    decision = alter(image, of(op(SET, "segment.bytes", "100"), alteration))
+    (result,) = decision.response.results
+    assert (result.error_code, result.resource_name) == (code, "orders")
+    assert message in result.error_message
+    assert "\n" not in result.error_message
+    assert not decision.records
+
+
+def test_two_configs_that_only_go_together_are_altered_together() -> None:
+    image = orders(max_compaction_lag_ms="10")
+    asked = of(op(SET, "min.compaction.lag.ms", "20"), op(SET, "max.compaction.lag.ms", "30"))
+    assert configs_after(image, alter(image, asked)) == {"min.compaction.lag.ms": "20", "max.compaction.lag.ms": "30"}
+
+
+def test_going_back_to_a_default_is_checked_as_well() -> None:
+    image = orders(max_compaction_lag_ms="10", min_compaction_lag_ms="8")
+    defaults = broker_defaults({"log.cleaner.max.compaction.lag.ms": "5"})
+    (result,) = alter(image, of(op(DELETE, "max.compaction.lag.ms")), defaults=defaults).response.results
+    assert (result.error_code, "is above" in result.error_message) == (ErrorCode.INVALID_CONFIG, True)
+
+
+def test_each_topic_is_altered_on_its_own() -> None:
+    image = with_topic(orders(), [1], topic="bills", topic_id=BILLS)
+    decision = alter(
+        image,
+        of(op(SET, "retention.ms", "1"), topic="bills"),
+        of(op(SET, "retention.ms", "1"), topic="nowhere"),
+        of(op(SET, "retention.ms", "1")),
+    )
+    assert [result.error_code for result in decision.response.results] == [
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NONE,
+    ]
+    assert decision.records == [
+        TopicConfigSet(topic_id=BILLS, key="retention.ms", value="1"),
+        TopicConfigSet(topic_id=ORDERS, key="retention.ms", value="1"),
+    ]
+
+
+def test_only_asking_whether_it_could_be_done_changes_nothing() -> None:
+    decision = alter(orders(), of(op(SET, "retention.ms", "1")), validate_only=True)
+    assert [result.error_code for result in decision.response.results] == [ErrorCode.NONE]
+    assert not decision.records
+    refused = alter(orders(), of(op(SET, "retention.ms", "-5")), validate_only=True)
+    assert [result.error_code for result in refused.response.results] == [ErrorCode.INVALID_CONFIG]
+
+
+@pytest.mark.parametrize(
+    ("resources", "message"),
+    [
+        ([of(op(SET, "retention.ms", "1")), of(op(SET, "segment.bytes", "100"))], "'orders' is in the request 2 times"),
+        ([of(op(SET, "retention.ms", "1"), op(DELETE, "retention.ms"))], "'retention.ms' is in the request 2 times"),
+        ([of(kind=ConfigResourceType.BROKER)], "configs of a broker cannot be altered while the cluster runs"),
+        ([of(kind=ConfigResourceType.CLIENT_METRICS)], "of a client metrics cannot be altered"),
+        ([of(*[op(SET, "retention.ms", "1")] * (ALTERATIONS_PER_REQUEST_MAX + 1))], "more than 10000 configs"),
+    ],
+)
+def test_a_request_that_cannot_be_meant_is_refused(resources: list[ResourceAlteration], message: str) -> None:
+    decision = alter(orders(), *resources)
+    for result in decision.response.results:
+        assert result.error_code is ErrorCode.INVALID_REQUEST
+        assert message in result.error_message
+    assert not decision.records
+
+
+def test_a_minimum_of_replicas_that_was_always_too_high_does_not_stop_other_changes() -> None:
+    image = orders(min_insync_replicas="9")
+    assert alter(image, of(op(SET, "retention.ms", "1"))).records

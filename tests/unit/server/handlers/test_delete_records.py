@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kraft.model.errors import ErrorCode
+from kraft.model.ids import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
+from kraft.model.requests import (
+    HIGH_WATERMARK,
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+)
+from kraft.server.handlers.delete_records import DeleteRecordsHandler
+from kraft.server.partition import Partition
+from tests.unit.client.virtual_time import run_virtually
+from tests.unit.server.replicas import Broker, batch, follow, lead, settle, values_in
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Broker:
+    return Broker(tmp_path)
+
+
+def asking(before_offset: int, topic: str = "orders", partition: int = 0) -> DeleteRecordsPartition:
+    return DeleteRecordsPartition(topic=topic, partition=partition, before_offset=before_offset)
+
+
+async def delete(broker: Broker, *wanted: DeleteRecordsPartition) -> list[DeleteRecordsPartitionResult]:
+    request = DeleteRecordsRequest(timeout_ms=1_000, partitions=list(wanted))
+    return (await DeleteRecordsHandler(broker.partitions).handle(request)).partitions
+
+
+def led(broker: Broker, *values: str, replicas: tuple[int, ...] = (1,), **configs: Any) -> Partition:
+    """With one batch for each value, all of them committed."""
+    partition = broker.open(**configs)
+    lead(partition, replicas=replicas)
+    for value in values:
+        partition.append(batch(value), 1)
+    broker.sync()
+    for replica in replicas[1:]:
+        followed(partition, replica, log_start=0)
+    assert partition.high_watermark == len(values)
+    return partition
+
+
+def followed(partition: Partition, broker_id: int, *, log_start: int) -> None:
+    """A fetch of a follower that has everything, and whose log begins at `log_start`."""
+    end = partition.log.log_end_offset
+    partition.follower_fetched(BrokerId(broker_id), BrokerEpoch(broker_id), end, Offset(log_start))
+
+
+def test_records_below_the_offset_are_gone(broker: Broker) -> None:
+    partition = led(broker, "a", "b", "c")
+    (result,) = run_virtually(delete(broker, asking(2)))
+    assert (result.topic, result.partition) == ("orders", 0)
+    assert (result.error_code, result.low_watermark) == (ErrorCode.NONE, 2)
+    assert values_in(partition) == ["c"]
+
+
+def test_minus_one_deletes_everything_that_is_committed(broker: Broker) -> None:
+    partition = led(broker, "a", "b")
+    partition.append(batch("not committed"), 1)
+    (result,) = run_virtually(delete(broker, asking(HIGH_WATERMARK)))
+    assert result.low_watermark == 2
+    assert values_in(partition) == ["not committed"]
+
+
+@pytest.mark.parametrize("before_offset", [3, -2])
+def test_an_offset_outside_what_is_committed_is_refused(broker: Broker, before_offset: int) -> None:
+    partition = led(broker, "a", "b")
+    partition.append(batch("not committed"), 1)
+    (result,) = run_virtually(delete(broker, asking(before_offset)))
+    assert (result.error_code, result.low_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    assert partition.log.log_start_offset == 0
+
+
+def test_an_offset_that_is_passed_already_is_answered_with_where_the_log_begins(broker: Broker) -> None:
+    led(broker, "a", "b", "c")
+    run_virtually(delete(broker, asking(2)))
+    (result,) = run_virtually(delete(broker, asking(1)))
+    assert (result.error_code, result.low_watermark) == (ErrorCode.NONE, 2)
+
+
+def test_records_of_a_compacted_topic_are_not_deleted(broker: Broker) -> None:
+    led(broker, cleanup_policy=("compact",))
+    (result,) = run_virtually(delete(broker, asking(0)))
+    assert result.error_code is ErrorCode.POLICY_VIOLATION
+    assert "cleanup.policy=compact" in result.error_message
+
+
+def test_records_of_a_topic_that_is_compacted_and_deleted_are(broker: Broker) -> None:
+    led(broker, cleanup_policy=("compact", "delete"))
+    (result,) = run_virtually(delete(broker, asking(0)))
+    assert result.error_code is ErrorCode.NONE
+
+
+def test_each_partition_has_a_result_of_its_own_in_the_requests_order(broker: Broker) -> None:
+    led(broker, "a")
+    follow(broker.open(TopicPartition("payments", 0), TopicId(UUID(int=7))))
+    results = run_virtually(delete(broker, asking(0, "payments"), asking(1), asking(0, "orders", 7)))
+    assert [(each.topic, each.error_code) for each in results] == [
+        ("payments", ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ("orders", ErrorCode.NONE),
+        ("orders", ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ]
+
+
+def test_the_answer_waits_for_every_in_sync_replica(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = led(broker, "a", "b", replicas=(1, 2, 3))
+        asked = asyncio.create_task(delete(broker, asking(1)))
+        await settle()
+        assert partition.log.log_start_offset == 1
+        followed(partition, 2, log_start=1)
+        await settle()
+        assert not asked.done()
+        followed(partition, 3, log_start=2)
+        (result,) = await asked
+        assert (result.error_code, result.low_watermark) == (ErrorCode.NONE, 1)
+
+    run_virtually(scenario())
+
+
+def test_a_replica_that_leaves_the_isr_is_not_waited_for(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = led(broker, "a", "b", replicas=(1, 2))
+        asked = asyncio.create_task(delete(broker, asking(1)))
+        await settle()
+        lead(partition, replicas=(1, 2), isr=(1,), partition_epoch=1)
+        (result,) = await asked
+        assert result.low_watermark == 1
+
+    run_virtually(scenario())
+
+
+def test_a_replica_that_does_not_follow_in_time_is_told_of(broker: Broker) -> None:
+    partition = led(broker, "a", "b", replicas=(1, 2))
+    (result,) = run_virtually(delete(broker, asking(1)))
+    assert (result.error_code, result.low_watermark) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+    assert result.error_code.retriable
+    assert partition.log.log_start_offset == 1
+
+
+def test_a_leader_that_is_demoted_meanwhile_says_so(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = led(broker, "a", "b", replicas=(1, 2))
+        asked = asyncio.create_task(delete(broker, asking(1)))
+        await settle()
+        follow(partition, epoch=1)
+        (result,) = await asked
+        assert result.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert result.error_code.retriable
+
+    run_virtually(scenario())
+
+
+def test_who_drops_segments_is_told_when_there_may_be_some(broker: Broker) -> None:
+    async def scenario() -> None:
+        led(broker, "a")
+        told: list[int] = []
+        handler = DeleteRecordsHandler(broker.partitions, lambda: told.append(len(told)))
+        for offset, times in ((7, 0), (1, 1)):
+            await handler.handle(DeleteRecordsRequest(timeout_ms=10, partitions=[asking(offset)]))
+            assert len(told) == times
+
+    run_virtually(scenario())
+
+
+def test_a_request_for_nothing_is_answered_at_once(broker: Broker) -> None:
+    assert run_virtually(delete(broker)) == []
+
+
+def test_a_log_that_was_emptied_takes_new_records_at_its_old_end(broker: Broker) -> None:
+    partition = led(broker, "a", "b")
+    run_virtually(delete(broker, asking(HIGH_WATERMARK)))
+    assert values_in(partition) == []
+    assert partition.append(batch("c"), 1).base_offset == 2

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from kraft.metadata.configs import TOPIC_CONFIGS
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.records import TopicConfigSet
+from kraft.model.config_requests import (
+    ConfigEntry,
+    ConfigResource,
+    ConfigResourceType,
+    ConfigSource,
+    ConfigType,
+    DescribeConfigsRequest,
+    ResourceDescription,
+)
+from kraft.model.errors import ErrorCode
+from kraft.rpc import messages
+from kraft.server.config import load
+from kraft.server.config_keys import KEYS
+from kraft.server.handlers.describe_configs import DescribeConfigsHandler
+from tests.unit.metadata.clusters import ORDERS, cluster, with_topic
+
+FILE = """
+process.roles=broker,controller
+node.id=7
+controller.quorum.voters=7@localhost:9093
+listeners=GRPC://localhost:9094,CONTROLLER://localhost:9093
+log.dirs=data
+"""
+
+TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
+
+
+def orders(**configs: str) -> MetadataImage:
+    records = [
+        TopicConfigSet(topic_id=ORDERS, key=key.replace("_", "."), value=value) for key, value in configs.items()
+    ]
+    return with_topic(cluster(7), [7]).replay(records)
+
+
+@pytest.fixture(name="directory")
+def _directory(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def described(
+    directory: Path,
+    image: MetadataImage,
+    name: str = "orders",
+    *,
+    kind: ConfigResourceType = TOPIC,
+    file: str = "",
+    keys: tuple[str, ...] = (),
+    in_full: bool = True,
+) -> ResourceDescription:
+    path = directory / "server.properties"
+    path.write_text(FILE + file)
+    request = DescribeConfigsRequest(
+        resources=[ConfigResource(resource_type=kind, resource_name=name, keys=list(keys))],
+        include_synonyms=in_full,
+        include_documentation=in_full,
+    )
+    response = asyncio.run(DescribeConfigsHandler(load(path), lambda: image).handle(request))
+    # Whatever is described can be sent.
+    assert (
+        messages.DESCRIBE_CONFIGS_RESPONSE.to_value(messages.DESCRIBE_CONFIGS_RESPONSE.to_message(response)) == response
+    )
+    (description,) = response.results
+    return description
+
+
+def entry(description: ResourceDescription, key: str) -> ConfigEntry:
+    return next(each for each in description.entries if each.key == key)
+
+
+def synonyms(described: ConfigEntry) -> list[tuple[str, str | None, str]]:
+    return [(each.key, each.value, each.source.name) for each in described.synonyms]
+
+
+def test_every_config_of_a_topic_is_described_in_order(directory: Path) -> None:
+    description = described(directory, orders())
+    assert [each.key for each in description.entries] == sorted(TOPIC_CONFIGS)
+    assert {each.source for each in description.entries} == {ConfigSource.DEFAULT_CONFIG}
+    assert all(each.is_default and not each.read_only and each.documentation for each in description.entries)
+    retention = entry(description, "retention.ms")
+    assert (retention.value, retention.type) == ("604800000", ConfigType.LONG)
+    assert synonyms(retention) == [("log.retention.hours", "168", "DEFAULT_CONFIG")]
+
+
+def test_the_topics_own_value_comes_before_the_files_and_that_before_the_default(directory: Path) -> None:
+    file = "log.retention.hours=2\nlog.retention.minutes=3\n"
+    from_file = entry(described(directory, orders(), file=file), "retention.ms")
+    assert (from_file.value, from_file.source.name, from_file.is_default) == ("180000", "STATIC_BROKER_CONFIG", False)
+    assert synonyms(from_file) == [
+        ("log.retention.minutes", "3", "STATIC_BROKER_CONFIG"),
+        ("log.retention.hours", "2", "STATIC_BROKER_CONFIG"),
+        ("log.retention.hours", "168", "DEFAULT_CONFIG"),
+    ]
+    own = entry(described(directory, orders(retention_ms="5"), file=file), "retention.ms")
+    assert (own.value, own.source.name, own.is_default) == ("5", "DYNAMIC_TOPIC_CONFIG", False)
+    assert synonyms(own)[0] == ("retention.ms", "5", "DYNAMIC_TOPIC_CONFIG")
+    assert len(own.synonyms) == 4
+
+
+def test_only_what_is_asked_for_is_told(directory: Path) -> None:
+    description = described(directory, orders(), keys=("segment.bytes", "nonsense"), in_full=False)
+    (only,) = description.entries
+    assert (only.key, only.value, only.synonyms, only.documentation) == ("segment.bytes", "1073741824", [], "")
+
+
+def test_a_broker_tells_what_its_file_says_and_what_it_leaves_out(directory: Path) -> None:
+    description = described(directory, orders(), "7", kind=BROKER, file="log.cleaner.enable=false\n")
+    assert [each.key for each in description.entries] == sorted(key.name for key in KEYS)
+    assert all(each.read_only and each.documentation for each in description.entries)
+    for key, value, kind, source in (
+        ("node.id", "7", ConfigType.INT, "STATIC_BROKER_CONFIG"),
+        ("log.cleaner.enable", "false", ConfigType.BOOLEAN, "STATIC_BROKER_CONFIG"),
+        ("num.partitions", "1", ConfigType.INT, "DEFAULT_CONFIG"),
+        ("log.retention.hours", "168", ConfigType.INT, "DEFAULT_CONFIG"),
+        ("listeners", "GRPC://localhost:9094,CONTROLLER://localhost:9093", ConfigType.LIST, "STATIC_BROKER_CONFIG"),
+        ("log.retention.ms", None, ConfigType.LONG, "DEFAULT_CONFIG"),
+        ("log.durability", "fsync", ConfigType.STRING, "DEFAULT_CONFIG"),
+        ("advertised.listeners", None, ConfigType.LIST, "DEFAULT_CONFIG"),
+        ("log.retention.check.interval.ms", "300000", ConfigType.LONG, "DEFAULT_CONFIG"),
+    ):
+        found = entry(description, key)
+        assert (found.key, found.value, found.type, found.source.name) == (key, value, kind, source)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code", "message"),
+    [
+        (TOPIC, "ordres", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic 'ordres'"),
+        (BROKER, "8", ErrorCode.INVALID_REQUEST, "this is broker 7, which knows its own configuration only, not '8'"),
+        (BROKER, "", ErrorCode.INVALID_REQUEST, "this is broker 7"),
+        (ConfigResourceType.CLIENT_METRICS, "x", ErrorCode.INVALID_REQUEST, "(client metrics) are not built yet"),
+        (ConfigResourceType.UNKNOWN, "x", ErrorCode.INVALID_REQUEST, "(unknown) are not built yet"),
+    ],
+)
+def test_what_cannot_be_described_is_refused(
+    directory: Path, kind: ConfigResourceType, name: str, code: ErrorCode, message: str
+) -> None:
+    description = described(directory, orders(), name, kind=kind)
+    assert (description.error_code, description.entries) == (code, [])
+    assert message in description.error_message
