@@ -386,11 +386,16 @@ class PartitionLog:
         self._check_writable()
         self._synced_end = max(self._synced_end, ticket.end_offset)
         if self._bytes_since_checkpoint >= CHECKPOINT_INTERVAL_BYTES:
-            self._guarded(self._advance_recovery_point)
+            self._bytes_since_checkpoint = 0
+            try:
+                self._advance_recovery_point()
+            except OSError as error:
+                # On a full disk recovery will have more to read, and that is all.
+                if error.errno != errno.ENOSPC:
+                    self._fail(error)
 
     def _advance_recovery_point(self) -> None:
         """After a crash, what is durable now need not be read again."""
-        self._bytes_since_checkpoint = 0
         self._active.write_indexes()
         # It may be ahead of what is durable; recovery takes it only if the log then reaches so far.
         self._snapshots.write(self._log_end, self._producers.states)

@@ -20,7 +20,7 @@ try:
     # mypyc knows this buffer and writes to it without a call into Python; a compiled codec needs it at run time.
     from librt.strings import BytesWriter as BytesWriter  # noqa: PLC0414  Said so that others may import it from here.
 except ImportError:
-    from io import BytesIO as BytesWriter  # type: ignore[assignment]
+    from kraft.log.bytes_writer import BytesWriter  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     # A number that mypyc keeps in a register. It stands in annotations alone, which the interpreter never evaluates.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from functools import cache
 from types import ModuleType
 
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraft.log.bytes_writer import BytesWriter
 from kraft.log.record_codec import Record
 from kraft.model.errors import ErrorCode, InvalidBatch
 from tests.unit.log.codec_variants import compiled_codec, pure_codec
@@ -33,7 +33,7 @@ def codec(request: pytest.FixtureRequest) -> ModuleType:
 
 def test_the_interpreted_codec_needs_no_librt() -> None:
     codec = pure_codec(without_librt=True)
-    assert codec.BytesWriter is io.BytesIO
+    assert codec.BytesWriter is BytesWriter
     record = Record(5, 1000, b"k", b"v" * 300, (("h", None),))
     encoded = codec.encode_records([record], 1000)
     assert encoded == pure_codec().encode_records([record], 1000)
