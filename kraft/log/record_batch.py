@@ -158,10 +158,11 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
         raise InvalidBatch(f"a batch claims a length of {header.batch_length} bytes")
     if header.attributes & _CODEC_MASK > Codec.ZSTD:
         raise InvalidBatch("a batch names an unknown compression codec", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-    # At most one record for each offset: compaction leaves fewer, even none.
+    # At most one record for each offset: compaction leaves fewer, even none, but a batch always has an offset.
     if (
-        not 0 <= header.base_offset <= OFFSET_MAX - header.last_offset_delta
+        not 0 <= header.last_offset_delta <= OFFSET_MAX - header.base_offset
         or not 0 <= header.record_count <= header.last_offset_delta + 1
+        or header.base_offset < 0
     ):
         raise InvalidBatch(
             f"a batch claims {header.record_count} records within {header.last_offset_delta + 1} offsets "

@@ -261,6 +261,15 @@ def test_fields_that_do_not_fit_are_refused() -> None:
         builder.append(None, None, (), 2**63 - 1)
 
 
+def test_a_batch_without_an_offset_is_refused() -> None:
+    # Whoever reads on from the offset behind it would read it again.
+    nowhere = bytearray(PLAIN)
+    nowhere[23:27] = b"\xff" * 4
+    nowhere[57:61] = bytes(4)
+    with pytest.raises(InvalidBatch, match="0 records within 0 offsets"):
+        read_header(nowhere)
+
+
 def test_offsets_beyond_the_last_that_there_is_are_refused() -> None:
     last = bytearray(TWO_RECORDS)
     last[0:8] = (2**63 - 2).to_bytes(8, "big")
@@ -281,6 +290,7 @@ def test_offsets_beyond_the_last_that_there_is_are_refused() -> None:
         (57, b"\xff\xff\xff\xff", "-1 records", ErrorCode.INVALID_RECORD),
         (23, b"\xff\xff\xff\xf0", "records within", ErrorCode.INVALID_RECORD),
         (0, b"\xff", "from -", ErrorCode.INVALID_RECORD),
+        (23, b"\xff\xff\xff\xff", "1 records within 0 offsets", ErrorCode.INVALID_RECORD),
     ],
 )
 def test_a_broken_header_is_refused_with_kafkas_code(position: int, patch: bytes, reason: str, code: ErrorCode) -> None:

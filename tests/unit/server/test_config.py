@@ -397,6 +397,8 @@ def test_older_names_are_taken(load_text: Load) -> None:
     config = load_text(COMBINED.replace("node.id", "broker.id").replace("log.dirs", "log.dir"))
     assert config.node_id == 1
     assert config.log_dir == Path("data").absolute()
+    config = load_text(COMBINED + "retention.check.interval.ms=700\n")
+    assert config.log_maintenance.retention_check_interval_ms == 700
 
 
 def test_several_log_directories_are_taken_and_the_first_has_the_metadata_log(load_text: Load) -> None:
