@@ -29,7 +29,7 @@ BATCH_BYTES: Final = (16 << 10, 64 << 10, 1 << 20)
 PAGE_CACHE_RATIO_TARGET: Final = 0.6
 GROUP_COMMIT_RATIO_TARGET: Final = 0.4
 
-_SHORT_ROUNDS: Final = 4
+_SHORT_ROUNDS: Final = 8
 """In the page cache, rounds are so much shorter and more: what disturbs one then disturbs its neighbours alike."""
 
 _CRC_COVERS_FROM: Final = 21

@@ -15,9 +15,11 @@ from benchmarks.report import Output, print_report
 
 MIB: Final = 1 << 20
 ROUNDS: Final = 15
-ROUND_MIB: Final = 256
+ROUND_MIB: Final = 512
+"""More than the log writes from one recovery point to the next, so that the price of one is in it."""
+
 OPENINGS: Final = 3
-RECOVERY_MIB: Final = 1_080
+RECOVERY_MIB: Final = 1_264
 """A GiB, and then most of the way to the next recovery point, so that the kill comes at a bad time."""
 
 LOOKUPS: Final = 20_000

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Lock
-from typing import assert_never
+from typing import Final, assert_never
 
 from kraft.log.compaction import CleaningResult, active_segment_waits_too_long
 from kraft.log.group_commit import SyncTicket
@@ -45,6 +45,10 @@ from kraft.replication.follower import PartitionFollower
 from kraft.replication.leader import PartitionLeader
 from kraft.replication.progress import UNKNOWN_OFFSET
 from kraft.server.purgatory import ProducePurgatory, Progress
+
+UNSYNCED_BYTES_MAX: Final = 64 << 20
+"""With the page cache as durability so much may wait for a sync before one is asked for that nobody waits for: the next
+roll has less to sync, and the next start less to read."""
 
 ProduceOutcome = ErrorCode | asyncio.Future[ErrorCode]
 """How an acks=all produce ended, or will end."""
@@ -439,7 +443,8 @@ class Partition:
             return
         if self._unsynced_since_ms is None:
             self._unsynced_since_ms = self._surroundings.monotonic_ms()
-        if self.log.unsynced_records >= self.log.config.flush_messages:
+        is_much = self.log.unsynced_bytes >= UNSYNCED_BYTES_MAX
+        if is_much or self.log.unsynced_records >= self.log.config.flush_messages:
             self._surroundings.request_sync(self)
 
     def storage_failed(self, reason: str) -> None:

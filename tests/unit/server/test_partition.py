@@ -400,6 +400,18 @@ def test_with_the_page_cache_a_sync_is_asked_for_after_so_many_records(broker: B
     assert broker.unsynced == []
 
 
+def test_with_the_page_cache_not_much_is_left_to_sync(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_partition, "UNSYNCED_BYTES_MAX", 2 * len(batch("a")))
+    broker.sync_before_ack = False
+    partition = broker.open()
+    lead(partition, replicas=(1,))
+    partition.append(batch("a"), 1)
+    assert broker.unsynced == []
+    partition.append(batch("b"), 1)
+    assert broker.unsynced == [partition]
+    assert partition.high_watermark == 2, "nobody waits for it"
+
+
 def test_a_record_that_waits_for_its_flush_is_counted_from_its_own_time(broker: Broker) -> None:
     broker.sync_before_ack = False
     partition = broker.open(flush_ms=1_000)
