@@ -464,7 +464,7 @@ class Partition:
         except Refusal as refusal:
             # A log that refused an append because the disk is full is as whole as before, and has not failed.
             if refusal.error_code is ErrorCode.KAFKA_STORAGE_ERROR and self.log.failure is not None:
-                self._surroundings.directory_failed(self, f"{self.topic_partition}: {refusal.message}")
+                self._surroundings.directory_failed(self, refusal.message)
             raise
         except Corruption as corruption:
             self.found_rotten(corruption)

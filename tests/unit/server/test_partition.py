@@ -401,7 +401,7 @@ def test_with_the_page_cache_a_sync_is_asked_for_after_so_many_records(broker: B
 
 
 def test_with_the_page_cache_not_much_is_left_to_sync(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_partition, "UNSYNCED_BYTES_MAX", 2 * len(batch("a")))
+    monkeypatch.setattr("kraft.server.partition.UNSYNCED_BYTES_MAX", 2 * len(batch("a")))
     broker.sync_before_ack = False
     partition = broker.open()
     lead(partition, replicas=(1,))
