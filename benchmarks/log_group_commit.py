@@ -14,11 +14,15 @@ SYNC_DEADLINE_S: Final = 120.0
 
 
 class GroupCommit:
-    """A sync is always under way while there is something to sync. A context manager; `poll` after every append."""
+    """A context manager; `poll` after every append.
 
-    def __init__(self, log: PartitionLog) -> None:
+    A sync is under way whenever at least `unsynced_bytes` wait for one; so, by default, whenever there is anything.
+    """
+
+    def __init__(self, log: PartitionLog, unsynced_bytes: int = 0) -> None:
         self.syncs = 0
         self._log = log
+        self._unsynced_bytes = unsynced_bytes
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="sync")
         self._ticket: SyncTicket | None = None
         self._running: Future[None] | None = None
@@ -29,12 +33,13 @@ class GroupCommit:
             if not self._ticket.is_run:
                 return
             self._complete()
-        if self._log.dirty:
+        if self._log.dirty and self._log.unsynced_bytes >= self._unsynced_bytes:
             self._ticket = self._log.prepare_sync()
             self._running = self._thread.submit(self._ticket.run)
 
     def drain(self) -> None:
         """Returns when everything that was appended is durable."""
+        self._unsynced_bytes = 0
         while self._log.dirty:
             self.poll()
             self._wait()

@@ -20,6 +20,9 @@ from benchmarks.report import Cell, Report, file_system, say
 BATCH_BYTES: Final = (16 << 10, 1 << 10)
 TARGET_S: Final = 3.0
 _WRITE_DEADLINE_S: Final = 600.0
+_OVERSHOOT_BYTES_MAX: Final = 512 << 20
+"""The writer gives up when it was not killed by then."""
+
 _LOG_SUFFIX: Final = ".log"
 
 
@@ -64,8 +67,8 @@ def measure(directory: Path, times: int, log_bytes: int, sizes: Sequence[int] = 
 
 def _write_and_kill(place: Path, batch_bytes: int, log_bytes: int, durability: str) -> int:
     """The end of what has to be there after the kill."""
-    command = [sys.executable, "-m", "benchmarks.log_writer", str(place), str(batch_bytes), str(2 * log_bytes)]
-    command.append(durability)
+    arguments = [str(place), str(batch_bytes), str(log_bytes + _OVERSHOOT_BYTES_MAX), durability]
+    command = [sys.executable, "-m", "benchmarks.log_writer", *arguments]
     deadline_s = time.monotonic() + _WRITE_DEADLINE_S
     durable_end = 0
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:

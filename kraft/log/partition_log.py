@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple, NoReturn
 
 from crc32c import crc32c
@@ -117,7 +118,8 @@ class PartitionLog:
     @property
     def log_start_offset(self) -> Offset:
         """Records below are gone."""
-        return max(self._checkpoint.log_start_offset, self._segments[0].base_offset)
+        start = self._checkpoint.log_start_offset
+        return max(start, self._segments[0].base_offset) if self._segments else start
 
     @property
     def log_end_offset(self) -> Offset:
@@ -246,7 +248,7 @@ class PartitionLog:
             next_offset, epoch = header.next_offset, header.leader_epoch
         if has_hole and not self._checkpoint.is_sparse:
             # Known before there is one: otherwise it would be taken for rot after a crash.
-            self._guarded(lambda: self._remember(is_sparse=True))
+            self._guarded(lambda: self._remember(replace(self._checkpoint, is_sparse=True)))
         for run in self._runs_that_fit(batches):
             self._write([batch for _, batch in run], [header for header, _ in run])
         return Offset(next_offset - 1)
@@ -255,7 +257,7 @@ class PartitionLog:
         """An empty log that begins inside its leader's batch takes all of it, and still begins where it did."""
         start = self.log_start_offset
         self.truncate_fully_and_start_at(Offset(first.base_offset))
-        self._guarded(lambda: self._remember(log_start_offset=start))
+        self._guarded(lambda: self._remember(replace(self._checkpoint, log_start_offset=start)))
 
     def _runs_that_fit(
         self, batches: Sequence[tuple[BatchHeader, memoryview]]
@@ -399,7 +401,7 @@ class PartitionLog:
         self._active.write_indexes()
         # It may be ahead of what is durable; recovery takes it only if the log then reaches so far.
         self._snapshots.write(self._log_end, self._producers.states)
-        self._remember(recovery_point=self._synced_end)
+        self._remember(replace(self._checkpoint, recovery_point=self._synced_end))
         self._drop_stale_snapshots()
 
     def _durable_up_to(self, end: Offset) -> None:
@@ -423,7 +425,7 @@ class PartitionLog:
         self._synced(old.file)
         old.finish()
         self._snapshots.write(self._log_end, self._producers.states)
-        self._remember(recovery_point=self._log_end)
+        self._remember(replace(self._checkpoint, recovery_point=self._log_end))
         self._begin_segment(self._log_end)
         self._durable_up_to(self._log_end)
         self._unsynced_records = self._unsynced_bytes = self._bytes_since_checkpoint = 0
@@ -453,25 +455,11 @@ class PartitionLog:
 
     # --- what is remembered ----------------------------------------------------------------------------------
 
-    def _remember(
-        self,
-        *,
-        log_start_offset: Offset | None = None,
-        recovery_point: Offset | None = None,
-        cleaned_end_offset: Offset | None = None,
-        is_sparse: bool | None = None,
-    ) -> None:
+    def _remember(self, checkpoint: LogCheckpoint) -> None:
         """Durable on return; nothing is written when it is no news."""
-        before = self._checkpoint
-        after = LogCheckpoint(
-            log_start_offset=before.log_start_offset if log_start_offset is None else log_start_offset,
-            recovery_point=before.recovery_point if recovery_point is None else recovery_point,
-            cleaned_end_offset=before.cleaned_end_offset if cleaned_end_offset is None else cleaned_end_offset,
-            is_sparse=before.is_sparse if is_sparse is None else is_sparse,
-        )
-        if after != before:
-            write_checkpoint(self._disk, self.directory, after)
-            self._checkpoint = after
+        if checkpoint != self._checkpoint:
+            write_checkpoint(self._disk, self.directory, checkpoint)
+            self._checkpoint = checkpoint
 
     def _write_epochs(self) -> None:
         self._disk.write_atomically(f"{self.directory}/{CHECKPOINT_NAME}", self.epoch_cache.encode())
@@ -500,7 +488,7 @@ class PartitionLog:
             self._guarded(lambda: self._advance_log_start(offset))
 
     def _advance_log_start(self, offset: Offset) -> None:
-        self._remember(log_start_offset=offset)
+        self._remember(replace(self._checkpoint, log_start_offset=offset))
         self.epoch_cache.truncate_to_start(offset)
         self._write_epochs()
 
@@ -546,7 +534,7 @@ class PartitionLog:
         files: list[str] = []
         if result.groups:
             # Known before there is a hole: otherwise it would be taken for rot after a crash.
-            self._guarded(lambda: self._remember(is_sparse=True))
+            self._guarded(lambda: self._remember(replace(self._checkpoint, is_sparse=True)))
         for group, cleaned in zip(result.groups, segments, strict=True):
             try:
                 files += swap_in(self._disk, self.directory, group.base_offset, group.end_offset)
@@ -554,7 +542,7 @@ class PartitionLog:
                 # Half a swap is finished by recovery; until then nobody knows which files are which.
                 self._fail(error)
             self._take_over(group, cleaned)
-        self._guarded(lambda: self._remember(cleaned_end_offset=result.end_offset))
+        self._guarded(lambda: self._remember(replace(self._checkpoint, cleaned_end_offset=result.end_offset)))
         self._drop_stale_snapshots()
         return files
 
@@ -598,34 +586,41 @@ class PartitionLog:
         self._log_end = self._active.next_offset
         self._durable_up_to(self._log_end)
         self.epoch_cache.truncate_from(self._log_end)
-        self._write_epochs()
         if self._producers.reaches(self._log_end):
             # Which older batches a producer's last five were is known to the log alone.
             self._producers = rebuild_producers(self._snapshots, self._segments, self._log_end)
+        self._write_epochs()
 
     def _forget_from(self, offset: Offset, growing: Offset) -> None:
         """Nothing on the disk may claim to know more than a log that ends at `offset`, before it does.
 
         `growing` is where its last segment will begin.
         """
-        checkpoint = self._checkpoint
+        before = self._checkpoint
         self._snapshots.remove_above(offset)
         self._disk.sync_dir(self.directory)
         self._remember(
-            recovery_point=min(checkpoint.recovery_point, growing),
-            cleaned_end_offset=min(checkpoint.cleaned_end_offset, offset),
+            replace(
+                before,
+                recovery_point=min(before.recovery_point, growing),
+                cleaned_end_offset=min(before.cleaned_end_offset, offset),
+            )
         )
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Drops everything: the log is empty, and its next record is `offset`."""
         self._check_writable()
-        self._guarded(lambda: self._start_at(offset))
+        try:
+            self._start_at(offset)
+        except OSError as error:
+            # In between there is no log to go on with, full disk or not.
+            self._fail(error)
 
     def _start_at(self, offset: Offset) -> None:
         self._forget_from(Offset(0), Offset(0))
         while self._segments:
             self._remove_active_segment()
-        self._remember(log_start_offset=offset, is_sparse=False)
+        self._remember(replace(self._checkpoint, log_start_offset=offset, is_sparse=False))
         self._begin_segment(offset)
         self._log_end = self._synced_end = offset
         if self._ticket is not None:
@@ -656,7 +651,7 @@ class PartitionLog:
         self._synced(self._active.file)
         self._active.write_indexes()
         self._snapshots.write(self._log_end, self._producers.states)
-        self._remember(recovery_point=self._log_end)
+        self._remember(replace(self._checkpoint, recovery_point=self._log_end))
         self._durable_up_to(self._log_end)
         self._drop_stale_snapshots()
 

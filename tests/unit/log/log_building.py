@@ -7,7 +7,7 @@ from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import AppendResult, PartitionLog
 from kraft.log.record_batch import build_batch, iter_records, split
 from kraft.log.record_codec import Record
-from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
+from kraft.model.ids import LeaderEpoch, TopicPartition
 
 DIRECTORY = "data/orders-0"
 ORDERS = TopicPartition("orders", 0)

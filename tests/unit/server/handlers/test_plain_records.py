@@ -46,7 +46,9 @@ def _handler(broker: Broker) -> PlainRecordsHandler:
 def test_plain_records_come_back_as_they_went_with_their_offsets(broker: Broker) -> None:
     lead(broker.open(), replicas=(1,))
     header = PlainHeader(key="trace", value=None)
-    assert produce(broker, PlainRecord(key=b"k", value=b"v", headers=[header], timestamp_ms=WALL_MS - 5)).base_offset == 0
+    assert (
+        produce(broker, PlainRecord(key=b"k", value=b"v", headers=[header], timestamp_ms=WALL_MS - 5)).base_offset == 0
+    )
     assert produce(broker, PlainRecord(value=b"")).base_offset == 1
     assert fetch(broker).records == [
         PlainRecord(key=b"k", value=b"v", headers=[header], timestamp_ms=WALL_MS - 5, offset=0),
