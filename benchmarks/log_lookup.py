@@ -73,7 +73,7 @@ def _build(directory: Path, size_bytes: int) -> _Built:
     load = batches(BATCH_BYTES, timestamp_step_ms=_TIMESTAMP_STEP_MS)
     while written < size_bytes:
         batch = stamp(next(load))
-        log.append_as_leader(batch, LeaderEpoch(1), BASE_TIMESTAMP_MS)
+        log.append_as_leader(batch, LeaderEpoch(1), BASE_TIMESTAMP_MS + number * _TIMESTAMP_STEP_MS)
         number += 1
         written += len(batch)
         if written - told_bytes >= _PROGRESS_BYTES:

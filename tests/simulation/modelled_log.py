@@ -96,6 +96,16 @@ class Expectation:
             raise Broken(f"the log holds {describe(found)}, expected {describe([batch.data for batch in expected])}")
         self._check_epochs(log, expected)
 
+    def check_recovered(self, log: PartitionLog) -> None:
+        """The same, and nothing is remembered of what was lost. Raises Broken."""
+        self.check(log)
+        ahead = [entry for entry in log.epoch_cache.entries if entry.start_offset >= log.log_end_offset]
+        if ahead:
+            raise Broken(f"{ahead} begin behind the end of the log, {log.log_end_offset}")
+        for producer_id, state in log.producers.items():
+            if state.last_offset >= log.log_end_offset:
+                raise Broken(f"producer {producer_id} has written {state.last_offset}, the log ends before")
+
     def _check_epochs(self, log: PartitionLog, batches: Sequence[Stored]) -> None:
         expected = _epochs_of_batches(self.epochs, batches)
         found = _epochs_of_batches(log.epoch_cache.entries, batches)
@@ -130,6 +140,22 @@ class Expectation:
                     raise Broken(f"the lost batch at {batch.base_offset} of producer {producer_id} counts as written")
                 tried += 1
         return tried
+
+
+def knows_its_producers(log: PartitionLog, epoch: int, now_ms: int, cleaned_end: int) -> None:
+    """Of each producer the last five batches above `cleaned_end` are known again. Raises Broken."""
+    batches = [Stored.written(bytes(batch), bytes(batch)) for _, batch in split(read_bytes(log))]
+    end = log.log_end_offset
+    Expectation(
+        batches=tuple(batch for batch in batches if batch.base_offset >= cleaned_end),
+        epochs=(),
+        end_least=end,
+        start_least=0,
+        start_most=end,
+        cleaned_end=cleaned_end,
+    ).check_producers(log, epoch, now_ms)
+    if log.log_end_offset != end:
+        raise Broken("a batch that is in the log was appended again")
 
 
 def _epochs_of_batches(epochs: Iterable[tuple[int, int]], batches: Sequence[Stored]) -> tuple[EpochStart, ...]:
@@ -539,7 +565,7 @@ def meets(expectations: Sequence[Expectation], log: PartitionLog) -> Expectation
     reasons: list[str] = []
     for expectation in expectations:
         try:
-            expectation.check(log)
+            expectation.check_recovered(log)
         except (Broken, KraftError) as problem:
             reasons.append(str(problem))
         else:

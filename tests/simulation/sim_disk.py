@@ -37,7 +37,7 @@ class CrashMode(Enum):
     """Nothing."""
 
     KEEP = "keep"
-    """Everything: the process died, the machine did not."""
+    """Everything: the process died, the machine did not. What was unsynced still is, and a later crash may lose it."""
 
     TEAR = "tear"
     """Everything in order but the last write to each file, of which only the first sectors survive; of the name space's
@@ -122,8 +122,6 @@ class _Content:
         images = self._images()
         if mode is CrashMode.DROP or len(images) == 1:
             survived = images[0]
-        elif mode is CrashMode.KEEP:
-            survived = images[-1]
         elif mode is CrashMode.TEAR:
             survived = self._torn(images, random)
         else:
@@ -301,13 +299,14 @@ class SimDisk:
 
     def crash(self, mode: CrashMode, random: Random) -> None:
         """Power is lost and comes back. All handles are dead, all injected faults are gone."""
-        self._names = self._surviving_names(mode, random)
-        for path in sorted(self._names):
-            content = self._names[path]
-            if content is not None:
-                content.crash(mode, random)
-        self._durable_names = dict(self._names)
-        self._pending_names.clear()
+        if mode is not CrashMode.KEEP:
+            self._names = self._surviving_names(mode, random)
+            for path in sorted(self._names):
+                content = self._names[path]
+                if content is not None:
+                    content.crash(mode, random)
+            self._durable_names = dict(self._names)
+            self._pending_names.clear()
         self._sync_failures.clear()
         self.unreadable.clear()
         self.stop_at = self.on_point = None
@@ -318,8 +317,6 @@ class SimDisk:
         pending = self._pending_names
         if mode is CrashMode.DROP:
             chosen = []
-        elif mode is CrashMode.KEEP:
-            chosen = pending
         elif mode is CrashMode.TEAR or random.random() < 0.5:
             chosen = pending[: random.randint(0, len(pending))]
         else:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.crash_points import CHECKPOINT_INTERVAL_BYTES, crash_everywhere
+from tests.simulation.crash_points import crash_everywhere
 from tests.simulation.log_workload import Workload
 
 
 @pytest.mark.parametrize("workload_seed", [3, 4, 5])
-def test_every_crash_point_recovers_to_a_prefix_that_holds_everything_synced(
-    workload_seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("kraft.log.partition_log.CHECKPOINT_INTERVAL_BYTES", CHECKPOINT_INTERVAL_BYTES)
+def test_every_crash_point_recovers_to_a_prefix_that_holds_everything_synced(workload_seed: int) -> None:
     tally = crash_everywhere(workload_seed)
     print(f"workload {workload_seed}: {tally}")
     assert tally.points >= 500

@@ -121,6 +121,16 @@ def test_a_crash_that_keeps_forgets_nothing() -> None:
     assert contents_after(disk, CrashMode.KEEP, "d/h") == {b"oldnew"}
 
 
+def test_what_outlived_its_process_is_not_synced_by_that() -> None:
+    disk = disk_with("d/f", b"old")
+    disk.open("d/f", create=False).append([b"new"])
+    disk.open("d/g", create=True)
+    disk.crash(CrashMode.KEEP, Random(0))
+    assert (disk.read_file("d/f"), list(disk.list("d"))) == (b"oldnew", ["f", "g"])
+    disk.crash(CrashMode.DROP, Random(0))
+    assert (disk.read_file("d/f"), list(disk.list("d"))) == (b"old", ["f"])
+
+
 def test_a_torn_write_ends_at_a_sector_and_the_writes_before_it_are_whole() -> None:
     disk = disk_with("d/f", b"")
     file = disk.open("d/f", create=False)
@@ -287,7 +297,7 @@ def test_a_failed_sync_is_told_once_and_its_pages_are_never_written() -> None:
     file.sync()
     file.append([b"more"])
     file.sync()
-    assert contents_after(disk, CrashMode.KEEP) == {b"old\0\0\0\0more"}
+    assert contents_after(disk, CrashMode.DROP) == {b"old\0\0\0\0more"}
 
 
 def test_a_failed_sync_may_drop_its_pages() -> None:

@@ -129,17 +129,16 @@ class KafkaLines:
 
     def producer(self, producer_id: int, state: ProducerState) -> None:
         last = state.batches[-1] if state.batches else None
-        # In Kafka's part of the file there is one timestamp, that of the last batch.
-        timestamp_ms = state.timestamp_ms if last is None else last.timestamp_ms
         line = (
             f"producerId: {producer_id} producerEpoch: {state.epoch} coordinatorEpoch: -1 "
-            f"currentTxnFirstOffset: OptionalLong.empty lastTimestamp: {timestamp_ms}"
+            f"currentTxnFirstOffset: OptionalLong.empty lastTimestamp: {state.timestamp_ms}"
         )
         if last is not None:
             line += (
                 f" firstSequence: {last.first_sequence} lastSequence: {last.last_sequence} "
                 f"lastOffset: {last.last_offset} offsetDelta: {last.last_offset - last.base_offset} "
-                f"timestamp: {last.timestamp_ms}"
+                # Kafka keeps one timestamp of a producer, and prints it twice.
+                f"timestamp: {state.timestamp_ms}"
             )
         write_line(line)
 
