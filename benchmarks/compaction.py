@@ -15,7 +15,9 @@ from typing import Annotated, Final
 import typer
 
 from benchmarks.report import Cell, Output, Report, file_system, print_report, say
-from kraft.log.compaction import CleaningResult, clean, plan_cleaning
+from kraft.log.cleaned_segments import CleaningResult
+from kraft.log.cleaning_plan import plan_cleaning
+from kraft.log.compaction import clean
 from kraft.log.compression import CODEC_OF_NAME, Codec
 from kraft.log.log_config import LogConfig
 from kraft.log.record_batch import build_batch, iter_records, split

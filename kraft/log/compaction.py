@@ -1,25 +1,25 @@
-"""Compaction: of each key the newest record stays. When it is due, and how it is done.
+"""Compaction: of each key the newest record stays.
 
-A log is cleaned from its start up to some offset again and again; what was cleaned before is its clean part, what
-follows the dirty one. A cleaning reads the dirty part to learn the newest offset of each key, then writes both parts
+A cleaning reads the dirty part to learn the newest offset of each key, then writes both parts
 anew without the records that a newer one has outdated. Offsets never change, so gaps remain.
 
 A tombstone, a record without a value, deletes its key, and has to be seen by those who read along before it goes
 itself: the first cleaning that meets it writes into its batch when that will be, `delete.retention.ms` later, and the
 first cleaning after that time drops it (KIP-534).
 
-The rules are those of Kafka's LogCleanerManager and Cleaner.
+The rules are those of Kafka's Cleaner.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import compress
 from operator import eq
 from typing import Final
 
+from kraft.log.cleaned_segments import CleanedGroup, CleaningResult
+from kraft.log.cleaning_plan import CleaningPlan
 from kraft.log.disk import Disk, File
 from kraft.log.log_config import NEVER, SEGMENT_BYTES_MAX, LogConfig
 from kraft.log.offset_map import OffsetMap
@@ -51,148 +51,6 @@ class CleaningAborted(KraftError):
 
 class OffsetMapTooSmall(KraftError):
     """Not even the keys of one batch fit, so this log can never be cleaned with so little memory."""
-
-
-# --- when ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleaningPlan:
-    """What a cleaning may touch: `segments` from the first of the log on, none of which grows any more."""
-
-    segments: tuple[SegmentFacts, ...]
-    dirty_offset: Offset
-    """Where the dirty part begins."""
-
-    end_offset: Offset
-    """Of the last segment; nothing at or above is touched."""
-
-    clean_bytes: int
-    dirty_bytes: int
-    """Of the segments that end in the clean part, and of the others."""
-
-    is_forced: bool
-    """`max.compaction.lag.ms` is over for some record, so it does not matter how much is dirty."""
-
-    @property
-    def dirty_ratio(self) -> float:
-        """Between 0 and 1; a caller with several logs to clean begins with the largest."""
-        return self.dirty_bytes / max(1, self.dirty_bytes + self.clean_bytes)
-
-
-def plan_cleaning(
-    segments: Sequence[SegmentFacts], config: LogConfig, cleaned_end: Offset, upper: Offset, now_ms: int
-) -> CleaningPlan | None:
-    """What is to be cleaned now, None for nothing. `segments` are all of the log, the active one last.
-
-    `cleaned_end` is how far the last cleaning came, and `upper` the high watermark: what may still be truncated must
-    not outdate anything.
-    """
-    if not config.compacts or len(segments) < 2:
-        return None
-    log_begin, log_end = segments[0].base_offset, segments[-1].end_offset
-    dirty_offset = cleaned_end if log_begin <= cleaned_end <= log_end else log_begin
-    cleanable = _cleanable(segments, config, dirty_offset, upper, now_ms)
-    dirty_bytes = sum(segment.size_bytes for segment in cleanable if segment.end_offset > dirty_offset)
-    if dirty_bytes == 0:
-        return None
-    plan = CleaningPlan(
-        segments=cleanable,
-        dirty_offset=dirty_offset,
-        end_offset=cleanable[-1].end_offset,
-        clean_bytes=sum(segment.size_bytes for segment in cleanable) - dirty_bytes,
-        dirty_bytes=dirty_bytes,
-        is_forced=any(
-            _waits_too_long(segment, config, now_ms) for segment in segments[:-1] if segment.end_offset > dirty_offset
-        ),
-    )
-    return plan if plan.is_forced or plan.dirty_ratio > config.min_cleanable_dirty_ratio else None
-
-
-def active_segment_waits_too_long(active: SegmentFacts, config: LogConfig, now_ms: int) -> bool:
-    """True when the active segment has to be rolled, so that `max.compaction.lag.ms` can be kept for its records."""
-    return config.compacts and active.size_bytes > 0 and _waits_too_long(active, config, now_ms)
-
-
-def _waits_too_long(segment: SegmentFacts, config: LogConfig, now_ms: int) -> bool:
-    # A producer that sends no timestamps sends 0 or less, which says nothing of how long a record has waited.
-    return 0 < segment.first_timestamp_ms < now_ms - config.max_compaction_lag_ms
-
-
-def _cleanable(
-    segments: Sequence[SegmentFacts], config: LogConfig, dirty_offset: Offset, upper: Offset, now_ms: int
-) -> tuple[SegmentFacts, ...]:
-    found: list[SegmentFacts] = []
-    for segment in segments[:-1]:
-        is_dirty = segment.end_offset > dirty_offset
-        is_young = segment.max_timestamp_ms > now_ms - config.min_compaction_lag_ms
-        if segment.end_offset > upper or (is_dirty and is_young and config.min_compaction_lag_ms > 0):
-            break
-        found.append(segment)
-    return tuple(found)
-
-
-# --- what came of it -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleanedGroup:
-    """A file that stands beside the log, synced, and can take the place of some segments (see segment_swap.py)."""
-
-    replaced: tuple[SegmentFacts, ...]
-    """The segments whose place it takes, as they were when they were read."""
-
-    path: str
-    size_bytes: int
-    """Of the cleaned file; 0 when no record is left."""
-
-    @property
-    def base_offset(self) -> Offset:
-        return self.replaced[0].base_offset
-
-    @property
-    def end_offset(self) -> Offset:
-        return self.replaced[-1].end_offset
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleaningResult:
-    """`groups` ascend. Segments that lost nothing are in none of them."""
-
-    groups: tuple[CleanedGroup, ...]
-    end_offset: Offset
-    """How far the log is clean once all groups are in: less than the plan's when the offset map was full before."""
-
-    records_read: int
-    records_kept: int
-    """Of all batches up to `end_offset` but those that are never looked into: control and transactional ones."""
-
-    batches_unreadable: int
-    """Kept whole, because their records cannot be decoded though the checksum is right: a producer sent them so."""
-
-    bytes_read: int
-    """In the second pass, so of the segments from the start of the log."""
-
-    bytes_kept: int
-    """Of these. The difference is what cleaning gains."""
-
-    map_keys: int
-    map_bytes: int
-    """How many keys the offset map came to hold, and how much memory for them."""
-
-    def fits(self, segments: Sequence[SegmentFacts]) -> bool:
-        """Whether the segments to be replaced are still those of the log. If not, the result is to be discarded."""
-        current = {segment.base_offset: segment for segment in segments[:-1]}
-        return all(current.get(old.base_offset) == old for group in self.groups for old in group.replaced)
-
-
-def discard(disk: Disk, result: CleaningResult) -> None:
-    """Removes the files of a result that will not be swapped in."""
-    for group in result.groups:
-        disk.remove(group.path)
-
-
-# --- how -----------------------------------------------------------------------------------------------------
 
 
 def clean(

@@ -15,8 +15,7 @@ from typing import Final, NamedTuple, NoReturn
 from crc32c import crc32c
 
 from kraft.log.admission import admit
-from kraft.log.cleaned_segments import close_cleaned
-from kraft.log.compaction import CleanedGroup, CleaningResult, discard
+from kraft.log.cleaned_segments import CleanedGroup, CleaningResult, close_cleaned, discard
 from kraft.log.disk import Disk, File
 from kraft.log.group_commit import SyncTicket
 from kraft.log.leader_epochs import CHECKPOINT_NAME

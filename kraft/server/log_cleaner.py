@@ -16,16 +16,9 @@ from typing import Final
 
 import structlog
 
-from kraft.log.cleaned_segments import close_cleaned, open_cleaned
-from kraft.log.compaction import (
-    CleaningAborted,
-    CleaningPlan,
-    CleaningResult,
-    OffsetMapTooSmall,
-    clean,
-    discard,
-    plan_cleaning,
-)
+from kraft.log.cleaned_segments import CleaningResult, close_cleaned, discard, open_cleaned
+from kraft.log.cleaning_plan import CleaningPlan, plan_cleaning
+from kraft.log.compaction import CleaningAborted, OffsetMapTooSmall, clean
 from kraft.log.disk import Disk
 from kraft.log.log_config import LogConfig
 from kraft.log.segment import Segment

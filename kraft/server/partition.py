@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Final, assert_never
 
-from kraft.log.compaction import CleaningResult, active_segment_waits_too_long
+from kraft.log.cleaned_segments import CleaningResult
+from kraft.log.cleaning_plan import active_segment_waits_too_long
 from kraft.log.group_commit import SyncTicket
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import AppendResult, PartitionLog

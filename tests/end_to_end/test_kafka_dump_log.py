@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from kraft.cli.log import app
 from kraft.log.cleaned_segments import open_cleaned
-from kraft.log.compaction import clean, plan_cleaning
+from kraft.log.cleaning_plan import plan_cleaning
+from kraft.log.compaction import clean
 from kraft.log.compression import Codec
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from kraft.log.cleaned_segments import open_cleaned
-from kraft.log.compaction import CleaningResult, clean, plan_cleaning
+from kraft.log.cleaned_segments import CleaningResult, open_cleaned
+from kraft.log.cleaning_plan import plan_cleaning
+from kraft.log.compaction import clean
 from kraft.log.group_commit import SyncTicket
 from kraft.log.leader_epochs import EpochStart, LeaderEpochCache
 from kraft.log.log_config import LogConfig

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kraft.log.compaction import CleaningPlan, CleaningResult, clean, plan_cleaning
+from kraft.log.cleaned_segments import CleaningResult
+from kraft.log.cleaning_plan import CleaningPlan, plan_cleaning
+from kraft.log.compaction import clean
 from kraft.log.compression import Codec
 from kraft.log.disk import Disk
 from kraft.log.log_config import LogConfig
@@ -157,6 +159,17 @@ class CompactedLog:
         result = self.clean(config, now_ms, map_bytes_max, active_producers)
         self.install(result)
         return result
+
+
+def facts(base: int, end: int, size_bytes: int = 100, max_ms: int = 1_000, first_ms: int = 1_000) -> SegmentFacts:
+    return SegmentFacts(
+        base_offset=Offset(base),
+        end_offset=Offset(end),
+        size_bytes=size_bytes,
+        max_timestamp_ms=max_ms,
+        first_timestamp_ms=first_ms,
+        path=f"{base:020d}.log",
+    )
 
 
 CODECS = list(Codec)

@@ -1,4 +1,4 @@
-"""Compaction: when a log is due, and that exactly the right records stay."""
+"""Compaction: that exactly the right records stay."""
 
 from __future__ import annotations
 
@@ -11,15 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraft.log.compaction import (
-    CleaningAborted,
-    OffsetMapTooSmall,
-    active_segment_waits_too_long,
-    clean,
-    discard,
-    group_segments,
-    plan_cleaning,
-)
+from kraft.log.cleaned_segments import discard
+from kraft.log.compaction import CleaningAborted, OffsetMapTooSmall, clean, group_segments
 from kraft.log.compression import Codec
 from kraft.log.log_config import NEVER, LogConfig
 from kraft.log.record_batch import (
@@ -34,12 +27,11 @@ from kraft.log.record_batch import (
     rebuild_batch,
 )
 from kraft.log.record_codec import Record, RecordColumns
-from kraft.log.segment_facts import SegmentFacts
 from kraft.log.segment_swap import complete_swaps
 from kraft.model.errors import Corruption
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.simulation.sim_disk import CrashMode, PowerFailure, SimDisk
-from tests.unit.log.compacted_log import ANY_OFFSET, CODECS, COMPACT, MAP_BYTES, CompactedLog, Pair, batch_at
+from tests.unit.log.compacted_log import CODECS, COMPACT, MAP_BYTES, CompactedLog, Pair, batch_at, facts
 from tests.unit.log.memory_disk import MemoryDisk
 
 DAY_MS = 86_400_000
@@ -364,17 +356,6 @@ def test_a_group_without_any_record_left_keeps_its_base_offset() -> None:
     assert log.pairs() == [(2, "a", "2"), (3, "b", "2")]
 
 
-def facts(base: int, end: int, size_bytes: int = 100, max_ms: int = 1_000, first_ms: int = 1_000) -> SegmentFacts:
-    return SegmentFacts(
-        base_offset=Offset(base),
-        end_offset=Offset(end),
-        size_bytes=size_bytes,
-        max_timestamp_ms=max_ms,
-        first_timestamp_ms=first_ms,
-        path=f"{base:020d}.log",
-    )
-
-
 @pytest.mark.parametrize(
     ("config", "sizes", "expected"),
     [
@@ -396,96 +377,6 @@ def test_segments_are_grouped_as_far_as_offsets_fit_an_index() -> None:
     far = 0x7FFFFFFF
     segments = [facts(5, 6), facts(6, far + 6), facts(far + 6, far + 7)]
     assert list(map(len, group_segments(segments, LogConfig()))) == [2, 1]
-
-
-# --- when a log is due ---------------------------------------------------------------------------------------
-
-
-def planned(segments: list[SegmentFacts], cleaned_end: int = 0, upper: int = ANY_OFFSET, **config: Any) -> list[int]:
-    """Base offsets of the segments that would be cleaned."""
-    settings = {"compacts": True, "min_cleanable_dirty_ratio": 0, **config}
-    plan = plan_cleaning(segments, LogConfig(**settings), Offset(cleaned_end), Offset(upper), NOW_MS)
-    return [] if plan is None else [segment.base_offset for segment in plan.segments]
-
-
-THREE = [facts(0, 10), facts(10, 20), facts(20, 30), facts(30, 35)]
-
-
-def test_the_active_segment_is_never_cleaned() -> None:
-    assert planned(THREE) == [0, 10, 20]
-    assert planned(THREE[-1:]) == []
-    assert planned([]) == []
-
-
-def test_nothing_is_cleaned_without_the_policy() -> None:
-    assert planned(THREE, compacts=False) == []
-
-
-@pytest.mark.parametrize(("upper", "expected"), [(30, [0, 10, 20]), (29, [0, 10]), (20, [0, 10]), (5, [])])
-def test_nothing_is_cleaned_at_or_above_the_high_watermark(upper: int, expected: list[int]) -> None:
-    assert planned(THREE, upper=upper) == expected
-
-
-def test_nothing_is_cleaned_when_all_is_clean() -> None:
-    assert planned(THREE, cleaned_end=30) == []
-    assert planned([facts(0, 10), facts(10, 10, 0), facts(10, 15)], cleaned_end=10) == []
-
-
-def test_clean_segments_are_cleaned_again_with_the_dirty_ones() -> None:
-    plan = plan_cleaning(THREE, COMPACT, Offset(20), ANY_OFFSET, NOW_MS)
-    assert plan is not None
-    assert (plan.dirty_offset, plan.end_offset, plan.clean_bytes, plan.dirty_bytes) == (20, 30, 200, 100)
-    assert plan.dirty_ratio == pytest.approx(1 / 3)
-
-
-@pytest.mark.parametrize(("ratio", "is_due"), [(0.3, True), (0.34, False), (1.0, False), (0.0, True)])
-def test_a_log_is_cleaned_when_enough_of_it_is_dirty(ratio: float, is_due: bool) -> None:
-    assert bool(planned(THREE, cleaned_end=20, min_cleanable_dirty_ratio=ratio)) is is_due
-
-
-def test_only_what_can_be_cleaned_counts_as_dirty() -> None:
-    segments = [facts(0, 10, 900), facts(10, 20, 100), facts(20, 30, 5_000), facts(30, 31)]
-    assert planned(segments, cleaned_end=10, upper=25, min_cleanable_dirty_ratio=0.2) == []
-    assert planned(segments, cleaned_end=10, upper=30, min_cleanable_dirty_ratio=0.2) == [0, 10, 20]
-
-
-@pytest.mark.parametrize("cleaned_end", [3, 99])
-def test_a_cleaned_end_outside_of_the_log_says_nothing(cleaned_end: int) -> None:
-    plan = plan_cleaning(THREE[1:], COMPACT, Offset(cleaned_end), ANY_OFFSET, NOW_MS)
-    assert plan is not None
-    assert plan.dirty_offset == 10
-
-
-def test_a_record_stays_for_the_minimum_lag() -> None:
-    young = [facts(0, 10, max_ms=NOW_MS - 500), facts(10, 20, max_ms=NOW_MS - 99), facts(20, 30), facts(30, 31)]
-    assert planned(young, min_compaction_lag_ms=100) == [0]
-    assert planned(young, min_compaction_lag_ms=98) == [0, 10, 20]
-    assert planned(young, min_compaction_lag_ms=1_000) == []
-    # What was cleaned before is not young any more, whatever its timestamps say.
-    assert planned(young, cleaned_end=20, min_compaction_lag_ms=1_000) == [0, 10, 20]
-
-
-def test_the_maximum_lag_forces_a_cleaning() -> None:
-    hardly_dirty = [facts(0, 10, 10_000), facts(10, 20, 1, first_ms=NOW_MS - 100), facts(20, 21)]
-    lazy: dict[str, Any] = {"cleaned_end": 10, "min_cleanable_dirty_ratio": 0.5}
-    assert planned(hardly_dirty, **lazy, max_compaction_lag_ms=100) == []
-    assert planned(hardly_dirty, **lazy, max_compaction_lag_ms=99) == [0, 10]
-    assert planned(hardly_dirty, **lazy, max_compaction_lag_ms=99, upper=19) == []
-
-
-def test_batches_without_timestamps_force_no_cleaning() -> None:
-    segments = [facts(0, 10, 10_000), facts(10, 20, 1, first_ms=0), facts(20, 21)]
-    assert planned(segments, cleaned_end=10, min_cleanable_dirty_ratio=0.5, max_compaction_lag_ms=99) == []
-
-
-def test_the_active_segment_is_to_be_rolled_when_its_first_record_has_waited_too_long() -> None:
-    config = LogConfig(compacts=True, max_compaction_lag_ms=100)
-    assert active_segment_waits_too_long(facts(0, 5, first_ms=NOW_MS - 101), config, NOW_MS)
-    assert not active_segment_waits_too_long(facts(0, 5, first_ms=NOW_MS - 100), config, NOW_MS)
-    assert not active_segment_waits_too_long(facts(5, 5, 0, first_ms=-1), config, NOW_MS)
-    assert not active_segment_waits_too_long(facts(0, 5, first_ms=1), LogConfig(compacts=True), NOW_MS)
-    other = LogConfig(compacts=False, max_compaction_lag_ms=100)
-    assert not active_segment_waits_too_long(facts(0, 5, first_ms=1), other, NOW_MS)
 
 
 # --- memory --------------------------------------------------------------------------------------------------

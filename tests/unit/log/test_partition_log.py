@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from kraft.log.cleaned_segments import open_cleaned
-from kraft.log.compaction import CleaningResult, clean, plan_cleaning
+from kraft.log.cleaned_segments import CleaningResult, open_cleaned
+from kraft.log.cleaning_plan import plan_cleaning
+from kraft.log.compaction import clean
 from kraft.log.leader_epochs import EpochStart
 from kraft.log.log_config import UNLIMITED, LogConfig
 from kraft.log.partition_log import PartitionLog
