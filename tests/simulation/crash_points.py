@@ -190,14 +190,17 @@ class Tally:
 
 
 def crash_everywhere(workload_seed: int) -> Tally:
-    """Raises AssertionError for the first crash that a log did not recover from."""
-    interval_bytes = CHECKPOINT_INTERVAL_BYTES[workload_seed // 2 % len(CHECKPOINT_INTERVAL_BYTES)]
+    """Raises AssertionError for the first crash that a log did not recover from.
+
+    Every 18 seeds have all tempers, with all configurations, with both intervals.
+    """
+    interval_bytes = CHECKPOINT_INTERVAL_BYTES[workload_seed // 9 % len(CHECKPOINT_INTERVAL_BYTES)]
     with patch.object(partition_log, "CHECKPOINT_INTERVAL_BYTES", interval_bytes):
         return _crash_everywhere(workload_seed)
 
 
 def _crash_everywhere(workload_seed: int) -> Tally:
-    workload = WatchedWorkload(workload_seed, CONFIGS[workload_seed % len(CONFIGS)])
+    workload = WatchedWorkload(workload_seed, CONFIGS[workload_seed // 3 % len(CONFIGS)])
     workload.run(STEPS)
     tally = Tally(points=len(workload.moments), steps=workload.steps)
     for moment in workload.moments:

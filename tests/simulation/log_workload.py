@@ -12,7 +12,13 @@ from kraft.log.log_config import LogConfig
 from tests.simulation.modelled_log import ModelledLog
 from tests.simulation.sim_disk import SimDisk
 
-CALM_STEPS: Final = ("append", "append idempotent", "sync")
+TEMPERS: Final = {
+    "mixed": (),
+    "calm": ("append", "append idempotent", "sync"),
+    "compacting": ("append", "append idempotent", "roll", "compaction"),
+}
+"""Steps that are taken eight times as often. In a calm life little is made durable by the way, by other steps."""
+
 SMALL: Final = LogConfig(segment_bytes=6000, index_interval_bytes=300)
 
 
@@ -21,8 +27,7 @@ class Workload:
 
     def __init__(self, seed: int, config: LogConfig = SMALL, disk: SimDisk | None = None) -> None:
         self.random = Random(seed)
-        self.is_calm = seed % 2 == 0
-        """Mostly appends and syncs: what other steps make durable by the way has to be so without them."""
+        self.temper = list(TEMPERS)[seed % len(TEMPERS)]
         self.model = ModelledLog(config, disk)
         self.steps: Counter[str] = Counter()
         self.step = ""
@@ -34,7 +39,8 @@ class Workload:
 
     def run_step(self) -> None:
         kinds = self.kinds()
-        weights = [weight * 8 if self.is_calm and name in CALM_STEPS else weight for name, (_, weight) in kinds.items()]
+        often = TEMPERS[self.temper]
+        weights = [weight * 8 if name in often else weight for name, (_, weight) in kinds.items()]
         (self.step,) = self.random.choices(list(kinds), weights)
         kinds[self.step][0]()
         self.steps[self.step] += 1

@@ -8,7 +8,7 @@ from tests.simulation.crash_points import crash_everywhere
 from tests.simulation.log_workload import Workload
 
 
-@pytest.mark.parametrize("workload_seed", [3, 4, 5])
+@pytest.mark.parametrize("workload_seed", [0, 4, 17])
 def test_every_crash_point_recovers_to_a_prefix_that_holds_everything_synced(workload_seed: int) -> None:
     tally = crash_everywhere(workload_seed)
     print(f"workload {workload_seed}: {tally}")

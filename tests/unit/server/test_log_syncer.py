@@ -142,7 +142,7 @@ def test_a_failed_sync_is_told_acknowledges_nothing_and_leaves_the_other_logs_sy
             lost, kept = broken.park_produce(Offset(1)), sound.park_produce(Offset(1))
             assert isinstance(kept, asyncio.Future)
             assert await asyncio.wait_for(kept, DEADLINE_S) is ErrorCode.NONE
-            assert broker.failures == ["orders-0: orders-0 goes offline: input/output error"]
+            assert broker.failures == ["orders-0 goes offline: input/output error"]
             gate._sync = lambda: None
             syncer.request(broken)
             sound.append(batch("b"), -1)
