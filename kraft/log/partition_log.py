@@ -102,9 +102,11 @@ class PartitionLog:
 
         Raises Corruption for rot, and OSError from the disk.
         """
-        if not disk.exists(directory):
-            disk.make_dir(directory)
+        disk.make_dir(directory)
+        if not clean_shutdown:
+            # What an earlier process did to the directories may not have reached the disk, and is counted on from here.
             disk.sync_dir(_parent(directory))
+            disk.sync_dir(directory)
         recovered = recover(disk, directory, config.index_interval_bytes, clean_shutdown)
         return cls(disk, directory, config, topic_partition, recovered)
 
