@@ -1,4 +1,4 @@
-"""`kraft configs`: describe and alter the configs of topics, and describe those of brokers."""
+"""`kraft configs`: describe and alter the configs of topics and brokers, and the quotas of clients."""
 
 from __future__ import annotations
 
@@ -20,12 +20,30 @@ from kraft.cli.options import (
     optional_topic_name,
 )
 from kraft.cli.printing import print_json
+from kraft.cli.quotas import (
+    ANY,
+    OF_KIND,
+    ClientDefaultsOption,
+    ClientOption,
+    Entity,
+    IpDefaultsOption,
+    IpOption,
+    UserDefaultsOption,
+    UserOption,
+    alter_quotas,
+    entity_of,
+    in_words,
+    print_quotas,
+)
 
 if TYPE_CHECKING:
     from kraft.client import Admin
     from kraft.model.config_requests import ConfigEntry
 
-app = typer.Typer(help="Describe and alter the configs of topics and brokers.", no_args_is_help=True)
+app = typer.Typer(help="Describe and alter the configs of topics and brokers, and quotas.", no_args_is_help=True)
+
+EVERY_BROKER: Final = ""
+"""Stands where a broker's id does, for all brokers, and where a client's name does, for those without quotas."""
 
 _COMMA_OUTSIDE_BRACKETS: Final = re.compile(r",(?![^\[\]]*\])")
 
@@ -53,6 +71,9 @@ EntityTypeOption = Annotated[
 EntityNameOption = Annotated[
     str | None, typer.Option("--entity-name", help="Name of the topic, or id of the broker.", show_default=False)
 ]
+EntityDefaultOption = Annotated[
+    bool, typer.Option("--entity-default", help="All brokers, or clients without quotas of their own.")
+]
 BrokerOption = Annotated[
     int | None, typer.Option("--broker", min=0, help="Short for --entity-type brokers --entity-name ID.")
 ]
@@ -60,7 +81,7 @@ BrokerOption = Annotated[
 
 @app.callback()
 def configs() -> None:
-    """Describe and alter the configs of topics and brokers."""
+    """Describe and alter the configs of topics and brokers, and the quotas of users, clients and addresses."""
 
 
 @app.command("describe")
@@ -70,13 +91,27 @@ def describe(
     broker: BrokerOption = None,
     entity_type: EntityTypeOption = None,
     entity_name: EntityNameOption = None,
+    entity_default: EntityDefaultOption = False,
+    user: UserOption = None,
+    user_defaults: UserDefaultsOption = False,
+    client: ClientOption = None,
+    client_defaults: ClientDefaultsOption = False,
+    ip: IpOption = None,
+    ip_defaults: IpDefaultsOption = False,
     all_configs: Annotated[bool, typer.Option("--all", help="Defaults, too, and what the brokers' files say.")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
     """Show what was set on a topic, or on all topics; with --all every config in effect."""
-    kind, name = _entity(optional_topic_name(positional, topic), broker, entity_type, entity_name)
+    quotas = entity_of(user, user_defaults, client, client_defaults, ip, ip_defaults)
+    kind, name = _entity(
+        optional_topic_name(positional, topic), broker, entity_type, entity_name, entity_default, quotas
+    )
+    if quotas or kind in OF_KIND:
+        with _admin(bootstrap_server, timeout_ms) as admin:
+            print_quotas(admin, quotas or {OF_KIND[kind]: _quota_name(name)}, output)
+        return
     if kind not in (EntityType.TOPICS, EntityType.BROKERS):
         raise _not_built(kind)
     if name is None and entity_type is None:
@@ -95,8 +130,16 @@ def describe(
 def alter(
     positional: TopicArgument = None,
     topic: TopicOption = None,
+    broker: BrokerOption = None,
     entity_type: EntityTypeOption = None,
     entity_name: EntityNameOption = None,
+    entity_default: EntityDefaultOption = False,
+    user: UserOption = None,
+    user_defaults: UserDefaultsOption = False,
+    client: ClientOption = None,
+    client_defaults: ClientDefaultsOption = False,
+    ip: IpOption = None,
+    ip_defaults: IpDefaultsOption = False,
     add_config: Annotated[
         list[str] | None,
         typer.Option("--add-config", metavar="K=V,K=[A,B],...", help="Set these. May be repeated.", show_default=False),
@@ -112,21 +155,32 @@ def alter(
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """Set configs of a topic, or take them back to their defaults. They are in effect without a restart."""
-    kind, name = _entity(optional_topic_name(positional, topic), None, entity_type, entity_name)
-    if kind is not EntityType.TOPICS:
+    """Set configs of a topic or broker, or take them back to their defaults. They are in effect without a restart."""
+    quotas = entity_of(user, user_defaults, client, client_defaults, ip, ip_defaults)
+    kind, name = _entity(
+        optional_topic_name(positional, topic), broker, entity_type, entity_name, entity_default, quotas
+    )
+    to_set, to_delete = added(add_config or [], "--add-config"), _deleted(delete_config or [])
+    if quotas or kind in OF_KIND:
+        _check_alterations(to_set, to_delete)
+        entity = quotas or {OF_KIND[kind]: _quota_name(name)}
+        with _admin(bootstrap_server, timeout_ms) as admin:
+            alter_quotas(admin, entity, to_set, to_delete, validate_only=validate_only)
+        _report(output, "quotas", in_words(entity), validate_only=validate_only)
+        return
+    if kind not in (EntityType.TOPICS, EntityType.BROKERS):
         raise _not_built(kind)
     if name is None:
-        raise typer.BadParameter("name a topic", param_hint="TOPIC")
-    alter_topic(
-        name,
-        added(add_config or [], "--add-config"),
-        _deleted(delete_config or []),
-        bootstrap_server,
-        output,
-        timeout_ms,
-        validate_only=validate_only,
-    )
+        what = "a topic" if kind is EntityType.TOPICS else "a broker, or say --entity-default for all of them"
+        raise typer.BadParameter(f"name {what}", param_hint=kind.one.upper())
+    if kind is EntityType.TOPICS:
+        alter_topic(name, to_set, to_delete, bootstrap_server, output, timeout_ms, validate_only=validate_only)
+        return
+    _check_alterations(to_set, to_delete)
+    broker_id = None if name == EVERY_BROKER else _broker_id(name)
+    with _admin(bootstrap_server, timeout_ms) as admin:
+        admin.alter_broker_configs(broker_id, to_set, delete=to_delete, validate_only=validate_only)
+    _report(output, kind, f"broker {name}" if name else "all brokers", validate_only=validate_only, name=name)
 
 
 def alter_topic(
@@ -140,18 +194,26 @@ def alter_topic(
     validate_only: bool = False,
 ) -> None:
     """Alters, and says so in Kafka's words. Raises BadParameter for what contradicts itself."""
+    _check_alterations(set_configs, delete_configs)
+    with _admin(bootstrap_server, timeout_ms) as admin:
+        admin.alter_topic_configs(topic, set_configs, delete=delete_configs, validate_only=validate_only)
+    _report(output, EntityType.TOPICS, f"topic {topic}", validate_only=validate_only, name=topic)
+
+
+def _check_alterations(set_configs: dict[str, str], delete_configs: list[str]) -> None:
     if not set_configs and not delete_configs:
         raise typer.BadParameter("say what to set or to delete", param_hint="--add-config, --delete-config")
     if both := sorted(set_configs.keys() & set(delete_configs)):
         raise typer.BadParameter(f"{', '.join(both)} cannot be set and deleted at once", param_hint="--delete-config")
-    with _admin(bootstrap_server, timeout_ms) as admin:
-        admin.alter_topic_configs(topic, set_configs, delete=delete_configs, validate_only=validate_only)
+
+
+def _report(output: Output, kind: str, words: str, *, validate_only: bool, name: str | None = None) -> None:
     if output is Output.JSON:
-        print_json({"entity_type": EntityType.TOPICS, "entity_name": topic, "altered": not validate_only})
+        print_json({"entity_type": kind, "entity_name": words if name is None else name, "altered": not validate_only})
     elif validate_only:
-        print(f"Config for topic {topic} could be updated so.")
+        print(f"Config for {words} could be updated so.")
     else:
-        print(f"Completed updating config for topic {topic}.")
+        print(f"Completed updating config for {words}.")
 
 
 def added(texts: list[str], option: str) -> dict[str, str]:
@@ -176,9 +238,20 @@ def _deleted(texts: list[str]) -> list[str]:
 
 
 def _entity(
-    topic: str | None, broker: int | None, entity_type: EntityType | None, entity_name: str | None
+    topic: str | None,
+    broker: int | None,
+    entity_type: EntityType | None,
+    entity_name: str | None,
+    entity_default: bool,
+    quotas: Entity,
 ) -> tuple[EntityType, str | None]:
-    """Raises BadParameter for more than one."""
+    """Raises BadParameter for more than one. An empty name stands for the default of the type."""
+    if entity_default:
+        if entity_type is None or entity_name is not None or entity_type is EntityType.TOPICS:
+            raise typer.BadParameter("for --entity-type brokers, users, clients or ips", param_hint="--entity-default")
+        entity_name = EVERY_BROKER
+    if quotas and (topic is not None or broker is not None or entity_name is not None):
+        raise typer.BadParameter("one topic, one broker or one client at a time", param_hint="--entity-name")
     named = [
         *([(EntityType.TOPICS, topic)] if topic is not None else []),
         *([(EntityType.BROKERS, str(broker))] if broker is not None else []),
@@ -189,13 +262,22 @@ def _entity(
     return named[0] if named else (entity_type or EntityType.TOPICS, None)
 
 
+def _quota_name(name: str | None) -> str | None:
+    """None was said for the default, nothing for any name."""
+    if name is None:
+        return ANY
+    return None if name == EVERY_BROKER else name
+
+
+def _broker_id(name: str) -> int:
+    if not name.isascii() or not name.isdigit():
+        raise typer.BadParameter(f"{name!r} is no broker's id", param_hint="--entity-name")
+    return int(name)
+
+
 def _not_built(kind: EntityType) -> Exception:
     from kraft.client import NotBuiltYet
 
-    if kind is EntityType.BROKERS:
-        return NotBuiltYet(
-            "configs of running brokers cannot be altered, that is not built yet: edit their files and restart them"
-        )
     return NotBuiltYet(f"--entity-type {kind}: configs of {kind} are not built yet")
 
 
@@ -219,9 +301,7 @@ def _described(admin: Admin, kind: EntityType, name: str, *, all_configs: bool) 
     from kraft.model.config_requests import ConfigSource
 
     if kind is EntityType.BROKERS:
-        if not name.isascii() or not name.isdigit():
-            raise typer.BadParameter(f"{name!r} is no broker's id", param_hint="--entity-name")
-        entries = admin.describe_broker_configs(int(name))
+        entries = admin.describe_broker_configs(None if name == EVERY_BROKER else _broker_id(name))
     else:
         entries = admin.describe_topic_configs(name)
     dynamic = (
@@ -234,7 +314,10 @@ def _described(admin: Admin, kind: EntityType, name: str, *, all_configs: bool) 
 
 def _print_described(kind: EntityType, name: str, entries: list[ConfigEntry], *, all_configs: bool) -> None:
     """Line for line as kafka-configs.sh prints it, because scripts and eyes know that form."""
-    print(f"{'All' if all_configs else 'Dynamic'} configs for {kind.one} {name} are:")
+    if kind is EntityType.BROKERS and name == EVERY_BROKER:
+        print("Default configs for brokers in the cluster are:")
+    else:
+        print(f"{'All' if all_configs else 'Dynamic'} configs for {kind.one} {name} are:")
     for entry in entries:
         synonyms = ", ".join(f"{each.source.name}:{each.key}={_text(each.value)}" for each in entry.synonyms)
         sensitive = "true" if entry.is_sensitive else "false"

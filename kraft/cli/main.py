@@ -21,7 +21,10 @@ COMMANDS: Final = {
     "produce": "kraft.cli.produce",
     "consume": "kraft.cli.consume",
     "configs": "kraft.cli.configs",
+    "brokers": "kraft.cli.brokers",
     "quorum": "kraft.cli.quorum",
+    "metadata": "kraft.cli.metadata",
+    "features": "kraft.cli.features",
     "log": "kraft.cli.log",
 }
 """Modules by command: each has a typer `app` for a group, or a function of the command's name."""

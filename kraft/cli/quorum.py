@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +17,11 @@ from kraft.cli.options import (
 )
 from kraft.cli.printing import print_columns, print_json
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kraft.model.requests import QuorumDescription, QuorumMember
+
 app = typer.Typer(help="Look at the metadata quorum.", no_args_is_help=True)
 
 
@@ -26,6 +32,11 @@ def quorum() -> None:
 
 @app.command("describe")
 def describe(
+    status: Annotated[bool, typer.Option("--status", help="Only the quorum as a whole.")] = False,
+    replication: Annotated[bool, typer.Option("--replication", help="Only how far each member is.")] = False,
+    human_readable: Annotated[
+        bool, typer.Option("--human-readable", help="Times as milliseconds before now, instead of since 1970.")
+    ] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
@@ -36,34 +47,97 @@ def describe(
     with Admin(bootstrap_server, default_api_timeout_ms=timeout_ms) as admin:
         description = admin.describe_quorum()
     if output is Output.JSON:
-        print_json(
-            {
-                "leader_id": description.leader_id,
-                "leader_epoch": description.leader_epoch,
-                "high_watermark": description.high_watermark,
-                "voters": [asdict(member) for member in description.voters],
-                "observers": [asdict(member) for member in description.observers],
-            }
-        )
+        print_json(_as_json(description))
         return
-    print(f"LeaderId:      {description.leader_id if description.leader_id >= 0 else 'none'}")
-    print(f"LeaderEpoch:   {description.leader_epoch}")
-    print(f"HighWatermark: {description.high_watermark}")
-    print()
+    both = status is replication
+    if status or both:
+        _print_status(description)
+    if both:
+        print()
+    if replication or both:
+        _print_replication(description, human_readable=human_readable)
+
+
+def _print_status(description: QuorumDescription) -> None:
+    """In the words of kafka-metadata-quorum.sh, because scripts and eyes know them."""
+    lag, lag_ms = _max_follower_lag(description)
+    for name, value in (
+        ("ClusterId", description.cluster_id),
+        ("LeaderId", description.leader_id),
+        ("LeaderEpoch", description.leader_epoch),
+        ("HighWatermark", description.high_watermark),
+        ("MaxFollowerLag", lag),
+        ("MaxFollowerLagTimeMs", lag_ms),
+        ("CurrentVoters", _ids(description.voters)),
+        ("CurrentObservers", _ids(description.observers)),
+    ):
+        print(f"{name + ':':<24}{value}")
+
+
+def _print_replication(description: QuorumDescription, *, human_readable: bool) -> None:
+    leader = _leader(description)
     rows = []
-    for status, members in (("voter", description.voters), ("observer", description.observers)):
-        for member in members:
-            is_leader = status == "voter" and member.node_id == description.leader_id
-            rows.append(
-                (
-                    member.node_id,
-                    "leader" if is_leader else status,
-                    _or_unknown(member.log_end_offset),
-                    _or_unknown(member.last_fetch_ms_ago),
-                )
-            )
-    print_columns(("NodeId", "Status", "LogEndOffset", "LastFetchMsAgo"), rows)
+    for member in _in_kafkas_order(description):
+        if leader is not None and member.node_id == leader.node_id:
+            status = "Leader"
+        else:
+            status = "Follower" if member in description.voters else "Observer"
+        # The leader heard from itself when it answered.
+        now_ms = -1 if leader is None else leader.last_fetch_timestamp_ms
+        times = [
+            _time(each, now_ms, human_readable=human_readable)
+            for each in (member.last_fetch_timestamp_ms, member.last_caught_up_timestamp_ms)
+        ]
+        rows.append((member.node_id, member.log_end_offset, member.lag, *times, status))
+    titles = ("NodeId", "LogEndOffset", "Lag", "LastFetchTimestamp", "LastCaughtUpTimestamp", "Status")
+    print_columns(titles, rows)
 
 
-def _or_unknown(number: int) -> str:
-    return str(number) if number >= 0 else "unknown"
+def _time(timestamp_ms: int, now_ms: int, *, human_readable: bool) -> str:
+    if not human_readable:
+        return str(timestamp_ms)
+    return "unknown" if timestamp_ms < 0 or now_ms < 0 else f"{max(0, now_ms - timestamp_ms)} ms ago"
+
+
+def _leader(description: QuorumDescription) -> QuorumMember | None:
+    return next((voter for voter in description.voters if voter.node_id == description.leader_id), None)
+
+
+def _in_kafkas_order(description: QuorumDescription) -> list[QuorumMember]:
+    """The leader first, then the other voters, then the observers."""
+    voters = sorted(description.voters, key=lambda voter: (voter.node_id != description.leader_id, voter.node_id))
+    return [*voters, *description.observers]
+
+
+def _max_follower_lag(description: QuorumDescription) -> tuple[int, int]:
+    """Of the voter that holds least: entries that it lacks, and milliseconds since it lacked none; -1 for unknown."""
+    leader = _leader(description)
+    if leader is None:
+        return -1, -1
+    slowest = min(description.voters, key=lambda voter: voter.log_end_offset)
+    if slowest.log_end_offset < 0:
+        return -1, -1
+    lag = leader.log_end_offset - slowest.log_end_offset
+    if slowest is leader or not lag:
+        return lag, 0
+    if slowest.last_caught_up_timestamp_ms < 0:
+        return lag, -1
+    return lag, max(0, leader.last_caught_up_timestamp_ms - slowest.last_caught_up_timestamp_ms)
+
+
+def _ids(members: Sequence[QuorumMember]) -> str:
+    return f"[{','.join(str(member.node_id) for member in members)}]"
+
+
+def _as_json(description: QuorumDescription) -> dict[str, Any]:
+    lag, lag_ms = _max_follower_lag(description)
+    return {
+        "cluster_id": description.cluster_id,
+        "leader_id": description.leader_id,
+        "leader_epoch": description.leader_epoch,
+        "high_watermark": description.high_watermark,
+        "max_follower_lag": lag,
+        "max_follower_lag_time_ms": lag_ms,
+        "voters": [asdict(member) for member in description.voters],
+        "observers": [asdict(member) for member in description.observers],
+    }

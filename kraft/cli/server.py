@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,6 +36,8 @@ def start(config: ConfigFile) -> None:
     for warning in node_config.warnings:
         log.warning("a setting needs attention", file=str(config), key=warning.key, reason=warning.message)
 
+    # gRPC would write a line of its own for every stranger whose handshake fails, as fast as they come.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     from kraft.server import node
 
     with one_line_errors(node.StartError):

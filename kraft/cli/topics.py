@@ -1,12 +1,13 @@
-"""`kraft topics`: create, list, describe, alter and delete topics, and delete their oldest records."""
+"""`kraft topics`: topics, their partitions, and on which brokers those are."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kraft.cli import topic_changes
 from kraft.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT_MS,
@@ -24,9 +25,9 @@ from kraft.cli.printing import print_json
 
 if TYPE_CHECKING:
     from kraft.client import Admin
-    from kraft.model.requests import PartitionMetadata, TopicDescription
+    from kraft.model.requests import PartitionMetadata
 
-app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
+app = typer.Typer(help="Create, list, describe, change, move and delete topics.", no_args_is_help=True)
 
 
 @app.command("create")
@@ -84,19 +85,33 @@ def list_topics(
 def describe(
     positional: TopicArgument = None,
     topic: TopicOption = None,
+    under_replicated: Annotated[
+        bool, typer.Option("--under-replicated-partitions", help="Only partitions with replicas that are not in sync.")
+    ] = False,
+    unavailable: Annotated[
+        bool, typer.Option("--unavailable-partitions", help="Only partitions that nobody leads.")
+    ] = False,
+    at_min_isr: Annotated[
+        bool, typer.Option("--at-min-isr-partitions", help="Only those with exactly min.insync.replicas in sync.")
+    ] = False,
+    under_min_isr: Annotated[
+        bool, typer.Option("--under-min-isr-partitions", help="Only those with fewer than min.insync.replicas in sync.")
+    ] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
     """Show partitions, leaders and replicas of a topic, or of all."""
+    from kraft.cli.topic_description import CONDITIONS
+    from kraft.cli.topic_description import describe as describe_topics
+
     name = optional_topic_name(positional, topic)
+    asked = zip((under_replicated, unavailable, at_min_isr, under_min_isr), CONDITIONS.items(), strict=True)
+    chosen = {option: condition for is_asked, (option, condition) in asked if is_asked}
+    if len(chosen) > 1:
+        raise typer.BadParameter("only one of them at a time", param_hint=" and ".join(chosen))
     with _admin(bootstrap_server, timeout_ms) as admin:
-        descriptions = admin.describe_topics([] if name is None else [name])
-    if output is Output.JSON:
-        print_json([_description(each) for each in descriptions])
-        return
-    for each in descriptions:
-        _print_description(each)
+        describe_topics(admin, name, next(iter(chosen.values()), None), output)
 
 
 @app.command("delete")
@@ -181,33 +196,9 @@ def delete_records(
         print(f"partition: {each}\tlow_watermark: {offset}")
 
 
-@app.command("alter")
-def alter(
-    positional: TopicArgument = None,
-    topic: TopicOption = None,
-    config: Annotated[
-        list[str] | None,
-        typer.Option("--config", metavar="KEY=VALUE", help="Set it. May be repeated.", show_default=False),
-    ] = None,
-    delete_config: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--delete-config", metavar="KEY", help="Back to its default. May be repeated.", show_default=False
-        ),
-    ] = None,
-    partitions: Annotated[int | None, typer.Option("--partitions", help="Not built yet.", show_default=False)] = None,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
-    output: OutputFormat = Output.TABLE,
-    timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
-) -> None:
-    """Set configs of a topic, as `kraft configs alter` does. The number of partitions stays: that is not built yet."""
-    from kraft.cli.configs import alter_topic
-    from kraft.client import NotBuiltYet
-
-    name = topic_name(positional, topic)
-    if partitions is not None:
-        raise NotBuiltYet("--partitions: adding partitions to a topic is not built yet")
-    alter_topic(name, key_values(config or [], "--config"), delete_config or [], bootstrap_server, output, timeout_ms)
+app.command("alter")(topic_changes.alter)
+app.command("elect-leaders")(topic_changes.elect_leaders)
+app.command("reassign")(topic_changes.reassign)
 
 
 def _admin(bootstrap_server: str, timeout_ms: int) -> Admin:
@@ -226,50 +217,3 @@ def _report(output: Output, topic: str, word: str, happened: bool, sentence: str
 def _shape(partitions: list[PartitionMetadata]) -> dict[str, int]:
     factor = max((len(partition.replicas) for partition in partitions), default=0)
     return {"partition_count": len(partitions), "replication_factor": factor}
-
-
-def _description(description: TopicDescription) -> dict[str, Any]:
-    from kraft.model.ids import uuid_to_text
-
-    metadata = description.metadata
-    return {
-        "topic": metadata.topic,
-        "topic_id": uuid_to_text(metadata.topic_id),
-        **_shape(metadata.partitions),
-        "configs": description.configs,
-        "partitions": [
-            {
-                "partition": each.partition,
-                "leader": each.leader_id if each.leader_id >= 0 else None,
-                "leader_epoch": each.leader_epoch,
-                "replicas": each.replicas,
-                "isr": each.isr,
-                "offline_replicas": each.offline_replicas,
-            }
-            for each in metadata.partitions
-        ],
-    }
-
-
-def _print_description(description: TopicDescription) -> None:
-    """Line for line as kafka-topics.sh prints it, because scripts and eyes know that form."""
-    from kraft.model.ids import uuid_to_text
-
-    metadata = description.metadata
-    shape = _shape(metadata.partitions)
-    configs = ",".join(f"{key}={value}" for key, value in sorted(description.configs.items()))
-    print(
-        f"Topic: {metadata.topic}\tTopicId: {uuid_to_text(metadata.topic_id)}"
-        f"\tPartitionCount: {shape['partition_count']}\tReplicationFactor: {shape['replication_factor']}"
-        f"\tConfigs: {configs}"
-    )
-    for each in metadata.partitions:
-        leader = each.leader_id if each.leader_id >= 0 else "none"
-        print(
-            f"\tTopic: {metadata.topic}\tPartition: {each.partition}\tLeader: {leader}"
-            f"\tReplicas: {_joined(each.replicas)}\tIsr: {_joined(each.isr)}"
-        )
-
-
-def _joined(broker_ids: list[int]) -> str:
-    return ",".join(map(str, broker_ids))

@@ -33,14 +33,18 @@ if TYPE_CHECKING:
     from kraft.log.compression import Codec
     from kraft.log.record_batch import TimestampType
     from kraft.log.record_codec import RecordColumns
+    from kraft.model.broker_requests import BrokerDescription
     from kraft.model.config_requests import ConfigEntry, ConfigSource
     from kraft.model.errors import ErrorCode, InvalidBatch, KraftError, Refusal
     from kraft.model.ids import TopicPartition
+    from kraft.model.partition_requests import ElectionType, OngoingReassignment
+    from kraft.model.quota_requests import QuotaEntity, QuotaFilter, QuotaMatch
     from kraft.model.requests import NewTopic
     from kraft.rpc.peers import Unreachable
 
 __all__ = [
     "Admin",
+    "BrokerDescription",
     "BufferExhausted",
     "ClientClosed",
     "Codec",
@@ -50,6 +54,7 @@ __all__ = [
     "ConsumerRecord",
     "Delivery",
     "DeliveryTimeout",
+    "ElectionType",
     "ErrorCode",
     "InvalidBatch",
     "InvalidSetting",
@@ -58,8 +63,12 @@ __all__ = [
     "NoBrokerReachable",
     "NotBuiltYet",
     "OffsetAndTimestamp",
+    "OngoingReassignment",
     "PartitionColumns",
     "Producer",
+    "QuotaEntity",
+    "QuotaFilter",
+    "QuotaMatch",
     "RecordColumns",
     "RecordMetadata",
     "RecordTooLarge",
@@ -97,9 +106,12 @@ _HOMES = {
     "kraft.log.compression": ("Codec",),
     "kraft.log.record_batch": ("TimestampType",),
     "kraft.log.record_codec": ("RecordColumns",),
+    "kraft.model.broker_requests": ("BrokerDescription",),
     "kraft.model.config_requests": ("ConfigEntry", "ConfigSource"),
     "kraft.model.errors": ("ErrorCode", "InvalidBatch", "KraftError", "Refusal"),
     "kraft.model.ids": ("TopicPartition",),
+    "kraft.model.partition_requests": ("ElectionType", "OngoingReassignment"),
+    "kraft.model.quota_requests": ("QuotaEntity", "QuotaFilter", "QuotaMatch"),
     "kraft.model.requests": ("NewTopic",),
     "kraft.rpc.peers": ("Unreachable",),
 }

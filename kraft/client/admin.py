@@ -7,15 +7,18 @@ from types import TracebackType
 from typing import Any
 
 from kraft.client.aio.admin import Admin as AsyncAdmin
+from kraft.client.cluster_admin import ClusterAdmin
 from kraft.client.loop_thread import LoopThread, shared_loop
 from kraft.client.network import Network
 from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS
 from kraft.model.config_requests import ConfigEntry
+from kraft.model.errors import Refusal
 from kraft.model.ids import TopicPartition
-from kraft.model.requests import MetadataResponse, NewTopic, QuorumDescription, TopicDescription, TopicResult
+from kraft.model.partition_requests import ElectionType, OngoingReassignment
+from kraft.model.requests import MetadataResponse, NewTopic, TopicDescription, TopicResult
 
 
-class Admin:
+class Admin(ClusterAdmin):
     """As the asynchronous one, with the same errors. May be used from any thread, but not across a fork."""
 
     def __init__(
@@ -69,6 +72,67 @@ class Admin:
         """State and configs of the topics, sorted by name; all when none is named. Raises for a missing one."""
         return self._thread.run(self._admin.describe_topics(list(topics), timeout_ms=timeout_ms))
 
+    def create_partitions(
+        self,
+        topic: str,
+        total_count: int,
+        assignments: Sequence[Sequence[int]] | None = None,
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> TopicResult:
+        """Adds partitions to the topic until it has `total_count`; there is no way back.
+
+        `assignments` are the brokers of each new one, preferred leader first; without it they are placed evenly.
+        Raises the Refusal if it is refused.
+        """
+        return self._thread.run(
+            self._admin.create_partitions(
+                topic, total_count, assignments, validate_only=validate_only, timeout_ms=timeout_ms
+            )
+        )
+
+    def elect_leaders(
+        self,
+        election_type: ElectionType,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, Refusal | None]:
+        """Elects for each of the partitions, for all of the cluster without them; says which were refused, and why.
+
+        ELECTION_NOT_NEEDED is such a refusal; for all of the cluster those are left out. An unclean election loses
+        the records that the new leader does not have.
+        """
+        names = None if partitions is None else list(partitions)
+        return self._thread.run(self._admin.elect_leaders(election_type, names, timeout_ms=timeout_ms))
+
+    def alter_partition_reassignments(
+        self,
+        reassignments: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, Refusal | None]:
+        """Begins to move each partition to these brokers, preferred leader first; None cancels what is under way.
+
+        Says which were refused, and why. The others are under way: `list_partition_reassignments` tells how long.
+        """
+        return self._thread.run(
+            self._admin.alter_partition_reassignments(
+                reassignments,
+                allow_replication_factor_change=allow_replication_factor_change,
+                timeout_ms=timeout_ms,
+            )
+        )
+
+    def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, OngoingReassignment]:
+        """The reassignments that are under way: of these partitions, or of the whole cluster."""
+        names = None if partitions is None else list(partitions)
+        return self._thread.run(self._admin.list_partition_reassignments(names, timeout_ms=timeout_ms))
+
     def delete_records(
         self, before_offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
@@ -82,9 +146,32 @@ class Admin:
         """Every config of the topic as it is in effect, with its source and synonyms, by key."""
         return self._thread.run(self._admin.describe_topic_configs(topic, timeout_ms=timeout_ms))
 
-    def describe_broker_configs(self, broker_id: int, *, timeout_ms: int | None = None) -> list[ConfigEntry]:
-        """Every config of the broker as its own file has it, by key. Raises BROKER_NOT_AVAILABLE for one not there."""
+    def describe_broker_configs(self, broker_id: int | None, *, timeout_ms: int | None = None) -> list[ConfigEntry]:
+        """Every config of the broker: of its own file, and what was set over it while it runs, by key.
+
+        None stands for what was set for all brokers. Raises BROKER_NOT_AVAILABLE for one that is not in service.
+        """
         return self._thread.run(self._admin.describe_broker_configs(broker_id, timeout_ms=timeout_ms))
+
+    def alter_broker_configs(
+        self,
+        broker_id: int | None,
+        configs: Mapping[str, str] | None = None,
+        *,
+        delete: Iterable[str] = (),
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Sets `configs` over what the broker's file says, and takes the keys of `delete` back to that.
+
+        None stands for all brokers that set nothing themselves. In effect without a restart; a key that needs one is
+        refused.
+        """
+        return self._thread.run(
+            self._admin.alter_broker_configs(
+                broker_id, configs, delete=list(delete), validate_only=validate_only, timeout_ms=timeout_ms
+            )
+        )
 
     def alter_topic_configs(
         self,
@@ -117,7 +204,3 @@ class Admin:
     def describe_cluster(self, *, timeout_ms: int | None = None) -> MetadataResponse:
         """Cluster id, controller, brokers, and every topic with the leaders of its partitions."""
         return self._thread.run(self._admin.describe_cluster(timeout_ms=timeout_ms))
-
-    def describe_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
-        """The metadata quorum as its leader sees it."""
-        return self._thread.run(self._admin.describe_quorum(timeout_ms=timeout_ms))

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from kraft.model import broker_requests as brokers
 from kraft.model import config_requests as configs
+from kraft.model import feature_requests as features
+from kraft.model import partition_requests as partitions
+from kraft.model import quota_requests as quotas
 from kraft.model import requests as values
 
 
@@ -56,6 +60,40 @@ class AdminNode(Protocol):
     async def incremental_alter_configs(
         self, request: configs.IncrementalAlterConfigsRequest, timeout_s: float
     ) -> configs.IncrementalAlterConfigsResponse: ...
+    async def describe_brokers(
+        self, request: brokers.DescribeBrokersRequest, timeout_s: float
+    ) -> brokers.DescribeBrokersResponse: ...
+    async def fence_broker(
+        self, request: brokers.FenceBrokerRequest, timeout_s: float
+    ) -> brokers.BrokerActionResult: ...
+    async def unfence_broker(
+        self, request: brokers.UnfenceBrokerRequest, timeout_s: float
+    ) -> brokers.BrokerActionResult: ...
+    async def unregister_broker(
+        self, request: brokers.UnregisterBrokerRequest, timeout_s: float
+    ) -> brokers.BrokerActionResult: ...
+    async def describe_features(self, timeout_s: float) -> features.DescribeFeaturesResponse: ...
+    async def update_features(
+        self, request: features.UpdateFeaturesRequest, timeout_s: float
+    ) -> features.UpdateFeaturesResponse: ...
+    async def describe_client_quotas(
+        self, request: quotas.DescribeClientQuotasRequest, timeout_s: float
+    ) -> quotas.DescribeClientQuotasResponse: ...
+    async def alter_client_quotas(
+        self, request: quotas.AlterClientQuotasRequest, timeout_s: float
+    ) -> quotas.AlterClientQuotasResponse: ...
+    async def create_partitions(
+        self, request: partitions.CreatePartitionsRequest, timeout_s: float
+    ) -> values.TopicResults: ...
+    async def elect_leaders(
+        self, request: partitions.ElectLeadersRequest, timeout_s: float
+    ) -> partitions.ElectLeadersResponse: ...
+    async def alter_partition_reassignments(
+        self, request: partitions.AlterPartitionReassignmentsRequest, timeout_s: float
+    ) -> partitions.AlterPartitionReassignmentsResponse: ...
+    async def list_partition_reassignments(
+        self, request: partitions.ListPartitionReassignmentsRequest, timeout_s: float
+    ) -> partitions.ListPartitionReassignmentsResponse: ...
     async def describe_quorum(self, timeout_s: float) -> values.QuorumDescription: ...
 
 

@@ -14,7 +14,9 @@ from kraft.metadata.commands import (
     RegisterBrokerRequest,
     RegistrationResult,
 )
+from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig
 from kraft.metadata.decision import Decision
+from kraft.metadata.features import SUPPORTED_FEATURES, level_of, range_of, words
 from kraft.metadata.image import BrokerRegistration, MetadataImage
 from kraft.metadata.leader_election import changes_when_gone, changes_when_shutting_down, changes_when_unfenced
 from kraft.metadata.records import (
@@ -22,6 +24,7 @@ from kraft.metadata.records import (
     BrokerShuttingDown,
     BrokerUnfenced,
     ClusterInitialised,
+    FeatureLevelSet,
     MetadataRecord,
     ProducerIdsAllocated,
     RegisterBroker,
@@ -33,15 +36,24 @@ PRODUCER_ID_BLOCK_SIZE = 1_000
 
 
 def initialise_cluster(image: MetadataImage, cluster_id: str) -> Decision[None]:
-    """Gives a new cluster its id. Once it has one, the same id is accepted and any other one refused."""
+    """Gives a new cluster its id and the latest levels. Once it has an id, the same is accepted, any other refused."""
     if not image.cluster_id:
-        return Decision(records=[ClusterInitialised(cluster_id=cluster_id)], response=None)
+        levels = [
+            FeatureLevelSet(feature=supported.feature, level=supported.max_level)
+            for supported in SUPPORTED_FEATURES.values()
+            if supported.max_level > level_of(image, supported.feature)
+        ]
+        return Decision(records=[ClusterInitialised(cluster_id=cluster_id), *levels], response=None)
     _check_cluster_id(image, cluster_id)
     return Decision(records=[], response=None)
 
 
 def register_broker(
-    image: MetadataImage, request: RegisterBrokerRequest, *, session_is_alive: bool
+    image: MetadataImage,
+    request: RegisterBrokerRequest,
+    *,
+    session_is_alive: bool,
+    defaults: TopicConfig = KAFKA_DEFAULTS,
 ) -> Decision[RegistrationResult]:
     """Makes a broker's process known under a new epoch, fenced until it has caught up with the metadata.
 
@@ -55,6 +67,7 @@ def register_broker(
     """
     _check_cluster_id(image, request.cluster_id)
     _check_registration(request)
+    _check_features(image, request)
     earlier = image.broker(request.broker_id)
     if earlier is not None and earlier.incarnation_id == request.incarnation_id:
         return Decision(records=[], response=RegistrationResult(broker_epoch=earlier.broker_epoch))
@@ -71,15 +84,21 @@ def register_broker(
         endpoints=request.endpoints,
         rack=request.rack,
         directory_ids=request.directory_ids,
+        features=request.features,
     )
     return Decision(
-        records=[registration, *changes_when_gone(image, request.broker_id)],
+        records=[registration, *changes_when_gone(image, request.broker_id, defaults)],
         response=RegistrationResult(broker_epoch=registration.broker_epoch),
     )
 
 
 def heartbeat(
-    image: MetadataImage, request: HeartbeatRequest, *, caught_up_from_index: int, committed_index: int
+    image: MetadataImage,
+    request: HeartbeatRequest,
+    *,
+    caught_up_from_index: int,
+    committed_index: int,
+    defaults: TopicConfig = KAFKA_DEFAULTS,
 ) -> Decision[HeartbeatResult]:
     """What a heartbeat changes: it unfences a broker that has caught up, or takes a controlled shutdown further.
 
@@ -90,40 +109,47 @@ def heartbeat(
     records: list[MetadataRecord] = []
     is_fenced, may_stop = registration.fenced, False
     if request.wants_shutdown:
-        stopping = begin_controlled_shutdown(image, request.broker_id, request.broker_epoch)
+        stopping = begin_controlled_shutdown(image, request.broker_id, request.broker_epoch, defaults)
         records += stopping.records
         may_stop = stopping.response
         is_fenced = is_fenced or may_stop
     elif request.metadata_index >= caught_up_from_index:
-        unfencing = unfence_broker(image, request.broker_id, request.broker_epoch)
+        unfencing = unfence_broker(image, request.broker_id, request.broker_epoch, defaults)
         records += unfencing.records
         is_fenced = is_fenced and not unfencing.records
     response = HeartbeatResult(is_fenced=is_fenced, may_stop=may_stop, committed_index=committed_index)
     return Decision(records=records, response=response)
 
 
-def unfence_broker(image: MetadataImage, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> Decision[None]:
+def unfence_broker(
+    image: MetadataImage, broker_id: BrokerId, broker_epoch: BrokerEpoch, defaults: TopicConfig = KAFKA_DEFAULTS
+) -> Decision[None]:
     """Lets a broker lead and join ISRs; for the caller to ask when the broker has caught up with the metadata.
 
-    Nothing happens to one that is not fenced, or that is shutting down: its process comes back by registering anew.
+    Nothing happens to one that is not fenced, that an operator keeps fenced, or that is shutting down: its process
+    comes back by registering anew.
     """
     registration = _registered(image, broker_id, broker_epoch)
-    if not registration.fenced or registration.in_controlled_shutdown:
+    if not registration.fenced or registration.fenced_by_operator or registration.in_controlled_shutdown:
         return Decision(records=[], response=None)
     unfenced = BrokerUnfenced(broker_id=broker_id, broker_epoch=broker_epoch)
-    return Decision(records=[unfenced, *changes_when_unfenced(image, broker_id)], response=None)
+    return Decision(records=[unfenced, *changes_when_unfenced(image, broker_id, defaults)], response=None)
 
 
-def fence_broker(image: MetadataImage, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> Decision[None]:
+def fence_broker(
+    image: MetadataImage, broker_id: BrokerId, broker_epoch: BrokerEpoch, defaults: TopicConfig = KAFKA_DEFAULTS
+) -> Decision[None]:
     """Takes a broker that is no longer heard from out of service; nothing happens to one that is fenced already."""
     registration = _registered(image, broker_id, broker_epoch)
     if registration.fenced:
         return Decision(records=[], response=None)
     fenced = BrokerFenced(broker_id=broker_id, broker_epoch=broker_epoch)
-    return Decision(records=[fenced, *changes_when_gone(image, broker_id)], response=None)
+    return Decision(records=[fenced, *changes_when_gone(image, broker_id, defaults)], response=None)
 
 
-def begin_controlled_shutdown(image: MetadataImage, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> Decision[bool]:
+def begin_controlled_shutdown(
+    image: MetadataImage, broker_id: BrokerId, broker_epoch: BrokerEpoch, defaults: TopicConfig = KAFKA_DEFAULTS
+) -> Decision[bool]:
     """Hands on what the broker leads. The answer says whether it may stop; it asks again until it may.
 
     While something is being handed on the answer is no, so that the new leaders hear of it before the old one stops.
@@ -139,7 +165,7 @@ def begin_controlled_shutdown(image: MetadataImage, broker_id: BrokerId, broker_
         return Decision(records=[announced, *handed_on], response=False)
     if handed_on:
         return Decision(records=handed_on, response=False)
-    return Decision(records=fence_broker(image, broker_id, broker_epoch).records, response=True)
+    return Decision(records=fence_broker(image, broker_id, broker_epoch, defaults).records, response=True)
 
 
 def allocate_producer_ids(image: MetadataImage, request: AllocateProducerIdsRequest) -> Decision[ProducerIdBlock]:
@@ -163,6 +189,17 @@ def _check_registration(request: RegisterBrokerRequest) -> None:
     if not listeners or len(set(listeners)) < len(listeners):
         problem = f"broker {request.broker_id} advertises listeners {listeners}: each exactly once, and at least one"
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
+
+
+def _check_features(image: MetadataImage, request: RegisterBrokerRequest) -> None:
+    for feature in image.features:
+        level, supported = level_of(image, feature), range_of(request.features, feature)
+        if not supported.min_level <= level <= supported.max_level:
+            problem = (
+                f"broker {request.broker_id} supports {feature} {words(supported)}, and the cluster is at level "
+                f"{level}: run a version of kraft there that supports it"
+            )
+            raise Refusal(ErrorCode.UNSUPPORTED_VERSION, problem)
 
 
 def _succeeds(request: RegisterBrokerRequest, earlier: BrokerRegistration) -> bool:

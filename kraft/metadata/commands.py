@@ -11,6 +11,7 @@ from uuid import UUID
 
 from kraft.metadata.records import Endpoint
 from kraft.model.errors import ErrorCode
+from kraft.model.feature_requests import FeatureRange
 from kraft.model.ids import (
     NO_BROKER,
     NO_LEADER_EPOCH,
@@ -30,7 +31,10 @@ NO_PARTITION_EPOCH = PartitionEpoch(-1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBrokerRequest:
-    """`incarnation_id` is drawn anew by every process, `directory_ids` name what is on the broker's disks."""
+    """`incarnation_id` is drawn anew by every process, `directory_ids` name what is on the broker's disks.
+
+    `features` are the levels that the broker's version supports; one that names none is of the first version.
+    """
 
     cluster_id: str
     broker_id: BrokerId
@@ -38,6 +42,7 @@ class RegisterBrokerRequest:
     endpoints: list[Endpoint]
     rack: str
     directory_ids: list[DirectoryId]
+    features: list[FeatureRange] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,20 +6,24 @@ Source: KIP-339 (IncrementalAlterConfigs).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import Final
 
+from kraft.metadata.broker_configs import EVERY_BROKER, check_broker_config, check_broker_key
 from kraft.metadata.config_types import ListOf, list_items
 from kraft.metadata.configs import (
     NOT_BUILT_YET,
     TOPIC_CONFIGS,
     TopicConfig,
+    broker_defaults,
     checked,
     text_in_effect,
     unknown_config,
 )
 from kraft.metadata.decision import Decision
+from kraft.metadata.features import require_settings
 from kraft.metadata.image import MetadataImage, TopicImage
-from kraft.metadata.records import MetadataRecord, TopicConfigSet
+from kraft.metadata.records import BrokerConfigSet, MetadataRecord, TopicConfigSet
 from kraft.model.config_requests import (
     ConfigAlteration,
     ConfigOperation,
@@ -34,13 +38,22 @@ from kraft.model.errors import ErrorCode, Refusal
 ALTERATIONS_PER_REQUEST_MAX = 10_000
 """Kafka's bound too: a single request must not keep the controller busy for seconds."""
 
+NO_SETTINGS: Final[Mapping[str, str]] = {}
+
 
 def incremental_alter_configs(
-    image: MetadataImage, request: IncrementalAlterConfigsRequest, *, defaults: TopicConfig
+    image: MetadataImage,
+    request: IncrementalAlterConfigsRequest,
+    *,
+    defaults: TopicConfig,
+    broker_settings: Mapping[str, str] = NO_SETTINGS,
+    broker_keys: Collection[str] = frozenset(),
 ) -> Decision[IncrementalAlterConfigsResponse]:
     """Alters each resource on its own: all that is asked of it, or nothing of it.
 
-    What a topic does not set itself is judged by `defaults`. What is so already gives no record.
+    What a topic does not set itself is judged by `defaults`, and what is set for brokers together with
+    `broker_settings`, the file of whoever decides; `broker_keys` are those that such a file may hold. What is so
+    already gives no record.
     """
     named = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     left = ALTERATIONS_PER_REQUEST_MAX
@@ -50,7 +63,10 @@ def incremental_alter_configs(
         left -= len(resource.alterations)
         try:
             _check_request(resource, named[resource.resource_type, resource.resource_name], left)
-            records += _altered(_topic(image, resource), resource, defaults)
+            if resource.resource_type is ConfigResourceType.BROKER:
+                records += _altered_broker(image, resource, broker_settings, broker_keys)
+            else:
+                records += _altered(_topic(image, resource), resource, defaults)
         except Refusal as refusal:
             results.append(_result(resource, refusal.error_code, refusal.message))
         else:
@@ -83,6 +99,49 @@ def _topic(image: MetadataImage, resource: ResourceAlteration) -> TopicImage:
     if topic is None:
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{resource.resource_name[:300]}'")
     return topic
+
+
+def _altered_broker(
+    image: MetadataImage,
+    resource: ResourceAlteration,
+    settings: Mapping[str, str],
+    known_keys: Collection[str],
+) -> list[MetadataRecord]:
+    require_settings(image, "a config of running brokers")
+    broker = _broker_name(image, resource.resource_name)
+    before = image.broker_configs.get(broker, {})
+    wanted = dict(before)
+    for alteration in resource.alterations:
+        match alteration.operation:
+            case ConfigOperation.SET:
+                assert alteration.value is not None, "checked before"
+                check_broker_config(alteration.key, alteration.value, known_keys)
+                wanted[alteration.key] = alteration.value
+            case ConfigOperation.DELETE:
+                if alteration.key not in before:
+                    check_broker_key(alteration.key, known_keys)
+                wanted.pop(alteration.key, None)
+            case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
+                problem = f"{alteration.key[:100]}: a broker's config is set as a whole, nothing is added or taken away"
+                raise Refusal(ErrorCode.INVALID_CONFIG, problem)
+    # One value is checked with all that would be in effect beside it.
+    of_all = {} if broker == EVERY_BROKER else image.broker_configs.get(EVERY_BROKER, {})
+    broker_defaults({**settings, **of_all, **wanted})
+    return [
+        BrokerConfigSet(broker=broker, key=key, value=wanted.get(key))
+        for key in sorted({alteration.key for alteration in resource.alterations})
+        if wanted.get(key) != before.get(key)
+    ]
+
+
+def _broker_name(image: MetadataImage, name: str) -> str:
+    if name == EVERY_BROKER:
+        return name
+    if not name.isascii() or not name.isdigit() or len(name) > 10:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"'{name[:100]}' is no broker's id; without one, all are meant")
+    if image.broker(int(name)) is None:
+        raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {int(name)}")
+    return str(int(name))
 
 
 def _altered(topic: TopicImage, resource: ResourceAlteration, defaults: TopicConfig) -> list[MetadataRecord]:

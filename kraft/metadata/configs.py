@@ -66,6 +66,7 @@ class TopicConfig:
     segment_index_bytes: int
     segment_jitter_ms: int
     segment_ms: int
+    unclean_leader_election_enable: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +200,13 @@ _KEYS: Final = (
         default="1",
         documentation="In-sync replicas without which acks=all writes are refused and nothing is committed.",
     ),
+    ConfigKey(
+        key="unclean.leader.election.enable",
+        server_keys=_server_keys("unclean.leader.election.enable"),
+        kind=TrueOrFalse(),
+        default="false",
+        documentation="Whether a replica that is not in sync may lead when no other can; what it lacks is lost.",
+    ),
     # --- durability ------------------------------------------------------------------------------------------
     ConfigKey(
         key="flush.messages",
@@ -299,7 +307,6 @@ NOT_BUILT_YET: Final = frozenset(
         "remote.log.copy.disable",
         "remote.log.delete.on.disable",
         "remote.storage.enable",
-        "unclean.leader.election.enable",
     }
 )
 

@@ -12,22 +12,30 @@ from typing import TypeVar, assert_never
 from uuid import UUID
 
 from kraft.metadata.records import (
+    BrokerConfigSet,
+    BrokerEpochsUsed,
     BrokerFenced,
     BrokerRecord,
     BrokerShuttingDown,
     BrokerUnfenced,
+    BrokerUnregistered,
+    ClientQuotaSet,
     ClusterInitialised,
     Endpoint,
+    FeatureLevelSet,
     MetadataRecord,
+    OperatorFenceSet,
     PartitionChanged,
     PartitionCreated,
     ProducerIdsAllocated,
     RegisterBroker,
+    SettingRecord,
     TopicConfigSet,
     TopicCreated,
     TopicDeleted,
     TopicRecord,
 )
+from kraft.model.feature_requests import FeatureRange
 from kraft.model.ids import (
     NO_BROKER,
     BrokerEpoch,
@@ -38,9 +46,13 @@ from kraft.model.ids import (
     ProducerId,
     TopicId,
 )
+from kraft.model.quota_requests import QuotaEntity
 
 Key = TypeVar("Key")
 Item = TypeVar("Item")
+
+QuotaSubject = tuple[QuotaEntity, ...]
+"""Whom quotas are for: a user, a client id, both, or an address, in the order of their types."""
 
 _FIRST_BROKER_EPOCH = BrokerEpoch(1)
 _FIRST_PRODUCER_ID = ProducerId(0)
@@ -51,7 +63,8 @@ class BrokerRegistration:
     """A broker as it last made itself known.
 
     A fenced broker is not heard from, or has not caught up with the metadata yet: it leads nothing and clients are
-    not sent to it. One in controlled shutdown still serves, but is given nothing new.
+    not sent to it. One in controlled shutdown still serves, but is given nothing new. One that is fenced by an operator
+    stays fenced until an operator takes that back.
     """
 
     broker_id: BrokerId
@@ -62,6 +75,8 @@ class BrokerRegistration:
     directory_ids: tuple[DirectoryId, ...]
     fenced: bool
     in_controlled_shutdown: bool
+    fenced_by_operator: bool = False
+    features: tuple[FeatureRange, ...] = ()
 
     @property
     def active(self) -> bool:
@@ -74,7 +89,11 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionImage:
-    """`replicas` in order of preference; `isr` is never empty and lies within it; `leader` is in it, or NO_BROKER."""
+    """`replicas` in order of preference; `isr` is never empty and lies within it; `leader` is in it, or NO_BROKER.
+
+    While the partition is being reassigned, `adding_replicas` are those of the replicas that were not there before,
+    and `removing_replicas` those that go when all of the former are in sync.
+    """
 
     partition: int
     replicas: tuple[BrokerId, ...]
@@ -82,10 +101,27 @@ class PartitionImage:
     leader: BrokerId
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
+    adding_replicas: tuple[BrokerId, ...] = ()
+    removing_replicas: tuple[BrokerId, ...] = ()
 
     @property
     def has_leader(self) -> bool:
         return self.leader != NO_BROKER
+
+    @property
+    def is_reassigned(self) -> bool:
+        """True while a reassignment is under way."""
+        return bool(self.adding_replicas or self.removing_replicas)
+
+    @property
+    def target_replicas(self) -> tuple[BrokerId, ...]:
+        """The replicas when the reassignment under way is completed; the replicas themselves without one."""
+        return tuple(replica for replica in self.replicas if replica not in self.removing_replicas)
+
+    @property
+    def original_replicas(self) -> tuple[BrokerId, ...]:
+        """The replicas without those that the reassignment under way adds."""
+        return tuple(replica for replica in self.replicas if replica not in self.adding_replicas)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,13 +135,16 @@ class TopicImage:
 
     @property
     def replication_factor(self) -> int:
-        """Number of replicas of the partition that has most; 0 for a topic without partitions."""
-        return max((len(partition.replicas) for partition in self.partitions.values()), default=0)
+        """Number of replicas of the partition that has most, or is to have; 0 for a topic without partitions."""
+        return max((len(partition.target_replicas) for partition in self.partitions.values()), default=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataImage:
-    """`cluster_id` is empty until the cluster is initialised."""
+    """`cluster_id` is empty until the cluster is initialised.
+
+    `features` are the levels that were set. `broker_configs` are by broker id, and under "" those of all brokers.
+    """
 
     cluster_id: str = ""
     brokers: Mapping[BrokerId, BrokerRegistration] = field(default_factory=dict)
@@ -113,6 +152,9 @@ class MetadataImage:
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
     next_broker_epoch: BrokerEpoch = _FIRST_BROKER_EPOCH
     next_producer_id: ProducerId = _FIRST_PRODUCER_ID
+    features: Mapping[str, int] = field(default_factory=dict)
+    broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    client_quotas: Mapping[QuotaSubject, Mapping[str, float]] = field(default_factory=dict)
 
     def replay(self, records: Iterable[MetadataRecord]) -> MetadataImage:
         """The image after `records`. A record that does not fit is our own bug, so the process stops."""
@@ -181,10 +223,14 @@ class _Draft:
         self._cluster_id = before.cluster_id
         self._next_broker_epoch = before.next_broker_epoch
         self._next_producer_id = before.next_producer_id
-        self._changed_brokers: dict[BrokerId, BrokerRegistration] = {}
+        # None stands for a broker that was unregistered.
+        self._changed_brokers: dict[BrokerId, BrokerRegistration | None] = {}
         # None stands for a topic that was deleted.
         self._changed_topics: dict[TopicId, _TopicDraft | None] = {}
         self._changed_names: dict[str, TopicId | None] = {}
+        self._features = before.features
+        self._broker_configs = before.broker_configs
+        self._client_quotas = before.client_quotas
 
     def image(self) -> MetadataImage:
         before = self._before
@@ -198,6 +244,9 @@ class _Draft:
             topic_ids=_overlaid(before.topic_ids, self._changed_names),
             next_broker_epoch=self._next_broker_epoch,
             next_producer_id=self._next_producer_id,
+            features=self._features,
+            broker_configs=self._broker_configs,
+            client_quotas=self._client_quotas,
         )
 
     def apply(self, record: MetadataRecord) -> None:
@@ -208,7 +257,17 @@ class _Draft:
             case ProducerIdsAllocated():
                 assert record.next_producer_id > self._next_producer_id, f"{record} after {self._next_producer_id}"
                 self._next_producer_id = record.next_producer_id
-            case RegisterBroker() | BrokerFenced() | BrokerUnfenced() | BrokerShuttingDown():
+            case FeatureLevelSet() | BrokerConfigSet() | ClientQuotaSet():
+                self._apply_to_settings(record)
+            case (
+                RegisterBroker()
+                | BrokerFenced()
+                | BrokerUnfenced()
+                | BrokerShuttingDown()
+                | OperatorFenceSet()
+                | BrokerUnregistered()
+                | BrokerEpochsUsed()
+            ):
                 self._apply_to_brokers(record)
             case TopicCreated() | PartitionCreated() | PartitionChanged() | TopicDeleted() | TopicConfigSet():
                 self._apply_to_topics(record)
@@ -228,12 +287,22 @@ class _Draft:
             case BrokerShuttingDown():
                 registration = replace(self._registered(record), in_controlled_shutdown=True)
                 self._changed_brokers[record.broker_id] = registration
+            case OperatorFenceSet():
+                registration = replace(self._known(record), fenced_by_operator=record.fenced)
+                self._changed_brokers[record.broker_id] = registration
+            case BrokerUnregistered():
+                self._registered(record)
+                self._changed_brokers[record.broker_id] = None
+            case BrokerEpochsUsed():
+                assert record.next_broker_epoch >= self._next_broker_epoch, f"{record} after {self._next_broker_epoch}"
+                self._next_broker_epoch = record.next_broker_epoch
             case _:
                 assert_never(record)
 
     def _register(self, record: RegisterBroker) -> None:
         assert record.broker_epoch >= self._next_broker_epoch, f"{record} below epoch {self._next_broker_epoch}"
         self._next_broker_epoch = BrokerEpoch(record.broker_epoch + 1)
+        earlier = self._broker(record.broker_id)
         self._changed_brokers[record.broker_id] = BrokerRegistration(
             broker_id=record.broker_id,
             incarnation_id=record.incarnation_id,
@@ -243,14 +312,42 @@ class _Draft:
             directory_ids=tuple(record.directory_ids),
             fenced=True,
             in_controlled_shutdown=False,
+            fenced_by_operator=earlier is not None and earlier.fenced_by_operator,
+            features=tuple(record.features),
         )
 
-    def _registered(self, record: BrokerFenced | BrokerUnfenced | BrokerShuttingDown) -> BrokerRegistration:
-        broker_id = record.broker_id
-        registration = self._changed_brokers.get(broker_id) or self._before.brokers.get(broker_id)
-        assert registration is not None, f"{record} for a broker that never registered"
+    def _broker(self, broker_id: BrokerId) -> BrokerRegistration | None:
+        if broker_id in self._changed_brokers:
+            return self._changed_brokers[broker_id]
+        return self._before.brokers.get(broker_id)
+
+    def _known(
+        self, record: BrokerFenced | BrokerUnfenced | BrokerShuttingDown | BrokerUnregistered | OperatorFenceSet
+    ) -> BrokerRegistration:
+        registration = self._broker(record.broker_id)
+        assert registration is not None, f"{record} for a broker that is not registered"
+        return registration
+
+    def _registered(
+        self, record: BrokerFenced | BrokerUnfenced | BrokerShuttingDown | BrokerUnregistered
+    ) -> BrokerRegistration:
+        registration = self._known(record)
         assert registration.broker_epoch == record.broker_epoch, f"{record} for {registration}"
         return registration
+
+    # --- settings ---
+
+    def _apply_to_settings(self, record: SettingRecord) -> None:
+        match record:
+            case FeatureLevelSet():
+                self._features = {**self._features, record.feature: record.level}
+            case BrokerConfigSet():
+                self._broker_configs = _with_setting(self._broker_configs, record.broker, record.key, record.value)
+            case ClientQuotaSet():
+                subject = tuple(record.entity)
+                self._client_quotas = _with_setting(self._client_quotas, subject, record.key, record.value)
+            case _:
+                assert_never(record)
 
     # --- topics ---
 
@@ -298,7 +395,6 @@ class _Draft:
     def _create_partition(self, record: PartitionCreated) -> None:
         partitions = self._topic(record).partitions
         assert record.partition == len(partitions), f"{record} out of order, after {len(partitions)} partitions"
-        assert len(set(record.replicas)) == len(record.replicas) > 0, f"{record} with bad replicas"
         created = PartitionImage(
             partition=record.partition,
             replicas=tuple(record.replicas),
@@ -306,6 +402,8 @@ class _Draft:
             leader=record.leader,
             leader_epoch=record.leader_epoch,
             partition_epoch=record.partition_epoch,
+            adding_replicas=tuple(record.adding_replicas),
+            removing_replicas=tuple(record.removing_replicas),
         )
         partitions[record.partition] = _consistent(created)
 
@@ -323,16 +421,44 @@ class _Draft:
             leader_epoch=record.leader_epoch,
             partition_epoch=record.partition_epoch,
         )
+        if record.replicas:
+            changed = replace(
+                changed,
+                replicas=tuple(record.replicas),
+                adding_replicas=tuple(record.adding_replicas),
+                removing_replicas=tuple(record.removing_replicas),
+            )
+            # A fetch that a removed replica sent before, and that arrives when it was added again, would say what it
+            # holds no more. The epoch that has passed meanwhile tells.
+            is_removal = not set(before.replicas).issubset(changed.replicas)
+            assert not is_removal or changed.leader_epoch > before.leader_epoch, f"{record} after {before}"
         partitions[record.partition] = _consistent(changed)
 
 
 def _consistent(partition: PartitionImage) -> PartitionImage:
     """The partition, when its ISR lies within the replicas and its leader, if any, in the ISR."""
-    isr = set(partition.isr)
+    isr, replicas = set(partition.isr), set(partition.replicas)
+    assert len(replicas) == len(partition.replicas) > 0, f"bad replicas: {partition}"
     assert len(isr) == len(partition.isr) > 0, f"bad ISR: {partition}"
-    assert isr.issubset(partition.replicas), f"ISR beyond the replicas: {partition}"
+    assert isr.issubset(replicas), f"ISR beyond the replicas: {partition}"
+    assert replicas.issuperset(partition.adding_replicas), f"an added replica beyond the replicas: {partition}"
+    assert replicas.issuperset(partition.removing_replicas), f"a removed replica beyond the replicas: {partition}"
+    assert not set(partition.adding_replicas) & set(partition.removing_replicas), f"added and removed: {partition}"
     assert not partition.has_leader or partition.leader in isr, f"leader outside the ISR: {partition}"
     return partition
+
+
+def _with_setting(
+    before: Mapping[Key, Mapping[str, Item]], owner: Key, key: str, value: Item | None
+) -> Mapping[Key, Mapping[str, Item]]:
+    """With that value for the owner's key, None meaning: gone. Whoever has no key left is gone, too."""
+    after = dict(before)
+    settings = dict(_overlaid(before.get(owner, {}), {key: value}))
+    if settings:
+        after[owner] = settings
+    else:
+        after.pop(owner, None)
+    return after
 
 
 def _overlaid(before: Mapping[Key, Item], changes: Mapping[Key, Item | None]) -> Mapping[Key, Item]:

@@ -1,7 +1,8 @@
 """Who leads a partition, and what becomes of a broker's partitions when it goes or comes.
 
 Only members of the ISR are elected: everything that was acknowledged is on each of them. The ISR never becomes empty.
-Its last member stays in it without leading, because nobody else is known to hold what was acknowledged.
+Its last member stays in it without leading, because nobody else is known to hold what was acknowledged. Only where the
+topic's unclean.leader.election.enable says so, or an operator asks for it, somebody else leads all the same.
 
 The leader epoch grows when the leader changes, and when a replica has failed; an ISR that merely shrinks does not
 interrupt producers (as Kafka does since 3.6). The partition epoch grows with every change.
@@ -12,11 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from kraft.metadata.image import MetadataImage, PartitionImage
+from kraft.metadata.configs import KAFKA_DEFAULTS, TOPIC_CONFIGS, TopicConfig
+from kraft.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraft.metadata.records import PartitionChanged
 from kraft.model.ids import NO_BROKER, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 
 CanLead = Callable[[BrokerId], bool]
+
+_UNCLEAN = TOPIC_CONFIGS["unclean.leader.election.enable"]
 
 
 def elect(replicas: Sequence[BrokerId], isr: Sequence[BrokerId], can_lead: CanLead) -> BrokerId:
@@ -24,7 +28,15 @@ def elect(replicas: Sequence[BrokerId], isr: Sequence[BrokerId], can_lead: CanLe
     return next((replica for replica in replicas if replica in isr and can_lead(replica)), NO_BROKER)
 
 
-def changes_when_gone(image: MetadataImage, broker_id: BrokerId) -> list[PartitionChanged]:
+def may_be_unclean(topic: TopicImage, defaults: TopicConfig) -> bool:
+    """Whether a replica that is not in sync may lead a partition of the topic when no other can."""
+    own = topic.configs.get(_UNCLEAN.key)
+    return defaults.unclean_leader_election_enable if own is None else bool(_UNCLEAN.kind.read(own))
+
+
+def changes_when_gone(
+    image: MetadataImage, broker_id: BrokerId, defaults: TopicConfig = KAFKA_DEFAULTS
+) -> list[PartitionChanged]:
     """For a broker that is fenced or registers anew: it leaves every ISR where others remain, and leads nothing."""
 
     def can_lead(candidate: BrokerId) -> bool:
@@ -35,11 +47,14 @@ def changes_when_gone(image: MetadataImage, broker_id: BrokerId) -> list[Partiti
     for topic, partition in image.partitions_of(broker_id):
         if broker_id in partition.isr:
             isr = _without(partition.isr, broker_id) or partition.isr
-            changes += partition_change(topic.topic_id, partition, isr, can_lead)
+            unclean = may_be_unclean(topic, defaults)
+            changes += partition_change(topic.topic_id, partition, isr, can_lead, unclean=unclean)
     return changes
 
 
-def changes_when_unfenced(image: MetadataImage, broker_id: BrokerId) -> list[PartitionChanged]:
+def changes_when_unfenced(
+    image: MetadataImage, broker_id: BrokerId, defaults: TopicConfig = KAFKA_DEFAULTS
+) -> list[PartitionChanged]:
     """For a broker that is back: it leads the partitions that waited for a member of their ISR."""
 
     def can_lead(candidate: BrokerId) -> bool:
@@ -47,8 +62,12 @@ def changes_when_unfenced(image: MetadataImage, broker_id: BrokerId) -> list[Par
 
     changes = []
     for topic, partition in image.partitions_of(broker_id):
-        if not partition.has_leader and broker_id in partition.isr:
+        if partition.has_leader:
+            continue
+        if broker_id in partition.isr:
             changes += partition_change(topic.topic_id, partition, partition.isr, can_lead)
+        elif may_be_unclean(topic, defaults):
+            changes += unclean_change(topic.topic_id, partition, can_lead)
     return changes
 
 
@@ -100,12 +119,36 @@ def changes_when_failed(
     return changes
 
 
+def unclean_change(topic_id: TopicId, partition: PartitionImage, can_lead: CanLead) -> list[PartitionChanged]:
+    """The record with which a replica leads that is not in sync, alone in its ISR; none when there is no such replica.
+
+    For a partition without leader. One of its ISR that could lead by `can_lead` comes last: it is there and does not
+    lead, so its replica has failed.
+    """
+    outside = [replica for replica in partition.replicas if replica not in partition.isr]
+    leader = elect([*outside, *partition.isr], partition.replicas, can_lead)
+    if leader == NO_BROKER:
+        return []
+    return partition_change(topic_id, partition, (leader,), can_lead)
+
+
 def partition_change(
-    topic_id: TopicId, partition: PartitionImage, isr: Sequence[BrokerId], can_lead: CanLead
+    topic_id: TopicId,
+    partition: PartitionImage,
+    isr: Sequence[BrokerId],
+    can_lead: CanLead,
+    *,
+    unclean: bool = False,
 ) -> list[PartitionChanged]:
-    """The record for a new ISR, with an election where the leader cannot stay; none when nothing changes."""
+    """The record for a new ISR, with an election where the leader cannot stay; none when nothing changes.
+
+    With `unclean`, where nobody in sync can lead, another replica does, alone in the ISR.
+    """
     stays = partition.leader in isr and can_lead(partition.leader)
     leader = partition.leader if stays else elect(partition.replicas, isr, can_lead)
+    if unclean and leader == NO_BROKER:
+        leader = elect(partition.replicas, partition.replicas, can_lead)
+        isr = isr if leader == NO_BROKER else (leader,)
     if leader == partition.leader and tuple(isr) == partition.isr:
         return []
     return [

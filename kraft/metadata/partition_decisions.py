@@ -13,6 +13,7 @@ from kraft.metadata.commands import (
 from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage, PartitionImage
 from kraft.metadata.leader_election import changes_when_failed, partition_change
+from kraft.metadata.reassignment import completed
 from kraft.metadata.records import PartitionChanged
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import UNKNOWN_BROKER_EPOCH, BrokerEpoch, BrokerId
@@ -23,7 +24,9 @@ def alter_partition(image: MetadataImage, request: AlterPartitionRequest) -> Dec
 
     A refusal is part of the answer, beside the partition's true state, so that the leader can go on from there. An ISR
     that already is the committed one needs no record. The leader stays: one that is shutting down may still bring
-    others into sync, and hands the partition on with its next heartbeat.
+    others into sync, and hands the partition on with its next heartbeat. An ISR that completes a reassignment is taken
+    over without the replicas that go, and where some do in a new leader epoch: then the leader is told so by
+    NEW_LEADER_ELECTED, even if it stays, and finds its place in the metadata.
     """
     try:
         _check_epoch(image, request.broker_id, request.broker_epoch)
@@ -35,7 +38,7 @@ def alter_partition(image: MetadataImage, request: AlterPartitionRequest) -> Dec
         _check_members(image, partition, request)
     except Refusal as refusal:
         return Decision(records=[], response=_refused(refusal, partition))
-    return _decide(partition, request)
+    return _decide(image, partition, request)
 
 
 def fail_replicas(image: MetadataImage, request: FailReplicasRequest) -> Decision[FailReplicasResult]:
@@ -62,8 +65,12 @@ def _failed(image: MetadataImage, broker_id: BrokerId, failed: FailedReplica) ->
     return changes_when_failed(image, failed.topic_id, partition, broker_id, failed.leader_epoch)
 
 
-def _decide(partition: PartitionImage, request: AlterPartitionRequest) -> Decision[AlterPartitionResult]:
+def _decide(
+    image: MetadataImage, partition: PartitionImage, request: AlterPartitionRequest
+) -> Decision[AlterPartitionResult]:
     proposed = tuple(member.broker_id for member in request.new_isr)
+    if completion := completed(image, request.topic_id, partition, proposed):
+        return Decision(records=completion, response=_completed(partition, completion[0]))
     # The order of an ISR means nothing, so another order is no change.
     isr = partition.isr if set(proposed) == set(partition.isr) else proposed
     changes = partition_change(request.topic_id, partition, isr, lambda candidate: candidate == partition.leader)
@@ -72,6 +79,19 @@ def _decide(partition: PartitionImage, request: AlterPartitionRequest) -> Decisi
         leader_id=partition.leader, leader_epoch=partition.leader_epoch, partition_epoch=epoch, isr=list(isr)
     )
     return Decision(records=changes, response=result)
+
+
+def _completed(before: PartitionImage, change: PartitionChanged) -> AlterPartitionResult:
+    goes_on = change.leader_epoch == before.leader_epoch
+    problem = f"the reassignment is completed: the replicas are {change.replicas}, in sync are {change.isr}"
+    return AlterPartitionResult(
+        error_code=ErrorCode.NONE if goes_on else ErrorCode.NEW_LEADER_ELECTED,
+        error_message="" if goes_on else problem,
+        leader_id=change.leader,
+        leader_epoch=change.leader_epoch,
+        partition_epoch=change.partition_epoch,
+        isr=change.isr,
+    )
 
 
 def _refused(refusal: Refusal, partition: PartitionImage | None = None) -> AlterPartitionResult:

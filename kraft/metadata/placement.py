@@ -10,16 +10,27 @@ Kafka places alike (AdminUtils, StripedReplicaPlacer), except that it begins at 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from itertools import chain, zip_longest
+from typing import Protocol
 
-from kraft.metadata.image import BrokerRegistration
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
 
 
+class Place(Protocol):
+    """A broker, as far as placement goes."""
+
+    @property
+    def broker_id(self) -> BrokerId: ...
+
+    @property
+    def rack(self) -> str: ...
+
+
 def place_partitions(
-    *, partitions: int, replication_factor: int, brokers: Iterable[BrokerRegistration], start: int
+    *, partitions: int, replication_factor: int, brokers: Iterable[Place], start: int
 ) -> list[list[BrokerId]]:
     """The replicas of each partition, preferred leader first.
 
@@ -34,6 +45,46 @@ def place_partitions(
     return [_replicas(ring, position, replication_factor) for position in range(start, start + partitions)]
 
 
+def place_more_partitions(
+    *,
+    existing: Sequence[Sequence[BrokerId]],
+    partitions: int,
+    replication_factor: int,
+    brokers: Iterable[Place],
+    start: int,
+) -> list[list[BrokerId]]:
+    """The replicas of partitions that are added to the `existing` ones, so that leaders are as even as they can be.
+
+    In a topic whose pattern nobody changed that is where it would go on. Of places that are equally good the next one
+    behind the last partition's leader is taken, or from `start` on if that one is not there. Raises Refusal as
+    `place_partitions` does.
+    """
+    ring = _ring(brokers)
+    _check_replication_factor(replication_factor, len(ring))
+    leads = Counter(replicas[0] for replicas in existing)
+    # The followers go on as they would: one place further on for each round that the existing leaders made.
+    rounds = len(ring) * (len(existing) // len(ring))
+    last_place = next((place for place, broker in enumerate(ring) if broker.broker_id == existing[-1][0]), None)
+    first = start if last_place is None else last_place + 1
+    places = [(first + turn) % len(ring) for turn in range(len(ring))]
+    best = min(places, key=lambda place: _unevenness(ring, leads, place, partitions))
+    return place_partitions(
+        partitions=partitions,
+        replication_factor=replication_factor,
+        brokers=ring,
+        start=rounds + best,
+    )
+
+
+def _unevenness(ring: Sequence[Place], leads: Counter[BrokerId], place: int, partitions: int) -> int:
+    """Less where the leaderships of the brokers are closer to each other."""
+    whole_rounds, rest = divmod(partitions, len(ring))
+    after = [leads[broker.broker_id] + whole_rounds for broker in ring]
+    for turn in range(rest):
+        after[(place + turn) % len(ring)] += 1
+    return sum(count * count for count in after)
+
+
 def _check_replication_factor(replication_factor: int, brokers: int) -> None:
     if replication_factor < 1:
         problem = f"replication factor {replication_factor}: at least 1 is needed"
@@ -45,16 +96,16 @@ def _check_replication_factor(replication_factor: int, brokers: int) -> None:
         raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, problem)
 
 
-def _ring(brokers: Iterable[BrokerRegistration]) -> list[BrokerRegistration]:
+def _ring(brokers: Iterable[Place]) -> list[Place]:
     """The brokers in order, one from each rack in turn."""
-    racks: dict[str, list[BrokerRegistration]] = {}
+    racks: dict[str, list[Place]] = {}
     for broker in sorted(brokers, key=lambda broker: (broker.rack, broker.broker_id)):
         racks.setdefault(broker.rack, []).append(broker)
     turns = zip_longest(*racks.values())
     return [broker for broker in chain.from_iterable(turns) if broker is not None]
 
 
-def _replicas(ring: list[BrokerRegistration], position: int, replication_factor: int) -> list[BrokerId]:
+def _replicas(ring: list[Place], position: int, replication_factor: int) -> list[BrokerId]:
     round_number, leader_place = divmod(position, len(ring))
     leader = ring[leader_place]
     others = ring[leader_place + 1 :] + ring[:leader_place]

@@ -6,10 +6,12 @@ fields are plain (numbers, text, ids, lists and nested dataclasses) because the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
+from kraft.model.feature_requests import FeatureRange
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, ProducerId, TopicId
+from kraft.model.quota_requests import QuotaEntity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +32,10 @@ class ClusterInitialised:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBroker:
-    """A broker's process became known under a new epoch. It starts fenced, whatever it was before."""
+    """A broker's process became known under a new epoch. It starts fenced, whatever it was before.
+
+    `features` is empty for a broker of a version that did not tell them.
+    """
 
     broker_id: BrokerId
     incarnation_id: UUID
@@ -38,6 +43,7 @@ class RegisterBroker:
     endpoints: list[Endpoint]
     rack: str
     directory_ids: list[DirectoryId]
+    features: list[FeatureRange] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +71,29 @@ class BrokerShuttingDown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorFenceSet:
+    """An operator keeps the broker fenced, or does so no longer. It outlives the broker's registrations."""
+
+    broker_id: BrokerId
+    fenced: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerUnregistered:
+    """The broker is gone for good: it is known again only when it registers anew."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerEpochsUsed:
+    """Every broker epoch below `next_broker_epoch` is given away; for snapshots, where the last of them may be gone."""
+
+    next_broker_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicCreated:
     topic: str
     topic_id: TopicId
@@ -72,7 +101,11 @@ class TopicCreated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionCreated:
-    """Partitions of a topic are created in order, from 0 on. The first of `replicas` is the preferred leader."""
+    """Partitions of a topic are created in order, from 0 on. The first of `replicas` is the preferred leader.
+
+    `adding_replicas` and `removing_replicas`, both among `replicas`, are there only in a snapshot of a reassignment
+    that was under way.
+    """
 
     topic_id: TopicId
     partition: int
@@ -81,11 +114,17 @@ class PartitionCreated:
     leader: BrokerId
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
+    adding_replicas: list[BrokerId] = field(default_factory=list)
+    removing_replicas: list[BrokerId] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionChanged:
-    """The partition's new state in full. `leader` is NO_BROKER while nobody in the ISR can lead."""
+    """The partition's new state in full. `leader` is NO_BROKER while nobody in the ISR can lead.
+
+    Without `replicas` they stay as they are, and so does a reassignment that is under way. With them,
+    `adding_replicas` and `removing_replicas`, both among them, say what is under way from here on: nothing, if empty.
+    """
 
     topic_id: TopicId
     partition: int
@@ -93,6 +132,9 @@ class PartitionChanged:
     leader: BrokerId
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
+    replicas: list[BrokerId] = field(default_factory=list)
+    adding_replicas: list[BrokerId] = field(default_factory=list)
+    removing_replicas: list[BrokerId] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +158,41 @@ class ProducerIdsAllocated:
     next_producer_id: ProducerId
 
 
-BrokerRecord = RegisterBroker | BrokerFenced | BrokerUnfenced | BrokerShuttingDown
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureLevelSet:
+    """Every node of the cluster acts on this level of the feature from here on."""
+
+    feature: str
+    level: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfigSet:
+    """`broker` is a broker's id, or empty for all that set nothing themselves; `value` None takes the key back."""
+
+    broker: str
+    key: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientQuotaSet:
+    """`entity` in the order of its types; `value` None takes the quota away."""
+
+    entity: list[QuotaEntity]
+    key: str
+    value: float | None
+
+
+BrokerRecord = (
+    RegisterBroker
+    | BrokerFenced
+    | BrokerUnfenced
+    | BrokerShuttingDown
+    | OperatorFenceSet
+    | BrokerUnregistered
+    | BrokerEpochsUsed
+)
 TopicRecord = TopicCreated | PartitionCreated | PartitionChanged | TopicDeleted | TopicConfigSet
-MetadataRecord = ClusterInitialised | ProducerIdsAllocated | BrokerRecord | TopicRecord
+SettingRecord = FeatureLevelSet | BrokerConfigSet | ClientQuotaSet
+MetadataRecord = ClusterInitialised | ProducerIdsAllocated | BrokerRecord | TopicRecord | SettingRecord

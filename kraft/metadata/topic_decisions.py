@@ -159,12 +159,13 @@ def _check_assignment(image: MetadataImage, assignment: Assignment) -> None:
     if not assignment:
         raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the replica assignment is without partitions")
     for partition, replicas in enumerate(assignment):
-        problem = _assignment_problem(image, replicas, len(assignment[0]))
+        problem = assignment_problem(image, replicas, len(assignment[0]))
         if problem:
             raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {partition} on {list(replicas)}: {problem}")
 
 
-def _assignment_problem(image: MetadataImage, replicas: Sequence[BrokerId], replication_factor: int) -> str:
+def assignment_problem(image: MetadataImage, replicas: Sequence[BrokerId], replication_factor: int) -> str:
+    """Why a new partition cannot be on these brokers; empty when it can."""
     if not replicas:
         return "no replicas"
     if len(set(replicas)) < len(replicas):
@@ -198,20 +199,27 @@ def _topic_records(
     records += [
         TopicConfigSet(topic_id=topic_id, key=key, value=value) for key, value in sorted(new_topic.configs.items())
     ]
-    for partition, replicas in enumerate(assignment):
-        # An empty log is in sync on every broker that is there to have it.
-        isr = [broker_id for broker_id in replicas if image.is_active(broker_id)]
-        created = PartitionCreated(
-            topic_id=topic_id,
-            partition=partition,
-            replicas=list(replicas),
-            isr=isr,
-            leader=elect(replicas, isr, image.is_active),
-            leader_epoch=LeaderEpoch(0),
-            partition_epoch=PartitionEpoch(0),
-        )
-        records.append(created)
+    records += [
+        partition_created(image, topic_id, partition, replicas) for partition, replicas in enumerate(assignment)
+    ]
     return records
+
+
+def partition_created(
+    image: MetadataImage, topic_id: TopicId, partition: int, replicas: Sequence[BrokerId]
+) -> PartitionCreated:
+    """The record of a new partition, led by the first of these brokers that is in service."""
+    # An empty log is in sync on every broker that is there to have it.
+    isr = [broker_id for broker_id in replicas if image.is_active(broker_id)]
+    return PartitionCreated(
+        topic_id=topic_id,
+        partition=partition,
+        replicas=list(replicas),
+        isr=isr,
+        leader=elect(replicas, isr, image.is_active),
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=PartitionEpoch(0),
+    )
 
 
 def _or_default(asked: int, default: int) -> int:

@@ -358,11 +358,18 @@ class DescribeTopicsResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumMember:
-    """A voter or observer; `log_end_offset` is -1 when the leader has not heard from it."""
+    """A voter or observer. -1 stands for what the leader has not heard yet.
+
+    `lag` counts the entries of the leader's log that the member does not hold. The timestamps are the leader's: when it
+    last heard from the member, and when the member last held all that the leader did.
+    """
 
     node_id: int
     log_end_offset: int
     last_fetch_ms_ago: int = -1
+    lag: int = -1
+    last_fetch_timestamp_ms: int = -1
+    last_caught_up_timestamp_ms: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,3 +383,4 @@ class QuorumDescription:
     high_watermark: int = -1
     voters: list[QuorumMember] = field(default_factory=list)
     observers: list[QuorumMember] = field(default_factory=list)
+    cluster_id: str = ""

@@ -1,9 +1,10 @@
 """PySyncObj, held to elections and log replication: no thread, no socket, no file, no pickle of its own.
 
-Three of its private names are used, and their presence is checked at start, because the alternative is worse in each:
+Some of its private names are used, and their presence is checked at start, because the alternative is worse in each:
 `__doApplyCommand` is overridden, since the original unpickles what the network brought; `__newAppendEntriesTime` is
-set back, since otherwise an entry waits for the next heartbeat; `createJournal` is replaced while the engine is
-built, since it offers no other way to give it a journal.
+set back, since otherwise an entry waits for the next heartbeat; `__raftLastApplied` is set forward past a snapshot;
+`createJournal` and `Serializer` are replaced while the engine is built, since it offers no other way to give it a
+journal, and makes snapshots of its own.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 
 from pysyncobj import syncobj
 from pysyncobj.config import SyncObjConf
+from pysyncobj.serializer import Serializer
 from pysyncobj.version import VERSION
 
 from kraft.quorum.command import REGULAR
@@ -27,6 +29,8 @@ LEADER = 2
 
 _APPLY = "_SyncObj__doApplyCommand"
 _APPEND_DUE = "_SyncObj__newAppendEntriesTime"
+
+_LAST_APPLIED = "_SyncObj__raftLastApplied"
 
 _NEVER = 10**9
 
@@ -73,6 +77,12 @@ class Consensus(syncobj.SyncObj):  # type: ignore[misc]  # PySyncObj has no type
         settings.raftMinTimeout = config.election_timeout_ms_min / 1000
         settings.raftMaxTimeout = config.election_timeout_ms_max / 1000
         self._check_private_names()
+        self.skip_to(journal.start_index)
+
+    def skip_to(self, index: int) -> None:
+        """Everything up to `index` was applied by a snapshot; the journal has that entry."""
+        assert self.raftLastApplied <= index <= self._journal.last_index, f"{self.raftLastApplied}, {index}"
+        setattr(self, _LAST_APPLIED, index)
 
     def advance(self) -> None:
         """Elects, commits, applies, and prepares messages. The journal is to be synced before those leave."""
@@ -111,15 +121,19 @@ class Consensus(syncobj.SyncObj):  # type: ignore[misc]  # PySyncObj has no type
         self._on_apply(index, term, command)
 
     def _check_private_names(self) -> None:
-        if not hasattr(self, _APPEND_DUE):
-            raise UnsuitableEngine(f"PySyncObj {VERSION} has no {_APPEND_DUE}")
+        for name in (_APPEND_DUE, _LAST_APPLIED):
+            if not hasattr(self, name):
+                raise UnsuitableEngine(f"PySyncObj {VERSION} has no {name}")
 
 
 def _check_version() -> None:
     if VERSION != AUDITED_VERSION:
         raise UnsuitableEngine(f"PySyncObj {VERSION} is installed; the quorum was checked against {AUDITED_VERSION}")
-    if not hasattr(syncobj.SyncObj, _APPLY) or not hasattr(syncobj, "createJournal"):
-        raise UnsuitableEngine(f"PySyncObj {VERSION} has no {_APPLY} or no createJournal")
+    if not hasattr(syncobj.SyncObj, _APPLY):
+        raise UnsuitableEngine(f"PySyncObj {VERSION} has no {_APPLY}")
+    for name in ("createJournal", "Serializer"):
+        if not hasattr(syncobj, name):
+            raise UnsuitableEngine(f"PySyncObj {VERSION} has no {name}")
 
 
 def _engine_settings(config: QuorumConfig, on_state_changed: Callable[[int, int], None]) -> SyncObjConf:
@@ -146,9 +160,14 @@ def _engine_settings(config: QuorumConfig, on_state_changed: Callable[[int, int]
 @contextmanager
 def _journal_given(journal: QuorumJournal) -> Iterator[None]:
     """While inside, the engine's factory of journals gives this one. Nothing else runs on the event loop meanwhile."""
-    original = syncobj.createJournal
-    syncobj.createJournal = lambda _file: journal
+    originals = syncobj.createJournal, syncobj.Serializer
+    syncobj.createJournal, syncobj.Serializer = (lambda _file: journal), _NoSnapshots
     try:
         yield
     finally:
-        syncobj.createJournal = original
+        syncobj.createJournal, syncobj.Serializer = originals
+
+
+class _NoSnapshots(Serializer):  # type: ignore[misc]  # PySyncObj has no type information.
+    def getTransmissionData(self, transmissionID: VoterNode) -> None:
+        """Called by the engine for a voter that lags; its transport sees to that one. The original logs a failure."""

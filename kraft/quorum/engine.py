@@ -7,7 +7,6 @@ and only then lets messages leave. It follows every message and proposal at once
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 
 import structlog
@@ -16,7 +15,8 @@ from kraft.quorum import command
 from kraft.quorum.command import Command, CommandKind
 from kraft.quorum.config import QuorumConfig
 from kraft.quorum.consensus import Consensus
-from kraft.quorum.journal import QuorumJournal
+from kraft.quorum.door import QuorumDoor
+from kraft.quorum.journal import QuorumJournal, join_snapshot
 from kraft.quorum.messages import Message
 from kraft.quorum.peer_link import PeerLink
 from kraft.quorum.port import (
@@ -28,7 +28,10 @@ from kraft.quorum.port import (
     VoterStatus,
 )
 from kraft.quorum.service import RaftService
+from kraft.quorum.snapshot_transfer import SnapshotKeeper
+from kraft.quorum.snapshots import Snapshot
 from kraft.quorum.transport import QuorumTransport
+from kraft.quorum.world import QuorumWorld
 
 log = structlog.get_logger(__name__)
 
@@ -39,9 +42,23 @@ Fatal = Callable[[str], None]
 class RaftQuorum:
     """The Quorum port. `service` belongs on the CONTROLLER listener before this is started."""
 
-    def __init__(self, *, config: QuorumConfig, listener: QuorumListener, fatal: Fatal) -> None:
-        self.service = RaftService(config)
+    def __init__(
+        self,
+        *,
+        config: QuorumConfig,
+        world: QuorumWorld,
+        listener: QuorumListener,
+        fatal: Fatal,
+        door: QuorumDoor | None = None,
+        snapshots: SnapshotKeeper | None = None,
+    ) -> None:
+        """Without `door`, everybody on the network is trusted. Without `snapshots`, the journal is never trimmed."""
+        self._incarnation = world.entropy.bytes(command.REQUEST_ID_BYTES // 2)
+        self._door = door
+        self._snapshots = snapshots
+        self.service = RaftService(config, door, self._incarnation)
         self._config = config
+        self._world = world
         self._listener = listener
         self._fatal = fatal
         self._parts: _Parts | None = None
@@ -52,23 +69,27 @@ class RaftQuorum:
         self._leadership_term: int | None = None
         self._leadership_request = b""
         self._pending: dict[bytes, asyncio.Future[int]] = {}
-        self._incarnation = os.urandom(command.REQUEST_ID_BYTES // 2)
         self._request_count = 0
 
     # --- life ------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Raises Corruption and JournalInUse."""
+        """Raises Corruption."""
         assert self._parts is None, "started twice"
         self._loop = asyncio.get_running_loop()
-        journal = QuorumJournal(self._config.directory)
-        transport = QuorumTransport(self._config.peer_ids, journal)
+        journal = QuorumJournal(self._config.directory, self._world.disk)
+        try:
+            join_snapshot(journal, None if self._snapshots is None else self._snapshots.start_id)
+        except BaseException:
+            journal.close()
+            raise
+        transport = QuorumTransport(self._config.peer_ids, journal, self._world.clock)
         consensus = Consensus(self._config, journal, transport, self._on_apply, self._on_leading)
-        links = {
-            peer: PeerLink(self._config, peer, self._on_link_up, self._on_link_down) for peer in self._config.peer_ids
-        }
+        links = {peer: self._link_to(peer) for peer in self._config.peer_ids}
         self._parts = _Parts(journal, transport, consensus, links)
         transport.attach(consensus, self._parts.deliver)
+        if self._snapshots is not None:
+            transport.latest_snapshot, transport.install_snapshot = self._snapshots.latest, self._install_snapshot
         for link in links.values():
             link.start()
         self.service.open(self._on_messages, lambda peer: links[peer].greeted())
@@ -85,6 +106,36 @@ class RaftQuorum:
         for link in parts.links.values():
             await link.stop()
         parts.consensus.destroy()
+
+    def _link_to(self, peer: int) -> PeerLink:
+        return PeerLink(self._config, peer, self._on_link_up, self._on_link_down, self._door, self._incarnation)
+
+    # --- snapshots ---------------------------------------------------------------------------------------------------
+
+    def forget_entries_to(self, index: int) -> None:
+        """Two snapshots contain everything up to `index`, both durable: nobody needs these entries from here.
+
+        A voter that lacks them is sent a snapshot.
+        """
+        if self._parts is None or self._failed:
+            return
+        assert self._snapshots is not None, "nobody could be sent a snapshot"
+        assert index <= self.last_applied, f"entry {index} is not applied; {self.last_applied} is the last"
+        try:
+            self._parts.journal.trim(index)
+        except OSError as error:
+            self._fail(str(error))
+
+    def _install_snapshot(self, snapshot: Snapshot) -> None:
+        assert self._parts is not None, "snapshots arrive between start and stop"
+        assert self._snapshots is not None, "without a keeper nothing is installed"
+        index, term = snapshot.id.index, snapshot.id.term
+        log.info("snapshot is installed", node=self._config.node_id, index=index, last_applied=self.last_applied)
+        # A snapshot beside a term that was not written yet would look like one beside a journal that was lost.
+        self._parts.journal.sync()
+        self._snapshots.install(snapshot)
+        self._parts.journal.rebase(index, term)
+        self._parts.consensus.skip_to(index)
 
     # --- the port ----------------------------------------------------------------------------------------------------
 

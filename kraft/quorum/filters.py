@@ -70,26 +70,35 @@ def trim_append(append: Append, log: LogView, last_applied: int) -> TrimmedAppen
     return TrimmedAppend(append=trimmed, commit_index=commit_index, held_index=None if rest else held_index)
 
 
+RESEND_PERIOD_MS = 50
+"""How long the answers to what was sent again may take to come."""
+
+
 class Acknowledgements:
     """What the followers of one leadership have confirmed."""
 
     def __init__(self) -> None:
         self._term = -1
         self._match_index: dict[int, int] = {}
+        self._resent: dict[int, tuple[int, int]] = {}
+        """By voter: from which index it was last sent entries again, and when."""
 
     def begin(self, term: int) -> None:
         """A leadership begins: nothing is known of anybody."""
         self._term = term
         self._match_index = {}
+        self._resent = {}
 
     def match_index(self, voter: int) -> int:
         """The voter holds everything up to here; -1 when it has not answered."""
         return self._match_index.get(voter, -1)
 
-    def admit(self, voter: int, response: AppendResponse, last_index: int) -> AppendResponse | None:
+    def admit(self, voter: int, response: AppendResponse, last_index: int, now_ms: int) -> AppendResponse | None:
         """The response as the engine may see it, None when it must not.
 
-        A reset is held within the log, since the engine would look for what is not there.
+        A reset makes the leader send again all that follows. It is held between what the voter has confirmed and the
+        end of the log, since the engine would look for what is not there; and where one gap makes a voter refuse many
+        appends, the leader is reset once, or their number would multiply.
         """
         if response.term != self._term:
             return None
@@ -98,7 +107,17 @@ class Acknowledgements:
                 return None
             self._match_index[voter] = max(self.match_index(voter), response.next_index - 1)
             return response
-        return replace(response, next_index=min(max(response.next_index, FIRST_INDEX + 1), last_index + 1))
+        lowest = max(self.match_index(voter), FIRST_INDEX) + 1
+        next_index = min(max(response.next_index, lowest), last_index + 1)
+        reset = response.reset and self._may_resend(voter, next_index, now_ms)
+        return replace(response, next_index=next_index, reset=reset)
+
+    def _may_resend(self, voter: int, next_index: int, now_ms: int) -> bool:
+        resent_index, resent_at_ms = self._resent.get(voter, (next_index + 1, now_ms))
+        if next_index >= resent_index and now_ms - resent_at_ms < RESEND_PERIOD_MS:
+            return False
+        self._resent[voter] = next_index, now_ms
+        return True
 
 
 class BallotBox:

@@ -12,13 +12,14 @@ class Mismatch(Exception):
     """The other side is not the voter that this configuration means; says in one line what differs."""
 
 
-def hello(config: QuorumConfig, receiver_id: int) -> raft_pb2.RaftFrame:
+def hello(config: QuorumConfig, receiver_id: int, incarnation_id: bytes = b"") -> raft_pb2.RaftFrame:
     return raft_pb2.RaftFrame(
         hello=raft_pb2.RaftHello(
             cluster_id=config.cluster_id,
             sender_id=config.node_id,
             receiver_id=receiver_id,
             voter_ids=sorted(config.voters),
+            incarnation_id=incarnation_id,
         )
     )
 
@@ -43,6 +44,8 @@ def check_hello(config: QuorumConfig, frame: raft_pb2.RaftFrame) -> int:
             f"controller.quorum.voters differ: node {config.node_id} has {sorted(config.voters)}, node"
             f" {received.sender_id} has {list(received.voter_ids[:16])}"
         )
+    if received.sender_id == config.node_id:
+        raise Mismatch(f"node.id {config.node_id} is this node's own: give each node its own node.id")
     if received.sender_id not in config.peer_ids:
         raise Mismatch(f"node {received.sender_id} is not another voter")
     return received.sender_id

@@ -6,6 +6,7 @@
              entry       index (8), term (8), length (4), command
              vote        term (8), node id voted for (8, signed; -1 for none)
              truncation  first index that no longer counts (8)
+             base        index (8) and term (8) of the entry before the first one; only as the very first record
 
 All numbers are big-endian. A frame is written only after the one before it was synced. So what a crash can tear is
 the last frame alone, and a bad frame with a good one behind it is rot. The position inside the CRC keeps bytes that
@@ -39,6 +40,7 @@ _CRC_SEED = Struct(">QI")
 _ENTRY = Struct(">BQQI")
 _VOTE = Struct(">BQq")
 _TRUNCATION = Struct(">BQ")
+_BASE = Struct(">BQQ")
 
 HEADER_BYTES = _HEADER.size + _CRC.size
 
@@ -47,6 +49,7 @@ class _Type(IntEnum):
     ENTRY = 1
     VOTE = 2
     TRUNCATION = 3
+    BASE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,14 +74,26 @@ class TruncationRecord:
     from_index: int
 
 
-Record = EntryRecord | VoteRecord | TruncationRecord
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseRecord:
+    """What was up to this entry, of that term, is in a snapshot and no longer in the journal."""
+
+    index: int
+    term: int
+
+
+Record = EntryRecord | VoteRecord | TruncationRecord | BaseRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """What a journal holds; `valid_bytes` of it, and behind them at most a torn frame."""
+    """What a journal holds; `valid_bytes` of it, and behind them at most a torn frame.
+
+    `last_frame` is where the last valid frame begins, or the end of the header where there is none.
+    """
 
     records: list[Record]
+    last_frame: int
     valid_bytes: int
 
 
@@ -99,6 +114,10 @@ def encode_truncation(from_index: int) -> bytes:
     return _TRUNCATION.pack(_Type.TRUNCATION, from_index)
 
 
+def encode_base(index: int, term: int) -> bytes:
+    return _BASE.pack(_Type.BASE, index, term)
+
+
 def encode_frame(position: int, body: bytes) -> bytes:
     return _FRAME.pack(_FRAME_MAGIC, len(body), _frame_crc(position, body)) + body
 
@@ -107,14 +126,38 @@ def _frame_crc(position: int, body: bytes | memoryview) -> int:
     return crc32c(body, crc32c(_CRC_SEED.pack(position, len(body))))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """The records of one sync; the frame is the bytes from `position` to `end`."""
+
+    position: int
+    end: int
+    records: list[Record]
+
+
+def is_journal(data: bytes) -> bool:
+    """Whether the bytes begin as a journal's do."""
+    return data.startswith(_MAGIC)
+
+
 def scan(file: str, data: bytes) -> Scan:
     """Everything in a journal's bytes. Raises Corruption for a foreign header and for rot."""
-    _check_header(file, data)
     records: list[Record] = []
+    last_frame = end = HEADER_BYTES
+    for frame in frames(file, data):
+        records += frame.records
+        last_frame, end = frame.position, frame.end
+    return Scan(records=records, last_frame=last_frame, valid_bytes=end)
+
+
+def frames(file: str, data: bytes) -> Iterator[Frame]:
+    """Those of a journal, one after the other, up to a torn one. Raises Corruption for a foreign header and for rot."""
+    _check_header(file, data)
     position = HEADER_BYTES
     while (body := _frame_at(data, position)) is not None:
-        records.extend(_records(file, position, body))
-        position += _FRAME.size + len(body)
+        end = position + _FRAME.size + len(body)
+        yield Frame(position=position, end=end, records=list(_records(file, position, body)))
+        position = end
     survivor = _next_frame(data, position + 1)
     if survivor is not None:
         raise Corruption(
@@ -123,7 +166,6 @@ def scan(file: str, data: bytes) -> Scan:
             f"damaged, while what was written later at byte {survivor} is intact: the disk changed what was synced to"
             " it; move this directory away to keep it, and ask the other voters before bringing this one back",
         )
-    return Scan(records=records, valid_bytes=position)
 
 
 def _check_header(file: str, data: bytes) -> None:
@@ -182,5 +224,8 @@ def _record_at(body: bytes, position: int) -> tuple[Record, int]:
         case _Type.TRUNCATION:
             _, from_index = _TRUNCATION.unpack_from(body, position)
             return TruncationRecord(from_index=from_index), position + _TRUNCATION.size
+        case _Type.BASE:
+            _, index, term = _BASE.unpack_from(body, position)
+            return BaseRecord(index=index, term=term), position + _BASE.size
         case unknown:
             raise ValueError(f"record type {unknown}")

@@ -1,7 +1,7 @@
 """What voters say to each other, as values, in the engine's dictionaries, and as protobuf.
 
-Only these four messages cross the network. The engine knows more: forwarded commands, leadership transfer, snapshots
-in pieces. None of them can be expressed here, so none can arrive.
+Only these messages cross the network. The engine knows more: forwarded commands, leadership transfer, snapshots of its
+own. None of them can be expressed here, so none can arrive. The parts of snapshots are ours, and it never sees them.
 """
 
 from __future__ import annotations
@@ -58,13 +58,26 @@ class VoteResponse:
     term: int
 
 
-Message = Append | AppendResponse | VoteRequest | VoteResponse
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotPart:
+    """A chunk of the snapshot that stands at an entry, by the leader of `term`; `number` from 0 on."""
+
+    term: int
+    index: int
+    index_term: int
+    number: int
+    content: bytes
+    is_last: bool
+
+
+ForEngine = Append | AppendResponse | VoteRequest | VoteResponse
+Message = ForEngine | SnapshotPart
 
 
 # --- the engine's dictionaries ---------------------------------------------------------------------------------
 
 
-def from_engine(message: EngineMessage, term: int) -> Message | None:
+def from_engine(message: EngineMessage, term: int) -> ForEngine | None:
     """A message that the engine sends while in `term`; None for one that must not leave this process."""
     match message["type"]:
         case "append_entries" if "entries" in message:
@@ -91,7 +104,7 @@ def from_engine(message: EngineMessage, term: int) -> Message | None:
             return None
 
 
-def to_engine(message: Message) -> EngineMessage:
+def to_engine(message: ForEngine) -> EngineMessage:
     match message:
         case Append():
             return {
@@ -180,6 +193,17 @@ def _to_proto(message: Message) -> raft_pb2.RaftMessage:
             )
         case VoteResponse():
             return raft_pb2.RaftMessage(vote_response=raft_pb2.RaftVoteResponse(term=message.term))
+        case SnapshotPart():
+            return raft_pb2.RaftMessage(
+                snapshot_part=raft_pb2.RaftSnapshotPart(
+                    term=message.term,
+                    index=message.index,
+                    index_term=message.index_term,
+                    number=message.number,
+                    content=message.content,
+                    is_last=message.is_last,
+                )
+            )
         case _:
             assert_never(message)
 
@@ -200,6 +224,18 @@ def _from_proto(message: raft_pb2.RaftMessage) -> Message:
             )
         case "vote_response":
             return VoteResponse(term=message.vote_response.term)
+        case "snapshot_part":
+            part = message.snapshot_part
+            if not 0 < part.index_term <= part.term or part.index <= FIRST_INDEX:
+                raise BadMessage(f"a snapshot at entry {part.index} of term {part.index_term} in term {part.term}")
+            return SnapshotPart(
+                term=part.term,
+                index=part.index,
+                index_term=part.index_term,
+                number=part.number,
+                content=part.content,
+                is_last=part.is_last,
+            )
         case _:
             raise BadMessage("a message without content, or of a kind that this version does not know")
 

@@ -14,6 +14,7 @@ import grpc
 import structlog
 
 from kraft.quorum.config import FRAME_BYTES_MAX, QuorumConfig
+from kraft.quorum.door import QuorumDoor
 from kraft.quorum.handshake import HANDSHAKE_DEADLINE_S, Mismatch, check_hello, hello
 from kraft.quorum.messages import Message, to_frames
 from kraft.quorum.pb import raft_pb2
@@ -36,8 +37,9 @@ _CHANNEL_OPTIONS = (
 
 CANCEL_AGAIN_AFTER_S = 0.1
 
-SERVER_OPTIONS: tuple[tuple[str, int], ...] = (("grpc.max_receive_message_length", FRAME_BYTES_MAX),)
-"""Options that a CONTROLLER listener's `grpc.aio` server needs for the quorum's streams."""
+SERVER_OPTIONS: tuple[tuple[str, int], ...] = (("grpc.max_receive_message_length", 2 * FRAME_BYTES_MAX),)
+"""Options that a CONTROLLER listener's `grpc.aio` server needs for the quorum's streams. Larger frames than
+FRAME_BYTES_MAX are refused by whoever guards the listener, who can name the peer, and these by gRPC itself."""
 
 CHECK_PERIOD_S = 0.25
 SILENT_CHECKS_MAX = 4
@@ -55,10 +57,18 @@ class PeerLink:
     """One dialed stream. `on_up` and `on_down` are called in turn, on the event loop."""
 
     def __init__(
-        self, config: QuorumConfig, peer_id: int, on_up: Callable[[int], None], on_down: Callable[[int], None]
+        self,
+        config: QuorumConfig,
+        peer_id: int,
+        on_up: Callable[[int], None],
+        on_down: Callable[[int], None],
+        door: QuorumDoor | None = None,
+        incarnation_id: bytes = b"",
     ) -> None:
         self.peer_id = peer_id
         self._config = config
+        self._door = door if door is not None else QuorumDoor()
+        self._incarnation_id = incarnation_id
         self._on_up = on_up
         self._on_down = on_down
         self._queue: list[Message] = []
@@ -111,7 +121,7 @@ class PeerLink:
         """A channel of its own for each attempt: an old one keeps a delay of its own before it dials again."""
         self._hurry.clear()
         address = self._config.voters[self.peer_id]
-        async with grpc.aio.insecure_channel(str(address), options=_CHANNEL_OPTIONS) as channel:
+        async with self._door.dial(str(address), _CHANNEL_OPTIONS) as channel:
             return await self._converse_until_problem(RaftStub(channel).Exchange())
 
     async def _converse_until_problem(self, call: _Call) -> str:
@@ -136,7 +146,7 @@ class PeerLink:
         """Returns or raises when the stream ends. Raises Mismatch."""
         try:
             async with asyncio.timeout(HANDSHAKE_DEADLINE_S):
-                await call.write(hello(self._config, self.peer_id))
+                await call.write(hello(self._config, self.peer_id, self._incarnation_id))
                 answer = await call.read()
             if not isinstance(answer, raft_pb2.RaftFrame):
                 return

@@ -44,7 +44,7 @@ class QuorumListener(Protocol):
     def on_committed(self, index: int, term: int, payload: bytes) -> None:
         """A majority holds `payload` on disk. The same calls, in the same order, reach every voter.
 
-        After a restart every payload since the first is given again.
+        After a restart every payload is given again from the first on, or from the snapshot that it was started from.
         """
 
     def on_leadership(self, term: int | None) -> None:

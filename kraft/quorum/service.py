@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import grpc
-import structlog
+from google.protobuf.message import DecodeError
 
 from kraft.quorum.config import QuorumConfig
+from kraft.quorum.door import QuorumDoor
 from kraft.quorum.handshake import HANDSHAKE_DEADLINE_S, Mismatch, check_hello, hello
 from kraft.quorum.messages import BadMessage, Message, from_frame
 from kraft.quorum.pb import raft_pb2, raft_pb2_grpc
@@ -17,9 +19,10 @@ from kraft.quorum.pb import raft_pb2, raft_pb2_grpc
 if TYPE_CHECKING:
     from kraft.quorum.pb.raft_pb2_grpc import _MaybeAsyncIterator, _ServicerContext
 
-log = structlog.get_logger(__name__)
-
 CLOSE_DEADLINE_S: Final = 1.0
+
+ALIVE_S: Final = 1.0
+"""A voter's stream carries a sign of life every quarter of a second; one that carried something within this lives."""
 
 Receive = Callable[[int, list[Message]], None]
 
@@ -27,11 +30,13 @@ Receive = Callable[[int, list[Message]], None]
 class RaftService(raft_pb2_grpc.RaftServicer):
     """Takes messages while open; answers UNAVAILABLE before and after, and the dialing voter tries again."""
 
-    def __init__(self, config: QuorumConfig) -> None:
+    def __init__(self, config: QuorumConfig, door: QuorumDoor | None = None, incarnation_id: bytes = b"") -> None:
         self._config = config
+        self._door = door if door is not None else QuorumDoor()
+        self._incarnation_id = incarnation_id
         self._receive: Receive | None = None
         self._on_greeted: Callable[[int], None] | None = None
-        self._streams: dict[int, asyncio.Task[object]] = {}
+        self._streams: dict[int, _Stream] = {}
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Serve on `server`, which is to be made with `SERVER_OPTIONS`. To be called before the server starts."""
@@ -48,7 +53,7 @@ class RaftService(raft_pb2_grpc.RaftServicer):
     async def close(self) -> None:
         """Ends all streams."""
         self._receive = None
-        streams = list(self._streams.values())
+        streams = [stream.task for stream in self._streams.values()]
         for stream in streams:
             stream.cancel()
         if streams:
@@ -62,17 +67,22 @@ class RaftService(raft_pb2_grpc.RaftServicer):
         if self._receive is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, f"node {self._config.node_id} is starting or stopping")
         try:
-            sender = await self._greeted_by(request_iterator)
-            self._take_over(sender)
-            yield hello(self._config, sender)
+            sender, incarnation_id = await self._greeted_by(request_iterator, context)
+            stream = self._take_over(sender, incarnation_id)
+            yield hello(self._config, sender, self._incarnation_id)
             async for frame in request_iterator:
+                stream.heard()
                 self._hand_on(sender, frame)
         except Mismatch as error:
-            log.warning("raft stream refused", node=self._config.node_id, problem=str(error))
+            self._door.refused(context.peer(), str(error))
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         except BadMessage as error:
-            log.warning("raft stream refused", node=self._config.node_id, problem=str(error))
+            self._door.refused(context.peer(), str(error))
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except DecodeError as error:
+            problem = f"bytes that are no frame: {error}"
+            self._door.refused(context.peer(), problem)
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, problem)
         except asyncio.CancelledError:
             # By ourselves, see below; gRPC alone would leave the other side waiting.
             if context.cancelled():
@@ -81,8 +91,10 @@ class RaftService(raft_pb2_grpc.RaftServicer):
         finally:
             self._forget_stream()
 
-    async def _greeted_by(self, request_iterator: _MaybeAsyncIterator[raft_pb2.RaftFrame]) -> int:
-        """Node id of the dialing voter. Raises Mismatch for everybody else."""
+    async def _greeted_by(
+        self, request_iterator: _MaybeAsyncIterator[raft_pb2.RaftFrame], context: _ServicerContext
+    ) -> tuple[int, bytes]:
+        """Node id and incarnation of the dialing voter. Raises Mismatch for everybody else."""
         try:
             async with asyncio.timeout(HANDSHAKE_DEADLINE_S):
                 first = await anext(request_iterator)
@@ -90,24 +102,49 @@ class RaftService(raft_pb2_grpc.RaftServicer):
             raise Mismatch("no hello came") from None
         except StopAsyncIteration:
             raise Mismatch("the stream ended before its hello") from None
-        return check_hello(self._config, first)
+        sender = check_hello(self._config, first)
+        if objection := self._door.objection(context, sender):
+            raise Mismatch(objection)
+        return sender, first.hello.incarnation_id
 
     def _hand_on(self, sender: int, frame: raft_pb2.RaftFrame) -> None:
         """Raises BadMessage."""
         if self._receive is not None:
             self._receive(sender, from_frame(frame))
 
-    def _take_over(self, sender: int) -> None:
-        """A voter has one stream: what is still under way on its earlier one is older than what comes now."""
+    def _take_over(self, sender: int, incarnation_id: bytes) -> _Stream:
+        """A voter has one stream: what is still under way on its earlier one is older than what comes now.
+
+        Raises Mismatch when the earlier one is another process' that lives.
+        """
+        task = asyncio.current_task()
+        assert task is not None, "a gRPC handler runs in a task"
         earlier = self._streams.get(sender)
         if earlier is not None:
-            earlier.cancel()
-        stream = asyncio.current_task()
-        assert stream is not None, "a gRPC handler runs in a task"
-        self._streams[sender] = stream
+            if earlier.incarnation_id != incarnation_id and earlier.is_alive:
+                raise Mismatch(f"node.id {sender} belongs to another process that runs: give each node its own node.id")
+            earlier.task.cancel()
+        stream = self._streams[sender] = _Stream(task, incarnation_id, asyncio.get_running_loop().time())
         if self._on_greeted is not None:
             self._on_greeted(sender)
+        return stream
 
     def _forget_stream(self) -> None:
         ended = asyncio.current_task()
-        self._streams = {sender: stream for sender, stream in self._streams.items() if stream is not ended}
+        self._streams = {sender: stream for sender, stream in self._streams.items() if stream.task is not ended}
+
+
+@dataclass(slots=True)
+class _Stream:
+    """The stream of one voter's process."""
+
+    task: asyncio.Task[object]
+    incarnation_id: bytes
+    heard_at_s: float
+
+    def heard(self) -> None:
+        self.heard_at_s = asyncio.get_running_loop().time()
+
+    @property
+    def is_alive(self) -> bool:
+        return asyncio.get_running_loop().time() - self.heard_at_s < ALIVE_S

@@ -6,10 +6,10 @@ sync that covers them.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+import structlog
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 
@@ -19,12 +19,18 @@ from kraft.quorum.messages import (
     AppendResponse,
     EngineMessage,
     Message,
+    SnapshotPart,
     VoteRequest,
     VoteResponse,
     from_engine,
     sign_of_life,
     to_engine,
 )
+from kraft.quorum.snapshot_transfer import IncomingSnapshot, OutgoingSnapshots, parts_of
+from kraft.quorum.snapshots import Snapshot
+from kraft.quorum.world import MonotonicClock
+
+log = structlog.get_logger(__name__)
 
 Deliver = Callable[[int, list[Message]], None]
 """Takes the messages of one step for one voter; they may be lost, never reordered."""
@@ -40,6 +46,20 @@ class EngineFacts(Protocol):
     def raftLastApplied(self) -> int: ...
 
 
+class TrimmedLog(LogView, Protocol):
+    @property
+    def first_index(self) -> int:
+        """Nothing before it can be sent to anybody."""
+
+
+def _no_snapshot() -> Snapshot | None:
+    return None
+
+
+def _refuse_snapshot(snapshot: Snapshot) -> None:
+    raise ValueError(f"a snapshot at entry {snapshot.id.index} arrived, and this voter keeps none")
+
+
 class VoterNode(Node):  # type: ignore[misc]  # PySyncObj has no type information.
     """A voter by its node id. An integer hashes alike in every process, so sets of voters have one order everywhere."""
 
@@ -50,18 +70,28 @@ class VoterNode(Node):  # type: ignore[misc]  # PySyncObj has no type informatio
 class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type information.
     """Joins the engine with the links to the other voters. Everything happens on the event loop."""
 
-    def __init__(self, peer_ids: Iterable[int], log: LogView) -> None:
+    def __init__(self, peer_ids: Iterable[int], log: TrimmedLog, clock: MonotonicClock) -> None:
         super().__init__(None, None, [])
         self._nodes = {peer: VoterNode(peer) for peer in peer_ids}
         self._log = log
+        self._clock = clock
         self._engine: EngineFacts | None = None
         self._deliver: Deliver | None = None
         self._outbox: dict[int, list[Message]] = {peer: [] for peer in self._nodes}
         self._ballots = BallotBox()
-        self._heard_at_s: dict[int, float] = {}
+        self._heard_at_ms: dict[int, int] = {}
         self.acknowledgements = Acknowledgements()
         self.resend_wanted = False
         """A follower asked for entries again; waiting for the next period would make it a period an answer."""
+        self.latest_snapshot: Callable[[], Snapshot | None] = _no_snapshot
+        """What a voter is sent that lacks more than the log has."""
+        self.install_snapshot: Callable[[Snapshot], None] = _refuse_snapshot
+        """Makes this voter stand where the snapshot does; on return that is durable."""
+        self._connected: set[int] = set()
+        self._lagging: set[int] = set()
+        """Those to whom the engine had nothing to send in this step, because the log begins behind what they lack."""
+        self._outgoing = OutgoingSnapshots()
+        self._incoming = IncomingSnapshot()
 
     def attach(self, engine: EngineFacts, deliver: Deliver) -> None:
         """Joins both sides; before that, nothing is sent or received."""
@@ -69,8 +99,8 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
 
     def heard_ms_ago(self, voter: int) -> int:
         """-1 when nothing was ever heard from the voter."""
-        heard_at_s = self._heard_at_s.get(voter)
-        return -1 if heard_at_s is None else int((time.monotonic() - heard_at_s) * 1000)
+        heard_at_ms = self._heard_at_ms.get(voter)
+        return -1 if heard_at_ms is None else self._clock.monotonic_ms() - heard_at_ms
 
     # --- the engine's side ---------------------------------------------------------------------------------------
 
@@ -82,15 +112,50 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
         """Called by the engine. True says: kept for the next flush."""
         if self._engine is None:
             return False
+        if "serialized" in message:
+            self._put_off(node, message)
+            return True
         translated = from_engine(message, self._engine.raftCurrentTerm)
         if translated is None:
             return False
         self._outbox[node.id].append(translated)
         return True
 
+    def _put_off(self, node: VoterNode, message: EngineMessage) -> None:
+        """The engine wants to send a snapshot, and would try for as long as the voter is connected: until the flush it
+        is not. Meanwhile the voter is shown that there is a leader; its answer tells the engine that it lives."""
+        self._lagging.add(node.id)
+        self._onNodeDisconnected(node)
+        base = self._log.first_index
+        base_term = self._log.term_at(base)
+        assert base_term is not None, "a log that was trimmed has a base"
+        self._outbox[node.id].append(
+            Append(
+                term=message["term"],
+                previous_index=base,
+                previous_term=base_term,
+                entries=(),
+                commit_index=min(message["commit_index"], base),
+            )
+        )
+
+    def _send_snapshots(self) -> None:
+        lagging, self._lagging = self._lagging, set()
+        now_ms = self._clock.monotonic_ms()
+        for peer in sorted(lagging & self._connected):
+            self._onNodeConnected(self._nodes[peer])
+            if self._engine is None or not self._outgoing.is_due(peer, now_ms):
+                continue
+            snapshot = self.latest_snapshot()
+            if snapshot is not None:
+                log.info("snapshot is sent to a voter that lags", voter=peer, index=snapshot.id.index)
+                self._outbox[peer] += parts_of(snapshot, self._engine.raftCurrentTerm)
+                self._outgoing.sent(peer, sum(map(len, snapshot.chunks)), now_ms)
+
     def flush(self) -> None:
         """Everything that was sent since the last flush leaves. The journal must be synced."""
         assert self._deliver is not None, "flushed before the links were attached"
+        self._send_snapshots()
         for peer, messages in self._outbox.items():
             if messages:
                 self._outbox[peer] = []
@@ -99,9 +164,12 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
     # --- the links' side -----------------------------------------------------------------------------------------
 
     def link_up(self, peer: int) -> None:
+        self._connected.add(peer)
         self._onNodeConnected(self._nodes[peer])
 
     def link_down(self, peer: int) -> None:
+        self._connected.discard(peer)
+        self._outgoing.forget(peer)
         self._outbox[peer].clear()
         self._onNodeDisconnected(self._nodes[peer])
 
@@ -109,7 +177,7 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
         """Hands on what the engine may see. Raises Diverged."""
         if self._engine is None:
             return
-        self._heard_at_s[peer] = time.monotonic()
+        self._heard_at_ms[peer] = self._clock.monotonic_ms()
         for message in messages:
             self._receive_one(self._engine, peer, message)
 
@@ -118,10 +186,13 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
             case Append():
                 self._receive_append(engine, peer, message)
             case AppendResponse():
-                admitted = self.acknowledgements.admit(peer, message, self._log.last_index)
+                now_ms = self._clock.monotonic_ms()
+                admitted = self.acknowledgements.admit(peer, message, self._log.last_index, now_ms)
                 if admitted is not None:
                     self.resend_wanted |= admitted.reset
                     self._hand(peer, to_engine(admitted))
+            case SnapshotPart():
+                self._receive_part(engine, peer, message)
             case VoteRequest():
                 self._hand(peer, to_engine(message))
             case VoteResponse():
@@ -138,6 +209,21 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
         self._hand(peer, sign_of_life(append.term, trimmed.commit_index))
         self._outbox[peer].append(
             AppendResponse(term=engine.raftCurrentTerm, next_index=trimmed.held_index + 1, success=True, reset=False)
+        )
+
+    def _receive_part(self, engine: EngineFacts, peer: int, part: SnapshotPart) -> None:
+        if part.term < engine.raftCurrentTerm:
+            return
+        self._hand(peer, sign_of_life(part.term, 0))
+        snapshot = self._incoming.take(peer, part)
+        if snapshot is None:
+            return
+        if snapshot.id.index > engine.raftLastApplied:
+            self.install_snapshot(snapshot)
+        # Whoever has applied an entry holds all before it as every leader does.
+        self._hand(peer, sign_of_life(part.term, snapshot.id.index))
+        self._outbox[peer].append(
+            AppendResponse(term=engine.raftCurrentTerm, next_index=snapshot.id.index + 1, success=True, reset=False)
         )
 
     def _hand(self, peer: int, message: EngineMessage) -> None:

@@ -21,12 +21,17 @@ class FollowMetadataRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataBatch:
-    """One committed entry of the metadata log, or a beat: no records, the last entry's index."""
+    """One committed entry of the metadata log, or a beat: no records, the last entry's index.
+
+    With `in_snapshot`, a part of a snapshot that stands at `index`; `ends_snapshot` says that it is whole now.
+    """
 
     index: int
     term: int
     records: bytes
     committed_index: int
+    in_snapshot: bool = False
+    ends_snapshot: bool = False
 
 
 REGISTER_BROKER_REQUEST = Mapping(commands.RegisterBrokerRequest, controller_pb2.RegisterBrokerRequest)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from kraft.model import broker_requests as brokers
 from kraft.model import config_requests as configs
+from kraft.model import feature_requests as features
+from kraft.model import partition_requests as partitions
+from kraft.model import quota_requests as quotas
 from kraft.model import requests as values
 from kraft.rpc.mapping import Mapping
 from kraft.rpc.pb import admin_pb2, broker_pb2
@@ -32,4 +36,32 @@ DELETE_TOPICS_REQUEST = Mapping(values.DeleteTopicsRequest, admin_pb2.DeleteTopi
 TOPIC_RESULTS = Mapping(values.TopicResults, admin_pb2.TopicResults)
 DESCRIBE_TOPICS_REQUEST = Mapping(values.DescribeTopicsRequest, admin_pb2.DescribeTopicsRequest)
 DESCRIBE_TOPICS_RESPONSE = Mapping(values.DescribeTopicsResponse, admin_pb2.DescribeTopicsResponse)
+DESCRIBE_BROKERS_REQUEST = Mapping(brokers.DescribeBrokersRequest, admin_pb2.DescribeBrokersRequest)
+DESCRIBE_BROKERS_RESPONSE = Mapping(brokers.DescribeBrokersResponse, admin_pb2.DescribeBrokersResponse)
+FENCE_BROKER_REQUEST = Mapping(brokers.FenceBrokerRequest, admin_pb2.FenceBrokerRequest)
+UNFENCE_BROKER_REQUEST = Mapping(brokers.UnfenceBrokerRequest, admin_pb2.UnfenceBrokerRequest)
+UNREGISTER_BROKER_REQUEST = Mapping(brokers.UnregisterBrokerRequest, admin_pb2.UnregisterBrokerRequest)
+BROKER_ACTION_RESULT = Mapping(brokers.BrokerActionResult, admin_pb2.BrokerActionResult)
+DESCRIBE_FEATURES_RESPONSE = Mapping(features.DescribeFeaturesResponse, admin_pb2.DescribeFeaturesResponse)
+UPDATE_FEATURES_REQUEST = Mapping(features.UpdateFeaturesRequest, admin_pb2.UpdateFeaturesRequest)
+UPDATE_FEATURES_RESPONSE = Mapping(features.UpdateFeaturesResponse, admin_pb2.UpdateFeaturesResponse)
+DESCRIBE_QUOTAS_REQUEST = Mapping(quotas.DescribeClientQuotasRequest, admin_pb2.DescribeClientQuotasRequest)
+DESCRIBE_QUOTAS_RESPONSE = Mapping(quotas.DescribeClientQuotasResponse, admin_pb2.DescribeClientQuotasResponse)
+ALTER_QUOTAS_REQUEST = Mapping(quotas.AlterClientQuotasRequest, admin_pb2.AlterClientQuotasRequest)
+ALTER_QUOTAS_RESPONSE = Mapping(quotas.AlterClientQuotasResponse, admin_pb2.AlterClientQuotasResponse)
+CREATE_PARTITIONS_REQUEST = Mapping(partitions.CreatePartitionsRequest, admin_pb2.CreatePartitionsRequest)
+ELECT_LEADERS_REQUEST = Mapping(partitions.ElectLeadersRequest, admin_pb2.ElectLeadersRequest)
+ELECT_LEADERS_RESPONSE = Mapping(partitions.ElectLeadersResponse, admin_pb2.ElectLeadersResponse)
+ALTER_REASSIGNMENTS_REQUEST = Mapping(
+    partitions.AlterPartitionReassignmentsRequest, admin_pb2.AlterPartitionReassignmentsRequest
+)
+ALTER_REASSIGNMENTS_RESPONSE = Mapping(
+    partitions.AlterPartitionReassignmentsResponse, admin_pb2.AlterPartitionReassignmentsResponse
+)
+LIST_REASSIGNMENTS_REQUEST = Mapping(
+    partitions.ListPartitionReassignmentsRequest, admin_pb2.ListPartitionReassignmentsRequest
+)
+LIST_REASSIGNMENTS_RESPONSE = Mapping(
+    partitions.ListPartitionReassignmentsResponse, admin_pb2.ListPartitionReassignmentsResponse
+)
 QUORUM_DESCRIPTION = Mapping(values.QuorumDescription, admin_pb2.QuorumDescription)

@@ -25,6 +25,12 @@ _MAPPINGS: dict[str, Mapping[Any, Any]] = {
     "topic_deleted": Mapping(records.TopicDeleted, metadata_pb2.TopicDeleted),
     "topic_config_set": Mapping(records.TopicConfigSet, metadata_pb2.TopicConfigSet),
     "producer_ids_allocated": Mapping(records.ProducerIdsAllocated, metadata_pb2.ProducerIdsAllocated),
+    "operator_fence_set": Mapping(records.OperatorFenceSet, metadata_pb2.OperatorFenceSet),
+    "broker_unregistered": Mapping(records.BrokerUnregistered, metadata_pb2.BrokerUnregistered),
+    "feature_level_set": Mapping(records.FeatureLevelSet, metadata_pb2.FeatureLevelSet),
+    "broker_config_set": Mapping(records.BrokerConfigSet, metadata_pb2.BrokerConfigSet),
+    "client_quota_set": Mapping(records.ClientQuotaSet, metadata_pb2.ClientQuotaSet),
+    "broker_epochs_used": Mapping(records.BrokerEpochsUsed, metadata_pb2.BrokerEpochsUsed),
 }
 
 _FIELD_OF_TYPE = {mapping.value_type: field for field, mapping in _MAPPINGS.items()}

@@ -13,7 +13,11 @@ from typing import Any, Final, Generic, TypeVar
 import grpc
 import grpc.aio
 
+from kraft.model import broker_requests as brokers
 from kraft.model import config_requests as configs
+from kraft.model import feature_requests as features
+from kraft.model import partition_requests as partitions
+from kraft.model import quota_requests as quotas
 from kraft.model import requests as values
 from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.rpc import messages
@@ -27,7 +31,7 @@ Response = TypeVar("Response")
 MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
 """Cap on one gRPC message. Above any fetch answer, which is bounded by its request."""
 
-CHANNEL_OPTIONS: Final = [
+CHANNEL_OPTIONS: Final[list[tuple[str, Any]]] = [
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     # A node that was started again is reached within a second, not after gRPC's default of up to two minutes.
@@ -51,15 +55,24 @@ class Unreachable(KraftError):
         self.reason = reason
 
 
+Dial = Callable[[str, list[tuple[str, Any]]], grpc.aio.Channel]
+"""A channel to an address, with these options."""
+
+
+def dial_openly(address: str, options: list[tuple[str, Any]]) -> grpc.aio.Channel:
+    return grpc.aio.insecure_channel(address, options=options)
+
+
 class Connections:
     """The channels of one client or node, one for each address, opened at first use."""
 
-    def __init__(self) -> None:
+    def __init__(self, dial: Dial = dial_openly) -> None:
+        self._dial = dial
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     def channel(self, address: str) -> grpc.aio.Channel:
         if address not in self._channels:
-            self._channels[address] = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+            self._channels[address] = self._dial(address, CHANNEL_OPTIONS)
         return self._channels[address]
 
     def broker(self, address: str) -> BrokerPeer:
@@ -156,6 +169,86 @@ class AdminPeer:
         message = messages.ALTER_CONFIGS_REQUEST.to_message(request)
         response = await answer(self.address, self._stub.IncrementalAlterConfigs, message, timeout_s)
         return messages.ALTER_CONFIGS_RESPONSE.to_value(response)
+
+    async def describe_brokers(
+        self, request: brokers.DescribeBrokersRequest, timeout_s: float
+    ) -> brokers.DescribeBrokersResponse:
+        message = messages.DESCRIBE_BROKERS_REQUEST.to_message(request)
+        response = await answer(self.address, self._stub.DescribeBrokers, message, timeout_s)
+        return messages.DESCRIBE_BROKERS_RESPONSE.to_value(response)
+
+    async def fence_broker(self, request: brokers.FenceBrokerRequest, timeout_s: float) -> brokers.BrokerActionResult:
+        message = messages.FENCE_BROKER_REQUEST.to_message(request)
+        response = await answer(self.address, self._stub.FenceBroker, message, timeout_s)
+        return messages.BROKER_ACTION_RESULT.to_value(response)
+
+    async def unfence_broker(
+        self, request: brokers.UnfenceBrokerRequest, timeout_s: float
+    ) -> brokers.BrokerActionResult:
+        message = messages.UNFENCE_BROKER_REQUEST.to_message(request)
+        response = await answer(self.address, self._stub.UnfenceBroker, message, timeout_s)
+        return messages.BROKER_ACTION_RESULT.to_value(response)
+
+    async def unregister_broker(
+        self, request: brokers.UnregisterBrokerRequest, timeout_s: float
+    ) -> brokers.BrokerActionResult:
+        message = messages.UNREGISTER_BROKER_REQUEST.to_message(request)
+        response = await answer(self.address, self._stub.UnregisterBroker, message, timeout_s)
+        return messages.BROKER_ACTION_RESULT.to_value(response)
+
+    async def describe_features(self, timeout_s: float) -> features.DescribeFeaturesResponse:
+        request = admin_pb2.DescribeFeaturesRequest()
+        response = await answer(self.address, self._stub.DescribeFeatures, request, timeout_s)
+        return messages.DESCRIBE_FEATURES_RESPONSE.to_value(response)
+
+    async def update_features(
+        self, request: features.UpdateFeaturesRequest, timeout_s: float
+    ) -> features.UpdateFeaturesResponse:
+        message = messages.UPDATE_FEATURES_REQUEST.to_message(request)
+        response = await answer(self.address, self._stub.UpdateFeatures, message, timeout_s)
+        return messages.UPDATE_FEATURES_RESPONSE.to_value(response)
+
+    async def describe_client_quotas(
+        self, request: quotas.DescribeClientQuotasRequest, timeout_s: float
+    ) -> quotas.DescribeClientQuotasResponse:
+        message = messages.DESCRIBE_QUOTAS_REQUEST.to_message(request)
+        response = await answer(self.address, self._stub.DescribeClientQuotas, message, timeout_s)
+        return messages.DESCRIBE_QUOTAS_RESPONSE.to_value(response)
+
+    async def alter_client_quotas(
+        self, request: quotas.AlterClientQuotasRequest, timeout_s: float
+    ) -> quotas.AlterClientQuotasResponse:
+        message = messages.ALTER_QUOTAS_REQUEST.to_message(request)
+        response = await answer(self.address, self._stub.AlterClientQuotas, message, timeout_s)
+        return messages.ALTER_QUOTAS_RESPONSE.to_value(response)
+
+    async def create_partitions(
+        self, request: partitions.CreatePartitionsRequest, timeout_s: float
+    ) -> values.TopicResults:
+        message = messages.CREATE_PARTITIONS_REQUEST.to_message(request)
+        response = await answer(self.address, self._stub.CreatePartitions, message, timeout_s)
+        return messages.TOPIC_RESULTS.to_value(response)
+
+    async def elect_leaders(
+        self, request: partitions.ElectLeadersRequest, timeout_s: float
+    ) -> partitions.ElectLeadersResponse:
+        message = messages.ELECT_LEADERS_REQUEST.to_message(request)
+        response = await answer(self.address, self._stub.ElectLeaders, message, timeout_s)
+        return messages.ELECT_LEADERS_RESPONSE.to_value(response)
+
+    async def alter_partition_reassignments(
+        self, request: partitions.AlterPartitionReassignmentsRequest, timeout_s: float
+    ) -> partitions.AlterPartitionReassignmentsResponse:
+        message = messages.ALTER_REASSIGNMENTS_REQUEST.to_message(request)
+        response = await answer(self.address, self._stub.AlterPartitionReassignments, message, timeout_s)
+        return messages.ALTER_REASSIGNMENTS_RESPONSE.to_value(response)
+
+    async def list_partition_reassignments(
+        self, request: partitions.ListPartitionReassignmentsRequest, timeout_s: float
+    ) -> partitions.ListPartitionReassignmentsResponse:
+        message = messages.LIST_REASSIGNMENTS_REQUEST.to_message(request)
+        response = await answer(self.address, self._stub.ListPartitionReassignments, message, timeout_s)
+        return messages.LIST_REASSIGNMENTS_RESPONSE.to_value(response)
 
     async def describe_quorum(self, timeout_s: float) -> values.QuorumDescription:
         request = admin_pb2.DescribeQuorumRequest()

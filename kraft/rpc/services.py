@@ -13,8 +13,13 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 
+from kraft.model import broker_requests as brokers
 from kraft.model import config_requests as configs
+from kraft.model import feature_requests as features
+from kraft.model import partition_requests as partitions
+from kraft.model import quota_requests as quotas
 from kraft.model import requests as values
 from kraft.model.errors import Refusal
 from kraft.rpc import messages
@@ -37,6 +42,8 @@ SERVER_OPTIONS: Final = [
     # A client that vanished without a word would otherwise keep its streams for two hours, gRPC's default.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
+    # Whoever connects and says nothing, or only half a greeting, does not hold a connection for two minutes.
+    ("grpc.server_handshake_timeout_ms", 10_000),
 ]
 
 STREAM_REQUESTS_IN_FLIGHT_MAX: Final = 64
@@ -62,6 +69,36 @@ class BrokerHandlers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterAdminHandlers:
+    """What answers the calls of the Admin service about brokers, features and quotas. A Refusal ends the call."""
+
+    describe_brokers: Callable[[brokers.DescribeBrokersRequest], Awaitable[brokers.DescribeBrokersResponse]]
+    fence_broker: Callable[[brokers.FenceBrokerRequest], Awaitable[brokers.BrokerActionResult]]
+    unfence_broker: Callable[[brokers.UnfenceBrokerRequest], Awaitable[brokers.BrokerActionResult]]
+    unregister_broker: Callable[[brokers.UnregisterBrokerRequest], Awaitable[brokers.BrokerActionResult]]
+    describe_features: Callable[[], Awaitable[features.DescribeFeaturesResponse]]
+    update_features: Callable[[features.UpdateFeaturesRequest], Awaitable[features.UpdateFeaturesResponse]]
+    describe_client_quotas: Callable[
+        [quotas.DescribeClientQuotasRequest], Awaitable[quotas.DescribeClientQuotasResponse]
+    ]
+    alter_client_quotas: Callable[[quotas.AlterClientQuotasRequest], Awaitable[quotas.AlterClientQuotasResponse]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionAdminHandlers:
+    """What answers the calls of the Admin service about partitions and their replicas."""
+
+    create_partitions: Callable[[partitions.CreatePartitionsRequest], Awaitable[values.TopicResults]]
+    elect_leaders: Callable[[partitions.ElectLeadersRequest], Awaitable[partitions.ElectLeadersResponse]]
+    alter_reassignments: Callable[
+        [partitions.AlterPartitionReassignmentsRequest], Awaitable[partitions.AlterPartitionReassignmentsResponse]
+    ]
+    list_reassignments: Callable[
+        [partitions.ListPartitionReassignmentsRequest], Awaitable[partitions.ListPartitionReassignmentsResponse]
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AdminHandlers:
     """What answers each call of the Admin service."""
 
@@ -73,6 +110,8 @@ class AdminHandlers:
         [configs.IncrementalAlterConfigsRequest], Awaitable[configs.IncrementalAlterConfigsResponse]
     ]
     describe_quorum: Callable[[], Awaitable[values.QuorumDescription]]
+    cluster: ClusterAdminHandlers
+    partitions: PartitionAdminHandlers
 
 
 class BrokerService(broker_pb2_grpc.BrokerServicer):
@@ -167,6 +206,89 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         response = await answered(self._handlers.incremental_alter_configs(value), context)
         return messages.ALTER_CONFIGS_RESPONSE.to_message(response)
 
+    async def DescribeBrokers(
+        self, request: admin_pb2.DescribeBrokersRequest, context: Context
+    ) -> admin_pb2.DescribeBrokersResponse:
+        value = await read_value(messages.DESCRIBE_BROKERS_REQUEST, request, context)
+        response = await answered(self._handlers.cluster.describe_brokers(value), context)
+        return messages.DESCRIBE_BROKERS_RESPONSE.to_message(response)
+
+    async def FenceBroker(
+        self, request: admin_pb2.FenceBrokerRequest, context: Context
+    ) -> admin_pb2.BrokerActionResult:
+        value = await read_value(messages.FENCE_BROKER_REQUEST, request, context)
+        response = await answered(self._handlers.cluster.fence_broker(value), context)
+        return messages.BROKER_ACTION_RESULT.to_message(response)
+
+    async def UnfenceBroker(
+        self, request: admin_pb2.UnfenceBrokerRequest, context: Context
+    ) -> admin_pb2.BrokerActionResult:
+        value = await read_value(messages.UNFENCE_BROKER_REQUEST, request, context)
+        response = await answered(self._handlers.cluster.unfence_broker(value), context)
+        return messages.BROKER_ACTION_RESULT.to_message(response)
+
+    async def UnregisterBroker(
+        self, request: admin_pb2.UnregisterBrokerRequest, context: Context
+    ) -> admin_pb2.BrokerActionResult:
+        value = await read_value(messages.UNREGISTER_BROKER_REQUEST, request, context)
+        response = await answered(self._handlers.cluster.unregister_broker(value), context)
+        return messages.BROKER_ACTION_RESULT.to_message(response)
+
+    async def DescribeFeatures(
+        self, request: admin_pb2.DescribeFeaturesRequest, context: Context
+    ) -> admin_pb2.DescribeFeaturesResponse:
+        response = await answered(self._handlers.cluster.describe_features(), context)
+        return messages.DESCRIBE_FEATURES_RESPONSE.to_message(response)
+
+    async def UpdateFeatures(
+        self, request: admin_pb2.UpdateFeaturesRequest, context: Context
+    ) -> admin_pb2.UpdateFeaturesResponse:
+        value = await read_value(messages.UPDATE_FEATURES_REQUEST, request, context)
+        response = await answered(self._handlers.cluster.update_features(value), context)
+        return messages.UPDATE_FEATURES_RESPONSE.to_message(response)
+
+    async def DescribeClientQuotas(
+        self, request: admin_pb2.DescribeClientQuotasRequest, context: Context
+    ) -> admin_pb2.DescribeClientQuotasResponse:
+        value = await read_value(messages.DESCRIBE_QUOTAS_REQUEST, request, context)
+        response = await answered(self._handlers.cluster.describe_client_quotas(value), context)
+        return messages.DESCRIBE_QUOTAS_RESPONSE.to_message(response)
+
+    async def AlterClientQuotas(
+        self, request: admin_pb2.AlterClientQuotasRequest, context: Context
+    ) -> admin_pb2.AlterClientQuotasResponse:
+        value = await read_value(messages.ALTER_QUOTAS_REQUEST, request, context)
+        response = await answered(self._handlers.cluster.alter_client_quotas(value), context)
+        return messages.ALTER_QUOTAS_RESPONSE.to_message(response)
+
+    async def CreatePartitions(
+        self, request: admin_pb2.CreatePartitionsRequest, context: Context
+    ) -> admin_pb2.TopicResults:
+        value = await read_value(messages.CREATE_PARTITIONS_REQUEST, request, context)
+        response = await answered(self._handlers.partitions.create_partitions(value), context)
+        return messages.TOPIC_RESULTS.to_message(response)
+
+    async def ElectLeaders(
+        self, request: admin_pb2.ElectLeadersRequest, context: Context
+    ) -> admin_pb2.ElectLeadersResponse:
+        value = await read_value(messages.ELECT_LEADERS_REQUEST, request, context)
+        response = await answered(self._handlers.partitions.elect_leaders(value), context)
+        return messages.ELECT_LEADERS_RESPONSE.to_message(response)
+
+    async def AlterPartitionReassignments(
+        self, request: admin_pb2.AlterPartitionReassignmentsRequest, context: Context
+    ) -> admin_pb2.AlterPartitionReassignmentsResponse:
+        value = await read_value(messages.ALTER_REASSIGNMENTS_REQUEST, request, context)
+        response = await answered(self._handlers.partitions.alter_reassignments(value), context)
+        return messages.ALTER_REASSIGNMENTS_RESPONSE.to_message(response)
+
+    async def ListPartitionReassignments(
+        self, request: admin_pb2.ListPartitionReassignmentsRequest, context: Context
+    ) -> admin_pb2.ListPartitionReassignmentsResponse:
+        value = await read_value(messages.LIST_REASSIGNMENTS_REQUEST, request, context)
+        response = await answered(self._handlers.partitions.list_reassignments(value), context)
+        return messages.LIST_REASSIGNMENTS_RESPONSE.to_message(response)
+
     async def DescribeQuorum(
         self, request: admin_pb2.DescribeQuorumRequest, context: Context
     ) -> admin_pb2.QuorumDescription:
@@ -191,9 +313,14 @@ class _BadMessage(Exception):
 
 async def read_values(requests: AsyncIterator[Any], mapping: Mapping[Request, Any]) -> AsyncIterator[Request]:
     """The values of a stream's messages, for `in_order`."""
-    async for message in requests:
+    messages_left = aiter(requests)
+    while True:
         try:
-            value = mapping.to_value(message)
+            value = mapping.to_value(await anext(messages_left))
+        except StopAsyncIteration:
+            return
+        except DecodeError as error:
+            raise _BadMessage(f"bytes that are no request: {error}") from None
         except ValueError as error:
             raise _BadMessage(str(error)) from error
         yield value

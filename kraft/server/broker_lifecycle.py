@@ -11,6 +11,7 @@ from uuid import UUID
 import structlog
 
 from kraft.metadata.commands import HeartbeatRequest, HeartbeatResult, RegisterBrokerRequest
+from kraft.metadata.features import SUPPORTED_FEATURES
 from kraft.metadata.records import Endpoint
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId
@@ -24,7 +25,11 @@ CONTROLLED_SHUTDOWN_MAX_S: Final = 10.0
 CONTROLLED_SHUTDOWN_INTERVAL_S: Final = 0.05
 CONTROLLED_SHUTDOWN_SILENCE_MAX_S: Final = 2.0
 
-_FATAL_AT_REGISTRATION = (ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REQUEST)
+_FATAL_AT_REGISTRATION = (
+    ErrorCode.INCONSISTENT_CLUSTER_ID,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.UNSUPPORTED_VERSION,
+)
 _REPLACED = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
 
@@ -73,6 +78,7 @@ class BrokerLifecycle:
             endpoints=list(self._identity.endpoints),
             rack=self._identity.rack,
             directory_ids=list(self._identity.directory_ids),
+            features=list(SUPPORTED_FEATURES.values()),
         )
         loop = asyncio.get_running_loop()
         refused_since: float | None = None

@@ -12,27 +12,39 @@ from uuid import UUID
 import structlog
 
 from kraft.log.disk import Disk
+from kraft.metadata.broker_configs import (
+    CLEANER_BACKOFF,
+    CLEANER_IO,
+    SCRUB_IO,
+    TopicDefaultsInEffect,
+    dynamic_configs,
+)
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import Endpoint
 from kraft.model import requests as values
 from kraft.model.ids import BrokerEpoch, BrokerId
+from kraft.quorum.snapshots import SnapshotStore
 from kraft.rpc.cluster_peers import ReplicationPeer
 from kraft.rpc.cluster_services import ReplicationService
 from kraft.rpc.peers import Connections
-from kraft.rpc.services import AdminHandlers, AdminService, BrokerHandlers, BrokerService
+from kraft.rpc.services import AdminHandlers, AdminService, BrokerHandlers, BrokerService, ClusterAdminHandlers
 from kraft.runtime.clock import Clock
 from kraft.runtime.entropy import Entropy
 from kraft.server.broker_lifecycle import BrokerIdentity, BrokerLifecycle
 from kraft.server.config_values import GRPC, Durability, NodeConfig, host_and_port
 from kraft.server.controller_client import ControllerClient
 from kraft.server.disk_space import DiskSpace
+from kraft.server.handlers.brokers import BrokersHandler
+from kraft.server.handlers.client_quotas import ClientQuotasHandler
 from kraft.server.handlers.configs import AlterConfigsHandler
 from kraft.server.handlers.delete_records import DeleteRecordsHandler
 from kraft.server.handlers.describe_configs import DescribeConfigsHandler
 from kraft.server.handlers.describe_topics import describe_topics
+from kraft.server.handlers.features import FeaturesHandler
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.list_offsets import ListOffsetsHandler
 from kraft.server.handlers.metadata import MetadataHandler
+from kraft.server.handlers.partition_changes import PartitionChangesHandler
 from kraft.server.handlers.plain_records import PlainRecordsHandler
 from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.handlers.producer_ids import ProducerIdHandler
@@ -45,6 +57,8 @@ from kraft.server.log_directories import LogDirectories
 from kraft.server.log_maintenance import LogMaintenanceTasks
 from kraft.server.log_syncer import LogSyncer
 from kraft.server.metadata_loader import MetadataLoader
+from kraft.server.metadata_snapshots import MetadataSnapshots, SnapshotPolicy
+from kraft.server.node_credentials import NodeCredentials
 from kraft.server.partition import PartitionSurroundings
 from kraft.server.partition_store import PartitionStore
 from kraft.server.partitions import Partitions
@@ -57,6 +71,9 @@ log = structlog.get_logger()
 
 REPLICATION_TICK_S: Final = 0.25
 
+METADATA_SNAPSHOTS: Final = "__cluster_metadata/broker"
+"""In `metadata.log.dir`; a controller in the same process has its own."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerWorld:
@@ -65,6 +82,7 @@ class BrokerWorld:
     clock: Clock
     entropy: Entropy
     disk: Disk
+    credentials: NodeCredentials
     fatal: Callable[[str], None]
     """Ends the node, with one line that says why."""
 
@@ -73,7 +91,8 @@ class BrokerNode:
     def __init__(self, config: NodeConfig, storage: NodeStorage, world: BrokerWorld) -> None:
         self._config = config
         self._world = world
-        self._connections = Connections()
+        self._connections = Connections(world.credentials.dial_broker)
+        self._controller_connections = Connections(world.credentials.dial_controller)
         self._partitions = Partitions()
         # One thread syncs, the other opens and deletes logs, so that neither waits for the other.
         self._sync_thread = ThreadPoolExecutor(1, thread_name_prefix="log-sync")
@@ -82,6 +101,7 @@ class BrokerNode:
         self._upkeep_threads = ThreadPoolExecutor(
             1 + config.log_maintenance.cleaner_threads, thread_name_prefix="log-upkeep"
         )
+        self._topic_defaults = TopicDefaultsInEffect(config.settings, config.topics.configs, str(config.node_id))
         self._syncer = LogSyncer(self._sync_thread)
         self._disk_space = DiskSpace(world.disk, config.log_maintenance.free_space_bytes_min, world.clock.monotonic_ms)
         self._maintenance = LogMaintenanceTasks(
@@ -93,7 +113,7 @@ class BrokerNode:
             worker_threads=self._upkeep_threads,
             store_thread=self._store_thread,
         )
-        self._controllers = ControllerClient(config.quorum.voters, config.node_id, self._connections)
+        self._controllers = ControllerClient(config.quorum.voters, config.node_id, self._controller_connections)
         self._lifecycle = BrokerLifecycle(
             self._identity(storage),
             self._controllers,
@@ -135,6 +155,7 @@ class BrokerNode:
         self._loader = MetadataLoader(
             storage.cluster_id, config.node_id, self._controllers, self._publish, is_current=self._knows_this_life
         )
+        self._snapshots = self._metadata_snapshots(storage)
 
     # --- services --------------------------------------------------------------------------------------------
 
@@ -144,7 +165,10 @@ class BrokerNode:
         plain_records = PlainRecordsHandler(produce, fetch, self._world.clock.wall_ms)
         metadata = MetadataHandler(self._loader, self._controllers, self._config.topics, GRPC)
         topics = TopicsHandler(self._loader, self._controllers, deletion_enabled=self._config.topics.deletion_enabled)
-        alter_configs = AlterConfigsHandler(self._loader, self._controllers, self._config.topics.configs)
+        alter_configs = AlterConfigsHandler(
+            self._loader, self._controllers, self._config.settings, self._config.topics.configs
+        )
+        partition_changes = PartitionChangesHandler(self._loader, self._controllers, self._config.topics.configs)
         broker = BrokerService(
             BrokerHandlers(
                 produce=produce.handle,
@@ -165,9 +189,26 @@ class BrokerNode:
                 describe_configs=DescribeConfigsHandler(self._config, lambda: self._loader.image).handle,
                 incremental_alter_configs=alter_configs.handle,
                 describe_quorum=QuorumHandler(self._controllers).describe,
+                cluster=self._cluster_admin_handlers(),
+                partitions=partition_changes.handlers(),
             )
         )
         return broker, admin, ReplicationService(ReplicaFetchHandler(self._partitions).handle)
+
+    def _cluster_admin_handlers(self) -> ClusterAdminHandlers:
+        brokers = BrokersHandler(self._loader, self._controllers)
+        features = FeaturesHandler(self._loader, self._controllers)
+        quotas = ClientQuotasHandler(self._loader, self._controllers)
+        return ClusterAdminHandlers(
+            describe_brokers=brokers.describe,
+            fence_broker=brokers.fence,
+            unfence_broker=brokers.unfence,
+            unregister_broker=brokers.unregister,
+            describe_features=features.describe,
+            update_features=features.update,
+            describe_client_quotas=quotas.describe,
+            alter_client_quotas=quotas.alter,
+        )
 
     async def _describe_topics(self, request: values.DescribeTopicsRequest) -> values.DescribeTopicsResponse:
         return describe_topics(self._loader.image, request)
@@ -180,8 +221,12 @@ class BrokerNode:
         Calls `listen` when the broker has caught up with the metadata and opened its logs: nobody is answered from
         before that, and the controller puts the broker into service only after it.
         """
+        if self._snapshots is not None:
+            self._loader.start_from(await self._snapshots.load_or_begin_anew())
         await self._lifecycle.register()
         async with asyncio.TaskGroup() as tasks:
+            if self._snapshots is not None:
+                tasks.create_task(self._snapshots.run())
             tasks.create_task(self._syncer.run())
             tasks.create_task(self._failures.run())
             tasks.create_task(self._loader.run())
@@ -202,10 +247,14 @@ class BrokerNode:
         await self._isr_proposals.close()
         await self._publisher.close()
         await self._publisher.checkpoint()
+        if self._snapshots is not None:
+            await self._snapshots.write()
+            self._snapshots.close()
         self._sync_thread.shutdown()
         self._store_thread.shutdown()
         self._upkeep_threads.shutdown()
         await self._connections.close()
+        await self._controller_connections.close()
 
     @property
     def log_directories_in_use(self) -> tuple[str, ...]:
@@ -228,8 +277,44 @@ class BrokerNode:
 
     # --- small parts -----------------------------------------------------------------------------------------
 
+    def _metadata_snapshots(self, storage: NodeStorage) -> MetadataSnapshots | None:
+        """None when their directory could not be used at the start: then all metadata is fetched anew."""
+        config = self._config
+        if config.metadata_log_dir in storage.unusable:
+            return None
+        return MetadataSnapshots(
+            SnapshotStore(self._world.disk, str(config.metadata_log_dir / METADATA_SNAPSHOTS)),
+            self._loader,
+            policy=SnapshotPolicy(
+                entry_bytes_between=config.quorum.snapshot_entry_bytes_between,
+                interval_ms=config.quorum.snapshot_interval_ms,
+            ),
+            cluster_id=storage.cluster_id,
+            monotonic_ms=self._world.clock.monotonic_ms,
+            failed=self._metadata_directory_failed,
+        )
+
+    def _metadata_directory_failed(self, reason: str) -> None:
+        directory = str(self._config.metadata_log_dir)
+        if self._directories.is_online(directory):
+            self._failures.directory_failed(directory, reason)
+        elif directory not in self._directories.offline:
+            # It holds nothing but the metadata, and there is no other for that.
+            self._world.fatal(reason)
+
     async def _publish(self, before: MetadataImage, after: MetadataImage) -> None:
+        if after.broker_configs is not before.broker_configs:
+            self._publisher.use_defaults(self._topic_defaults(after))
+            self._reconfigure_maintenance(after)
         await self._publisher.publish(before, after)
+
+    def _reconfigure_maintenance(self, image: MetadataImage) -> None:
+        dynamic, static = dynamic_configs(image, str(self._config.node_id)), self._config.log_maintenance
+        self._maintenance.reconfigure(
+            cleaner_backoff_ms=int(dynamic.get(CLEANER_BACKOFF, static.cleaner_backoff_ms)),
+            cleaner_io_max=int(dynamic.get(CLEANER_IO, static.cleaner_io_bytes_per_second_max)),
+            scrub_io_max=int(dynamic.get(SCRUB_IO, static.scrub_io_bytes_per_second_max)),
+        )
 
     def _knows_this_life(self, image: MetadataImage) -> bool:
         registration = image.broker(self._config.node_id)

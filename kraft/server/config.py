@@ -15,7 +15,7 @@ from typing import Any
 from kraft.metadata.configs import TopicConfig, broker_defaults
 from kraft.model.errors import Refusal
 from kraft.server import config_unbuilt, properties
-from kraft.server.config_checks import Conflict, advertised_listeners, check
+from kraft.server.config_checks import Conflict, advertised_listeners, check, check_security, security_warnings
 from kraft.server.config_keys import BY_NAME, KEYS, Key, Required
 from kraft.server.config_values import (
     CONTROLLER,
@@ -24,6 +24,7 @@ from kraft.server.config_values import (
     BrokerTimings,
     ConfigWarning,
     Durability,
+    LeaderElections,
     Listener,
     LogMaintenance,
     LogSettings,
@@ -32,6 +33,7 @@ from kraft.server.config_values import (
     QuorumSettings,
     ReplicationConfig,
     Role,
+    SecuritySettings,
     TopicDefaults,
     Voter,
 )
@@ -45,6 +47,7 @@ __all__ = [
     "ConfigError",
     "ConfigWarning",
     "Durability",
+    "LeaderElections",
     "Listener",
     "LogMaintenance",
     "LogSettings",
@@ -53,6 +56,7 @@ __all__ = [
     "QuorumSettings",
     "ReplicationConfig",
     "Role",
+    "SecuritySettings",
     "TopicDefaults",
     "Voter",
     "load",
@@ -60,11 +64,13 @@ __all__ = [
 
 _COMPONENTS: Mapping[str, type[Any]] = {
     "quorum": QuorumSettings,
+    "security": SecuritySettings,
     "topics": TopicDefaults,
     "log": LogSettings,
     "log_maintenance": LogMaintenance,
     "replication": ReplicationConfig,
     "broker": BrokerTimings,
+    "elections": LeaderElections,
     "network": NetworkLimits,
 }
 
@@ -96,8 +102,10 @@ def load(path: Path | str) -> NodeConfig:
         config = _assemble(file, settings)
         check(config)
         config = replace(config, advertised_listeners=advertised_listeners(config))
+        check_security(config)
     except Conflict as conflict:
         raise _error(file, conflict.key, settings, conflict.reason) from None
+    warnings += security_warnings(config)
     if plaintext := config.listener(PLAINTEXT):
         warnings.append(
             ConfigWarning("listeners", f"the Kafka wire protocol is not built yet: {plaintext} is not served")

@@ -9,7 +9,12 @@ import os
 from pathlib import Path
 
 from kraft.server.config_readers import MIB
-from kraft.server.config_values import CONTROLLER, GRPC, PLAINTEXT, Listener, NodeConfig
+from kraft.server.config_values import CONTROLLER, GRPC, PLAINTEXT, ConfigWarning, Listener, NodeConfig, is_loopback
+
+_HOW_NODES_KNOW_EACH_OTHER = (
+    "set cluster.secret.file, or listener.security.protocol.map=CONTROLLER:SSL with ssl.keystore.location and"
+    " ssl.truststore.location"
+)
 
 
 class Conflict(Exception):
@@ -56,6 +61,67 @@ def advertised_listeners(config: NodeConfig) -> tuple[Listener, ...]:
             )
         advertised.append(said or listener)
     return tuple(advertised)
+
+
+def check_security(config: NodeConfig) -> None:
+    """Raises Conflict for a node that would take anybody on the network for one of its cluster."""
+    security = config.security
+    stores = {
+        "ssl.keystore.location": security.keystore_file,
+        "ssl.truststore.location": security.truststore_file,
+    }
+    for key, store in stores.items():
+        if security.controllers_use_tls and store is None:
+            raise Conflict("listener.security.protocol.map", f"CONTROLLER:SSL needs {key}, a PEM file")
+        if not security.controllers_use_tls and store is not None:
+            raise Conflict(key, "has no effect without listener.security.protocol.map=CONTROLLER:SSL: add that line")
+    if security.secret_file is not None:
+        return
+    if not security.controllers_use_tls:
+        _check_quorum_is_here(config)
+    elif config.is_broker and _spans_machines(config) and not _is_here(config.listener(GRPC)):
+        raise Conflict(
+            "listener.security.protocol.map",
+            "keeps strangers from the controllers only; brokers copy partitions from each other over GRPC, which has"
+            " no TLS: set cluster.secret.file as well",
+        )
+
+
+def security_warnings(config: NodeConfig) -> list[ConfigWarning]:
+    grpc = config.listener(GRPC)
+    if grpc is None or _is_here(grpc) or config.security.secret_file is not None:
+        return []
+    return [
+        ConfigWarning(
+            "listeners",
+            f"{grpc} is open to other machines: clients there are served, brokers there are not, unless every node"
+            " has cluster.secret.file",
+        )
+    ]
+
+
+def _check_quorum_is_here(config: NodeConfig) -> None:
+    """Raises Conflict where a secret or TLS is needed: in the quorum, everybody decides about everything."""
+    controller = config.listener(CONTROLLER)
+    if not _is_here(controller):
+        raise Conflict(
+            "listeners",
+            f"{controller} is open to other machines, so anybody there could take part in the quorum:"
+            f" {_HOW_NODES_KNOW_EACH_OTHER}; or listen on localhost",
+        )
+    for voter in config.quorum.voters:
+        if not is_loopback(voter.host):
+            raise Conflict("controller.quorum.voters", f"{voter} is on another machine: {_HOW_NODES_KNOW_EACH_OTHER}")
+
+
+def _spans_machines(config: NodeConfig) -> bool:
+    return not _is_here(config.listener(CONTROLLER)) or not all(
+        is_loopback(voter.host) for voter in config.quorum.voters
+    )
+
+
+def _is_here(listener: Listener | None) -> bool:
+    return listener is None or is_loopback(listener.host)
 
 
 def _check_listeners_fit_roles(config: NodeConfig) -> None:

@@ -23,12 +23,14 @@ from kraft.server.config_readers import (
     directories,
     directory,
     durability,
+    file,
     listeners,
     node_id,
     one_of,
     only,
     plain_text,
     roles,
+    security_protocols,
     voters,
     whole_number,
 )
@@ -54,6 +56,8 @@ class Key:
     older_name: str | None = None
     """Kafka's earlier name, taken with a warning."""
 
+
+_PEM_ONLY: Final = "convert the store, for instance with openssl pkcs12 -nodes"
 
 _OWN_KEYS: Final = (
     # --- who it is -------------------------------------------------------------------------------------------
@@ -95,6 +99,51 @@ _OWN_KEYS: Final = (
         None,
         "The directory of the metadata log, if not the first of log.dirs.",
     ),
+    # --- by what nodes know each other -----------------------------------------------------------------------
+    Key(
+        "cluster.secret.file",
+        "security.secret_file",
+        file,
+        None,
+        "Ours: a file with a secret that every node of the cluster has, and nobody else.",
+    ),
+    Key(
+        "listener.security.protocol.map",
+        "security.protocols",
+        security_protocols,
+        (),
+        "NAME:PROTOCOL of listeners; CONTROLLER:SSL is TLS with certificates on both sides.",
+    ),
+    Key(
+        "ssl.keystore.location",
+        "security.keystore_file",
+        file,
+        None,
+        "A PEM file with the node's private key, not encrypted, and its certificates.",
+    ),
+    Key(
+        "ssl.truststore.location",
+        "security.truststore_file",
+        file,
+        None,
+        "A PEM file with the certificates of those who certify the nodes of the cluster, and only those.",
+    ),
+    Key("ssl.keystore.type", None, only("PEM", _PEM_ONLY), "PEM", "Kafka's default is JKS."),
+    Key("ssl.truststore.type", None, only("PEM", _PEM_ONLY), "PEM", "Kafka's default is JKS."),
+    Key(
+        "ssl.client.auth",
+        None,
+        only("required", "nodes always show their certificates"),
+        "required",
+        "Accepted for Kafka's files.",
+    ),
+    Key(
+        "ssl.endpoint.identification.algorithm",
+        None,
+        only("https", "a node's certificate always has to name its host"),
+        "https",
+        "Accepted for Kafka's files.",
+    ),
     # --- the quorum ------------------------------------------------------------------------------------------
     Key("controller.quorum.voters", "quorum.voters", voters, REQUIRED, "id@host:port of every controller."),
     Key(
@@ -103,6 +152,20 @@ _OWN_KEYS: Final = (
         whole_number(100, 60_000),
         1_000,
         "A controller that hears no leader for half of it up to all of it stands for election.",
+    ),
+    Key(
+        "metadata.log.max.record.bytes.between.snapshots",
+        "quorum.snapshot_entry_bytes_between",
+        whole_number(1, INT64_MAX),
+        20 * 1024 * 1024,
+        "A snapshot of the metadata is written after that many bytes of new entries.",
+    ),
+    Key(
+        "metadata.log.max.snapshot.interval.ms",
+        "quorum.snapshot_interval_ms",
+        whole_number(0, INT64_MAX),
+        3_600_000,
+        "And after that time, if anything is new; 0 for never.",
     ),
     # --- topics ----------------------------------------------------------------------------------------------
     Key("num.partitions", "topics.partitions", whole_number(1, 10_000), 1, "Of a topic that does not say how many."),
@@ -258,6 +321,35 @@ _OWN_KEYS: Final = (
     ),
     Key(
         "controlled.shutdown.enable", "broker.controlled_shutdown_enabled", boolean, True, "Leaders move before a stop."
+    ),
+    # --- elections that a controller holds unasked -----------------------------------------------------------
+    Key(
+        "auto.leader.rebalance.enable",
+        "elections.rebalance_enabled",
+        boolean,
+        True,
+        "Whether preferred leaders get back what others lead in their place.",
+    ),
+    Key(
+        "leader.imbalance.check.interval.seconds",
+        "elections.imbalance_check_interval_s",
+        whole_number(1),
+        300,
+        "How often that is looked at.",
+    ),
+    Key(
+        "leader.imbalance.per.broker.percentage",
+        "elections.imbalance_per_broker_percentage",
+        whole_number(0, 100),
+        10,
+        "A broker gets them back when others lead more than this part of the partitions that prefer it.",
+    ),
+    Key(
+        "unclean.leader.election.interval.ms",
+        "elections.unclean_interval_ms",
+        whole_number(100),
+        300_000,
+        "How often partitions are looked for that nobody leads, and whose topic has come to allow unclean elections.",
     ),
     # --- limits, and what it says about itself ---------------------------------------------------------------
     Key(

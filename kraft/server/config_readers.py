@@ -13,7 +13,17 @@ from typing import TypeVar
 
 from kraft.model.config_requests import ConfigType
 from kraft.model.ids import BrokerId, uuid_from_text, uuid_to_text
-from kraft.server.config_values import LISTENER_NAMES, UNLIMITED_BYTES_PER_SECOND, Durability, Listener, Role, Voter
+from kraft.server.config_values import (
+    CONTROLLER,
+    LISTENER_NAMES,
+    PLAINTEXT,
+    SSL,
+    UNLIMITED_BYTES_PER_SECOND,
+    Durability,
+    Listener,
+    Role,
+    Voter,
+)
 
 T = TypeVar("T")
 Reader = Callable[[str], T]
@@ -108,6 +118,13 @@ def directory(text: str) -> Path:
     return Path(text).absolute()
 
 
+def file(text: str) -> Path:
+    """Absolute, as a directory."""
+    if not text or "\0" in text:
+        raise ValueError("expected the path of one file")
+    return Path(text).absolute()
+
+
 def directories(text: str) -> tuple[Path, ...]:
     """One or several, separated by commas."""
     if not all(part.strip() for part in text.split(",")):
@@ -138,6 +155,25 @@ def listeners(text: str) -> tuple[Listener, ...]:
     if repeated := next((name for name in names if names.count(name) > 1), None):
         raise ValueError(f"names {repeated} twice")
     return found
+
+
+def security_protocols(text: str) -> tuple[tuple[str, str], ...]:
+    """Names and protocols of listeners. Kafka's own sample maps every name it knows; those that exist here count."""
+    found = []
+    for item in _items(text):
+        name, separator, protocol = (part.strip().upper() for part in item.partition(":"))
+        if not separator or not name or not protocol:
+            raise ValueError("expected NAME:PROTOCOL, separated by commas")
+        if name not in LISTENER_NAMES:
+            continue
+        if name != CONTROLLER and protocol != PLAINTEXT:
+            raise ValueError(
+                f"security is not built yet for clients, and is not pretended: {name} can be mapped to PLAINTEXT only"
+            )
+        if protocol not in (PLAINTEXT, SSL):
+            raise ValueError(f"{name} can be mapped to PLAINTEXT or SSL only")
+        found.append((name, protocol))
+    return tuple(found)
 
 
 def voters(text: str) -> tuple[Voter, ...]:

@@ -64,9 +64,6 @@ _UNBUILT_BY_AREA: Final[Mapping[str, str]] = {
         replication.quota.window.size.seconds alter.log.dirs.replication.quota.window.num
         alter.log.dirs.replication.quota.window.size.seconds client.quota.callback.class producer_byte_rate
         consumer_byte_rate""",
-    "leader balancing and unclean election": """
-        auto.leader.rebalance.enable leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage
-        unclean.leader.election.enable unclean.leader.election.interval.ms""",
     "threads, sockets and connections": """
         num.network.threads num.io.threads background.threads queued.max.requests queued.max.request.bytes
         socket.send.buffer.bytes socket.receive.buffer.bytes socket.listen.backlog.size
@@ -84,8 +81,7 @@ _UNBUILT_BY_AREA: Final[Mapping[str, str]] = {
         controller.quorum.retry.backoff.ms controller.quorum.auto.join.enable
         controller.performance.sample.period.ms controller.performance.always.log.threshold.ms
         control.plane.listener.name early.start.listeners initial.broker.registration.timeout.ms
-        server.max.startup.time.ms metadata.log.max.record.bytes.between.snapshots
-        metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes metadata.log.segment.ms
+        server.max.startup.time.ms metadata.log.segment.bytes metadata.log.segment.ms
         metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
         controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms broker.id.generation.enable
         reserved.broker.max.id inter.broker.protocol.version""",
@@ -118,9 +114,7 @@ def refusal(key: str, value: str) -> str | None:
     """Why a node must not start with this setting, or None."""
     if key.startswith("zookeeper."):
         return ZOOKEEPER_REFUSAL
-    if key == "listener.security.protocol.map":
-        return _refused_protocol(value)
-    if not value or value in _HARMLESS_SECURITY_VALUES.get(key, ()):
+    if key in BY_NAME or not value or value in _HARMLESS_SECURITY_VALUES.get(key, ()):
         return None
     if key in _SECURITY_KEYS or key in _HARMLESS_SECURITY_VALUES or key.startswith(_SECURITY_PREFIXES):
         return (
@@ -131,7 +125,7 @@ def refusal(key: str, value: str) -> str | None:
 
 def warning(key: str) -> str | None:
     """What to tell the writer of a setting that has no effect, or None for one that has."""
-    if key in BY_NAME or key in _HARMLESS_SECURITY_VALUES or key == "listener.security.protocol.map":
+    if key in BY_NAME or key in _HARMLESS_SECURITY_VALUES:
         return None
     if area := _UNBUILT.get(key):
         return f"not built yet: has no effect (Kafka's settings for {area})"
@@ -146,15 +140,6 @@ def warning(key: str) -> str | None:
     if key.startswith((*_SECURITY_PREFIXES, *_SECURITY_KEYS)):
         return "has no effect: it is empty"
     return f"unknown key: has no effect{_suggestion(key)}"
-
-
-def _refused_protocol(protocol_map: str) -> str | None:
-    """Kafka's own sample file maps every name it knows; only those of listeners that exist here count."""
-    for entry in protocol_map.split(","):
-        name, _, protocol = (part.strip().upper() for part in entry.partition(":"))
-        if name in ("PLAINTEXT", "GRPC", "CONTROLLER") and protocol != PLAINTEXT:
-            return f"security is not built yet, and is not pretended: {name} can be mapped to PLAINTEXT only"
-    return None
 
 
 def _suggestion(key: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,9 @@ PLAINTEXT = "PLAINTEXT"
 """The Kafka wire protocol."""
 
 LISTENER_NAMES = (PLAINTEXT, GRPC, CONTROLLER)
+
+SSL = "SSL"
+"""The security protocol of a listener that speaks TLS; PLAINTEXT is also the name of the one that does not."""
 
 UNLIMITED_BYTES_PER_SECOND: Final = 0x7FFFFFFFFFFFFFFF
 """Where nothing is said about how fast background work may read and write."""
@@ -44,6 +48,16 @@ class Durability(StrEnum):
 def host_and_port(host: str, port: int) -> str:
     """As people and gRPC write it: an IPv6 address stands in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine is meant. A name other than localhost is not looked up: it may change."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +107,33 @@ class QuorumSettings:
 
     election_timeout_ms: int
     """`controller.quorum.election.timeout.ms`: the upper end of the random wait; the lower end is half of it."""
+
+    snapshot_entry_bytes_between: int
+    """`metadata.log.max.record.bytes.between.snapshots`"""
+
+    snapshot_interval_ms: int
+    """`metadata.log.max.snapshot.interval.ms`: 0 for never."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecuritySettings:
+    """By what the nodes of a cluster know each other. Nothing is needed as long as all are on one machine."""
+
+    secret_file: Path | None
+    """`cluster.secret.file`, ours"""
+
+    protocols: tuple[tuple[str, str], ...]
+    """`listener.security.protocol.map`: names and protocols of the listeners that exist here."""
+
+    keystore_file: Path | None
+    """`ssl.keystore.location`: this node's private key and certificates, PEM."""
+
+    truststore_file: Path | None
+    """`ssl.truststore.location`: the certificates of those who certify nodes, PEM."""
+
+    @property
+    def controllers_use_tls(self) -> bool:
+        return (CONTROLLER, SSL) in self.protocols
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +243,23 @@ class BrokerTimings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderElections:
+    """The elections that the active controller holds unasked."""
+
+    rebalance_enabled: bool = True
+    """`auto.leader.rebalance.enable`"""
+
+    imbalance_check_interval_s: int = 300
+    """`leader.imbalance.check.interval.seconds`"""
+
+    imbalance_per_broker_percentage: int = 10
+    """`leader.imbalance.per.broker.percentage`: so many of those that prefer a broker may be led elsewhere."""
+
+    unclean_interval_ms: int = 300_000
+    """`unclean.leader.election.interval.ms`"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkLimits:
     request_bytes_max: int
     """`socket.request.max.bytes`"""
@@ -247,11 +305,13 @@ class NodeConfig:
     """`metadata.log.dir`, absolute; the first log directory when not said."""
 
     quorum: QuorumSettings
+    security: SecuritySettings
     topics: TopicDefaults
     log: LogSettings
     log_maintenance: LogMaintenance
     replication: ReplicationConfig
     broker: BrokerTimings
+    elections: LeaderElections
     network: NetworkLimits
 
     log_level: str

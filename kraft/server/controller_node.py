@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Final
 from uuid import UUID
 
 import structlog
 
 from kraft.metadata import controller
+from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.broker_sessions import BrokerSessions
 from kraft.metadata.commands import (
     AllocateProducerIdsRequest,
@@ -34,7 +36,14 @@ from kraft.rpc.cluster_messages import FollowMetadataRequest, MetadataBatch
 from kraft.rpc.cluster_services import ControllerHandlers
 from kraft.runtime.clock import Clock
 from kraft.runtime.entropy import Entropy
+from kraft.server.cluster_admin import ClusterAdmin
+from kraft.server.config_keys import BY_NAME
+from kraft.server.config_values import LeaderElections
 from kraft.server.handlers.describe_topics import describe_topics
+from kraft.server.leader_balance import LeaderBalance
+from kraft.server.metadata_snapshots import encode_image
+from kraft.server.partition_admin import PartitionAdmin
+from kraft.server.quorum_view import QuorumView
 from kraft.server.state_machine_host import StateMachineHost
 
 log = structlog.get_logger()
@@ -46,20 +55,14 @@ BEAT_INTERVAL_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig:
-    """`broker_session_timeout_ms` is broker.session.timeout.ms."""
+    """`broker_session_timeout_ms` is broker.session.timeout.ms, `settings` are those of the node's file."""
 
     cluster_id: str
     node_id: int
     broker_session_timeout_ms: int
     defaults: ControllerDefaults
-
-
-@dataclass(slots=True)
-class _Observer:
-    """A broker that follows the metadata, as its heartbeats tell."""
-
-    metadata_index: int
-    heard_ms: int
+    elections: LeaderElections = field(default_factory=LeaderElections)
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 class ControllerNode:
@@ -68,9 +71,17 @@ class ControllerNode:
         self._clock = clock
         self._entropy = entropy
         self._sessions = BrokerSessions(timeout_ms=config.broker_session_timeout_ms)
-        self._observers: dict[BrokerId, _Observer] = {}
+        self._topic_defaults = TopicDefaultsInEffect(config.settings, config.defaults.configs)
+        self._view = QuorumView(config.cluster_id, clock)
         self._quorum: Quorum | None = None
         self.host = StateMachineHost(self._on_leadership)
+        self.cluster_admin = ClusterAdmin(
+            self.host,
+            is_heard_from=lambda broker_id: self._sessions.is_alive(broker_id, clock.monotonic_ms()),
+            topic_defaults=self._topic_defaults,
+        )
+        self.partition_admin = PartitionAdmin(self.host, entropy, topic_defaults=self._topic_defaults)
+        self._leader_balance = LeaderBalance(self.host, clock, config.elections, topic_defaults=self._topic_defaults)
 
     def attach(self, quorum: Quorum) -> None:
         self._quorum = quorum
@@ -81,20 +92,24 @@ class ControllerNode:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.host.run())
             tasks.create_task(self._watch_sessions())
+            tasks.create_task(self._leader_balance.run())
 
     # --- leadership and sessions ---
 
     def _on_leadership(self, active: bool) -> None:
         log.info("controller is active" if active else "controller is not active", node=self._config.node_id)
-        self._observers.clear()
+        self._view.begin_anew()
         if active:
             # Nobody is fenced for silence that another controller was there to hear.
             self._sessions.activate(self.host.image, self._clock.monotonic_ms())
+            self._leader_balance.begin_anew()
 
     async def _watch_sessions(self) -> None:
         while True:
             await asyncio.sleep(SESSION_CHECK_INTERVAL_S)
             if self.host.active:
+                assert self._quorum is not None
+                self._view.look(self._quorum.describe(), self.host.committed_index, self.host.image.brokers)
                 await self._initialise_and_fence()
 
     async def _initialise_and_fence(self) -> None:
@@ -113,7 +128,9 @@ class ControllerNode:
             return
         log.warning("broker is fenced: no heartbeat within its session", broker=broker_id)
         epoch = registration.broker_epoch
-        await self.host.submit(lambda image: controller.fence_broker(image, broker_id, epoch))
+        await self.host.submit(
+            lambda image: controller.fence_broker(image, broker_id, epoch, self._topic_defaults(image))
+        )
         if not self._sessions.is_alive(broker_id, self._clock.monotonic_ms()):
             # One that was heard from meanwhile may be back in service by now, and has to be watched over.
             self._sessions.end(broker_id)
@@ -125,7 +142,9 @@ class ControllerNode:
             self._check_initialised()
             alive = self._sessions.is_alive(request.broker_id, self._clock.monotonic_ms())
             result = await self.host.submit(
-                lambda image: controller.register_broker(image, request, session_is_alive=alive)
+                lambda image: controller.register_broker(
+                    image, request, session_is_alive=alive, defaults=self._topic_defaults(image)
+                )
             )
         except Refusal as refusal:
             return RegistrationResult(error_code=refusal.error_code, error_message=refusal.message)
@@ -142,9 +161,10 @@ class ControllerNode:
                 request,
                 caught_up_from_index=self._caught_up_from(request.broker_id),
                 committed_index=self.host.committed_index,
+                defaults=self._topic_defaults(self.host.image),
             )
             self._sessions.touch(request.broker_id, request.broker_epoch, now_ms)
-            self._observers[request.broker_id] = _Observer(request.metadata_index, now_ms)
+            self._view.broker_heard(request.broker_id, request.metadata_index)
             if not decision.records:
                 return decision.response
             return await self.host.submit(
@@ -153,6 +173,7 @@ class ControllerNode:
                     request,
                     caught_up_from_index=self._caught_up_from(request.broker_id),
                     committed_index=self.host.committed_index,
+                    defaults=self._topic_defaults(image),
                 )
             )
         except Refusal as refusal:
@@ -182,25 +203,45 @@ class ControllerNode:
             return ProducerIdBlock(error_code=refusal.error_code, error_message=refusal.message)
 
     async def follow_metadata(self, request: FollowMetadataRequest) -> AsyncGenerator[MetadataBatch, None]:
-        """Committed entries after the one that the broker holds, then each as it is committed."""
+        """Committed entries after the one that the broker holds, then each as it is committed.
+
+        Who holds less than what is still here as entries gets a snapshot first.
+        """
         if request.cluster_id != self._config.cluster_id:
             raise Refusal(
                 ErrorCode.INCONSISTENT_CLUSTER_ID,
                 f"this is cluster '{self._config.cluster_id}', not '{request.cluster_id}': check cluster.id",
             )
-        entries = self.host.entries
-        position = next((at for at, entry in enumerate(entries) if entry.index > request.after_index), len(entries))
         sent = request.after_index
         while True:
-            while position < len(entries):
-                entry = entries[position]
-                position, sent = position + 1, entry.index
-                yield MetadataBatch(
-                    index=entry.index, term=entry.term, records=entry.payload, committed_index=self.host.committed_index
-                )
-            await self.host.progress(BEAT_INTERVAL_S)
-            if position == len(entries):
-                yield MetadataBatch(index=sent, term=0, records=b"", committed_index=self.host.committed_index)
+            entries = self.host.entries.after(sent)
+            if entries is None:
+                for batch in self._snapshot():
+                    sent = batch.index
+                    yield batch
+            elif entries:
+                for entry in entries:
+                    sent = entry.index
+                    yield MetadataBatch(
+                        index=sent, term=entry.term, records=entry.payload, committed_index=self.host.committed_index
+                    )
+            else:
+                await self.host.progress(BEAT_INTERVAL_S)
+                if not self.host.entries.after(sent):
+                    yield MetadataBatch(index=sent, term=0, records=b"", committed_index=self.host.committed_index)
+
+    def _snapshot(self) -> Iterator[MetadataBatch]:
+        """The whole image as it is now, in parts. Each is made when it is asked for."""
+        current = self.host.current_image()
+        for chunk in chain(encode_image(current.image), [b""]):
+            yield MetadataBatch(
+                index=current.index,
+                term=current.term,
+                records=chunk,
+                committed_index=self.host.committed_index,
+                in_snapshot=True,
+                ends_snapshot=not chunk,
+            )
 
     # --- what operators ask for ---
 
@@ -210,7 +251,11 @@ class ControllerNode:
         start = self._entropy.below(2**31)
         return await self.host.submit(
             lambda image: controller.create_topics(
-                image, request, topic_ids=topic_ids, placement_start=start, defaults=self._config.defaults
+                image,
+                request,
+                topic_ids=topic_ids,
+                placement_start=start,
+                defaults=replace(self._config.defaults, configs=self._topic_defaults(image)),
             )
         )
 
@@ -221,7 +266,13 @@ class ControllerNode:
         self, request: configs.IncrementalAlterConfigsRequest
     ) -> configs.IncrementalAlterConfigsResponse:
         return await self.host.submit(
-            lambda image: controller.incremental_alter_configs(image, request, defaults=self._config.defaults.configs)
+            lambda image: controller.incremental_alter_configs(
+                image,
+                request,
+                defaults=self._topic_defaults(image),
+                broker_settings=self._config.settings,
+                broker_keys=BY_NAME,
+            )
         )
 
     async def describe_topics(self, request: values.DescribeTopicsRequest) -> values.DescribeTopicsResponse:
@@ -230,29 +281,7 @@ class ControllerNode:
     async def describe_quorum(self) -> values.QuorumDescription:
         self.host.check_active()
         assert self._quorum is not None
-        status = self._quorum.describe()
-        now_ms = self._clock.monotonic_ms()
-        voters = {voter.node_id for voter in status.voters}
-        return values.QuorumDescription(
-            leader_id=self._config.node_id,
-            leader_epoch=status.term,
-            high_watermark=status.commit_index,
-            voters=[
-                values.QuorumMember(
-                    node_id=voter.node_id, log_end_offset=voter.match_index, last_fetch_ms_ago=voter.heard_ms_ago
-                )
-                for voter in status.voters
-            ],
-            observers=[
-                values.QuorumMember(
-                    node_id=broker_id,
-                    log_end_offset=observer.metadata_index,
-                    last_fetch_ms_ago=now_ms - observer.heard_ms,
-                )
-                for broker_id, observer in sorted(self._observers.items())
-                if broker_id not in voters
-            ],
-        )
+        return self._view.describe(self._quorum.describe(), self.host.committed_index, self.host.image.brokers)
 
     def handlers(self) -> ControllerHandlers:
         return ControllerHandlers(

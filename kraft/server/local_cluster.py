@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from kraft.model.broker_requests import DescribeBrokersRequest
+from kraft.model.errors import Refusal
 from kraft.model.requests import MetadataRequest
 from kraft.server.cluster_files import HOST, NodePlan
 from kraft.server.node_process import KRAFT, STOP_DEADLINE_S, NodeFailed, NodeProcess, stop_all
@@ -38,6 +40,7 @@ class LocalCluster:
     def wait_ready(self, deadline_s: float = READY_DEADLINE_S, give_up: Callable[[], bool] = lambda: False) -> bool:
         """Wait until every running broker knows an active controller and every other running broker.
 
+        One that an operator fenced is not waited for: it runs, and others are not told of it.
         False when `give_up` said so. Raises NodeFailed when a node ends meanwhile, or at the deadline.
         From a coroutine, call it through `asyncio.to_thread`.
         """
@@ -99,7 +102,20 @@ class _Readiness:
         if answer.controller_id < 0:
             return "it knows no active controller"
         missing = self._brokers - {broker.broker_id for broker in answer.brokers}
+        if missing:
+            missing -= await self._kept_fenced(address)
         return f"it does not know of {sorted(missing)}" if missing else None
+
+    async def _kept_fenced(self, address: str) -> set[int]:
+        """Brokers that an operator fenced: they are ready, and clients are not told of them."""
+        from kraft.rpc.peers import Unreachable
+
+        request = DescribeBrokersRequest(broker_ids=[])
+        try:
+            answer = await self._connections.admin(address).describe_brokers(request, _ANSWER_DEADLINE_S)
+        except (Unreachable, Refusal):
+            return set()
+        return {broker.broker_id for broker in answer.brokers if broker.fenced_by_operator}
 
 
 def _accepts(port: int) -> bool:

@@ -68,6 +68,10 @@ class LogCleaner:
         self._uncleanable: set[Partition] = set()
         self._not_before_s: dict[Partition, float] = {}
 
+    def set_backoff_ms(self, backoff_ms: int) -> None:
+        """From the next pause on."""
+        self._backoff_s = backoff_ms / 1_000
+
     async def run(self) -> None:
         """Cleans until cancelled. Whoever cancels it stops the throttle, too, so that the threads end."""
         async with asyncio.TaskGroup() as workers:

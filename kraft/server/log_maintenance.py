@@ -88,6 +88,12 @@ class LogMaintenanceTasks:
             self._cleaner_throttle.stop()
             self._scrub_throttle.stop()
 
+    def reconfigure(self, *, cleaner_backoff_ms: int, cleaner_io_max: int, scrub_io_max: int) -> None:
+        """What can be changed while the broker runs. The limits are in bytes per second."""
+        self._cleaner.set_backoff_ms(cleaner_backoff_ms)
+        self._cleaner_throttle.set_rate(cleaner_io_max)
+        self._scrub_throttle.set_rate(scrub_io_max)
+
     def records_deleted(self) -> None:
         """Some log start moved, so there may be segments to drop: they go now instead of at the next check."""
         self._retention_wanted.set()

@@ -6,6 +6,7 @@ not even come to know this broker's registration.
 
 Nothing is acted on before this process' own registration has arrived. A controller that was just started knows an old
 stretch of the log only; in the eyes of that, topics that live are not there yet, and brokers that were replaced lead.
+The same goes for what this broker kept of its earlier life: it goes on from there, and acts on it with the rest.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ from typing import Final, Protocol
 
 import structlog
 
+from kraft.metadata.features import check_levels
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
+from kraft.metadata.records import MetadataRecord
 from kraft.model.errors import Refusal
 from kraft.model.ids import BrokerId
 from kraft.rpc.cluster_messages import FollowMetadataRequest, MetadataBatch
 from kraft.rpc.metadata_codec import decode_records
 from kraft.rpc.peers import Unreachable
+from kraft.server.metadata_snapshots import LoadedImage
 
 log = structlog.get_logger()
 
@@ -74,14 +78,26 @@ class MetadataLoader:
         self._publish = publish
         self._received = EMPTY_IMAGE
         self._received_index = 0
+        self._received_term = 0
         self._committed_index_known = 0
         self.image = EMPTY_IMAGE
         """What this broker acts on."""
         self.published_index = 0
         """The metadata entry up to which this broker has acted."""
+        self.entry_bytes_total = 0
+        """Bytes of what was received in this process."""
         self.is_acting = asyncio.Event()
         """Set from the first image on that this broker acts on."""
         self._published = asyncio.Condition()
+
+    def start_from(self, loaded: LoadedImage) -> None:
+        """Before `run`: what this broker received in an earlier life, and need not be sent again."""
+        check_levels(loaded.image)
+        self._received, self._received_index, self._received_term = loaded.image, loaded.index, loaded.term
+
+    def current_image(self) -> LoadedImage:
+        """What was received, whether acted on or not. All of it is committed."""
+        return LoadedImage(image=self._received, index=self._received_index, term=self._received_term)
 
     def committed_elsewhere(self, index: int) -> None:
         """The active controller told that it has committed this entry."""
@@ -97,7 +113,7 @@ class MetadataLoader:
         return True
 
     async def run(self) -> None:
-        """Follows until cancelled."""
+        """Follows until cancelled. Raises UnsupportedFeatureLevel when the cluster is of a later version than this."""
         for peer in cycle(self._controllers.peers()):
             try:
                 await self._follow(peer)
@@ -113,24 +129,52 @@ class MetadataLoader:
         )
         loop = asyncio.get_running_loop()
         level_since = loop.time()
+        snapshot: list[MetadataRecord] = []
         async with aclosing(peer.follow_metadata(request)) as batches:
             while True:
                 async with asyncio.timeout(SILENCE_MAX_S):
                     batch = await anext(batches, None)
                 if batch is None:
                     raise Unreachable(peer.address, "it ended the stream")
-                self._take(batch)
+                if batch.in_snapshot:
+                    self._take_part(snapshot, batch)
+                else:
+                    self._take(batch)
                 if self._received_index >= batch.committed_index:
                     await self._act()
                 if self._received_index >= self._committed_index_known and self._is_current(self._received):
                     level_since = loop.time()
                 elif loop.time() - level_since > LAG_MAX_S:
-                    raise _FellBehind(f"it has {self._received_index} of {self._committed_index_known} entries")
+                    raise _FellBehind(self._behind(batch))
+
+    def _behind(self, batch: MetadataBatch) -> str:
+        if batch.committed_index < self._received_index:
+            return f"it has {batch.committed_index} entries, and this broker holds {self._received_index} of them"
+        return f"it has {self._received_index} of {self._committed_index_known} entries"
 
     def _take(self, batch: MetadataBatch) -> None:
         if batch.records and batch.index > self._received_index:
-            self._received = self._received.replay(decode_records(batch.records, batch.index))
-            self._received_index = batch.index
+            received = self._received.replay(decode_records(batch.records, batch.index))
+            if received.features is not self._received.features:
+                check_levels(received)
+            self._received = received
+            self._received_index, self._received_term = batch.index, batch.term
+            self.entry_bytes_total += len(batch.records)
+
+    def _take_part(self, snapshot: list[MetadataRecord], part: MetadataBatch) -> None:
+        """Of a snapshot of which `snapshot` is the beginning. It counts when it is whole."""
+        # Decoded as they come, so that the event loop is not held up by all of them at once.
+        snapshot += decode_records(part.records, part.index)
+        self.entry_bytes_total += len(part.records)
+        if not part.ends_snapshot:
+            return
+        log.info("metadata snapshot was received", index=part.index, records=len(snapshot))
+        if part.index > self._received_index:
+            received = EMPTY_IMAGE.replay(snapshot)
+            check_levels(received)
+            self._received = received
+            self._received_index, self._received_term = part.index, part.term
+        snapshot.clear()
 
     async def _act(self) -> None:
         """Acts on everything received so far, in one step."""

@@ -18,11 +18,16 @@ import grpc.aio
 import structlog
 
 from kraft.metadata.controller import ControllerDefaults
+from kraft.metadata.features import UnsupportedFeatureLevel
 from kraft.model.errors import Corruption
 from kraft.quorum.config import QuorumConfig, VoterAddress
+from kraft.quorum.door import QuorumDoor
 from kraft.quorum.engine import RaftQuorum
 from kraft.quorum.peer_link import SERVER_OPTIONS as QUORUM_SERVER_OPTIONS
+from kraft.quorum.snapshots import SnapshotStore
+from kraft.quorum.world import QuorumWorld
 from kraft.rpc.cluster_services import ControllerService
+from kraft.rpc.refusal_log import RefusalLog
 from kraft.rpc.services import SERVER_OPTIONS, AdminHandlers, AdminService
 from kraft.runtime.clock import SystemClock
 from kraft.runtime.disk import RealDisk
@@ -34,8 +39,12 @@ from kraft.server.config import ConfigError
 from kraft.server.config_values import CONTROLLER, GRPC, Listener, NodeConfig
 from kraft.server.controller_node import ControllerConfig, ControllerNode
 from kraft.server.handlers.describe_configs import DescribeConfigsHandler
+from kraft.server.metadata_snapshots import SnapshotPolicy
+from kraft.server.node_credentials import NodeCredentials
 from kraft.server.ports import check_listeners
+from kraft.server.state_machine_host import StateMachineHost
 from kraft.server.storage import NodeStorage, StorageError
+from kraft.server.voter_snapshots import VoterSnapshots
 
 log = structlog.get_logger()
 
@@ -43,6 +52,9 @@ LISTENER_GRACE_S: Final = 0.5
 """How long calls that are under way may take to end when a listener closes."""
 
 HANG_UP_GRACE_S: Final = 0.2
+
+METADATA_SNAPSHOTS: Final = "__cluster_metadata/controller"
+"""In `metadata.log.dir`."""
 
 
 class StartError(Exception):
@@ -56,21 +68,24 @@ def run(config: NodeConfig) -> int:
             found = storage.load(config, held.unusable)
             # Before the mark of the last clean stop is used up.
             check_listeners(config)
-            return asyncio.run(_Node(config, found).run())
+            credentials = NodeCredentials(config, found.cluster_id, RefusalLog(SystemClock().monotonic_ms))
+            return asyncio.run(_Node(config, found, credentials).run())
     except (ConfigError, OSError) as error:
         raise StartError(str(error)) from error
 
 
 class _Node:
-    def __init__(self, config: NodeConfig, found: NodeStorage) -> None:
+    def __init__(self, config: NodeConfig, found: NodeStorage, credentials: NodeCredentials) -> None:
         self._config = config
         self._storage = found
+        self._credentials = credentials
         self._clock, self._entropy = SystemClock(), SystemEntropy()
         self._stop_asked: asyncio.Future[None]
         self._failed: asyncio.Future[str]
         self._listeners: list[grpc.aio.Server] = []
         self._controller: ControllerNode | None = None
         self._quorum: RaftQuorum | None = None
+        self._snapshots: VoterSnapshots | None = None
         self._broker: BrokerNode | None = None
         self._roles: list[asyncio.Task[None]] = []
 
@@ -120,13 +135,29 @@ class _Node:
                     replication_factor=config.topics.replication_factor,
                     configs=config.topics.configs,
                 ),
+                elections=config.elections,
+                settings=config.settings,
             ),
             self._clock,
             self._entropy,
         )
-        self._quorum = RaftQuorum(config=self._quorum_config(), listener=self._controller.host, fatal=self._fail)
+        self._snapshots = self._voter_snapshots(self._controller.host)
+        self._quorum = RaftQuorum(
+            config=self._quorum_config(),
+            world=QuorumWorld(disk=RealDisk(), clock=self._clock, entropy=self._entropy),
+            listener=self._controller.host,
+            fatal=self._fail,
+            door=QuorumDoor(
+                dial=self._credentials.dial_controller,
+                objection=self._credentials.objection_to_voter,
+                refused=self._credentials.refusals.tell,
+            ),
+            snapshots=self._snapshots,
+        )
         self._controller.attach(self._quorum)
+        self._snapshots.attach(self._quorum)
         host = self._controller.host
+        await self._load(self._snapshots)
         admin = AdminHandlers(
             create_topics=self._controller.create_topics,
             delete_topics=self._controller.delete_topics,
@@ -134,6 +165,8 @@ class _Node:
             describe_configs=DescribeConfigsHandler(config, lambda: host.image).handle,
             incremental_alter_configs=self._controller.incremental_alter_configs,
             describe_quorum=self._controller.describe_quorum,
+            cluster=self._controller.cluster_admin.handlers(),
+            partitions=self._controller.partition_admin.handlers(),
         )
         services = [self._quorum.service, ControllerService(self._controller.handlers()), AdminService(admin)]
         await self._listen(CONTROLLER, services, QUORUM_SERVER_OPTIONS)
@@ -144,9 +177,39 @@ class _Node:
                 f"the metadata log is damaged: {corruption}; restore it from another voter"
             ) from corruption
         self._play("controller", self._controller.run())
+        self._play("metadata snapshots", self._snapshots.run())
+
+    def _voter_snapshots(self, host: StateMachineHost) -> VoterSnapshots:
+        quorum = self._config.quorum
+        return VoterSnapshots(
+            SnapshotStore(RealDisk(), str(self._config.metadata_log_dir / METADATA_SNAPSHOTS)),
+            host,
+            policy=SnapshotPolicy(
+                entry_bytes_between=quorum.snapshot_entry_bytes_between, interval_ms=quorum.snapshot_interval_ms
+            ),
+            cluster_id=self._storage.cluster_id,
+            monotonic_ms=self._clock.monotonic_ms,
+            failed=self._fail,
+        )
+
+    async def _load(self, snapshots: VoterSnapshots) -> None:
+        try:
+            await snapshots.load()
+        except Corruption as corruption:
+            raise StartError(
+                f"the metadata snapshots are damaged: {corruption}; restore them from another voter"
+            ) from corruption
+        except UnsupportedFeatureLevel as error:
+            raise StartError(str(error)) from error
 
     def _start_broker(self) -> None:
-        world = BrokerWorld(clock=self._clock, entropy=self._entropy, disk=RealDisk(), fatal=self._fail)
+        world = BrokerWorld(
+            clock=self._clock,
+            entropy=self._entropy,
+            disk=RealDisk(),
+            credentials=self._credentials,
+            fatal=self._fail,
+        )
         self._broker = BrokerNode(self._config, self._storage, world)
         services = list(self._broker.services())
         options = [("grpc.max_receive_message_length", self._config.network.request_bytes_max)]
@@ -155,10 +218,11 @@ class _Node:
     async def _listen(self, name: str, services: list[Any], options: Sequence[tuple[str, int]]) -> None:
         listener = self._config.listener(name)
         assert listener is not None, f"the configuration was checked to have a {name} listener"
-        server = grpc.aio.server(options=[*SERVER_OPTIONS, *options])
-        for service in services:
+        gatekeeper = self._credentials.gatekeeper(name)
+        server = grpc.aio.server(options=[*SERVER_OPTIONS, *options], interceptors=[gatekeeper])
+        for service in (gatekeeper, *services):
             service.add_to(server)
-        _bind(server, listener)
+        _bind(server, listener, self._credentials.server_credentials(name))
         await server.start()
         self._listeners.append(server)
         log.info("listening", listener=str(listener))
@@ -195,6 +259,9 @@ class _Node:
         await asyncio.gather(*self._roles, return_exceptions=True)
         if self._broker is not None:
             await self._close(self._broker)
+        if self._snapshots is not None:
+            await self._snapshots.write()
+            self._snapshots.close()
         if self._quorum is not None:
             await self._quorum.stop()
         if self._failed.done():
@@ -242,9 +309,12 @@ class _Node:
         )
 
 
-def _bind(server: grpc.aio.Server, listener: Listener) -> None:
+def _bind(server: grpc.aio.Server, listener: Listener, credentials: grpc.ServerCredentials | None) -> None:
     try:
-        bound = server.add_insecure_port(listener.address)
+        if credentials is None:
+            bound = server.add_insecure_port(listener.address)
+        else:
+            bound = server.add_secure_port(listener.address, credentials)
     except RuntimeError:
         bound = 0
     if bound != listener.port:
@@ -254,7 +324,7 @@ def _bind(server: grpc.aio.Server, listener: Listener) -> None:
 def _in_one_line(error: BaseException, role: str) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    if isinstance(error, BrokerRefused | StartError | StorageError | Corruption | OSError):
+    if isinstance(error, BrokerRefused | StartError | StorageError | Corruption | UnsupportedFeatureLevel | OSError):
         return str(error)
     # Our own bug: the place it happened at is what its report needs.
     log.error("bug", role=role, exc_info=error)

@@ -80,6 +80,12 @@ class ReplicaPublisher:
         self._fatal = fatal
         self._fetchers: dict[BrokerId, tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
         self._is_first = True
+        self._defaults_changed = False
+
+    def use_defaults(self, defaults: TopicConfig) -> None:
+        """What topics get that set nothing themselves: from the next image on, also for logs that are open."""
+        self._defaults_changed = self._defaults_changed or defaults != self._defaults
+        self._defaults = defaults
 
     async def publish(self, before: MetadataImage, after: MetadataImage) -> None:
         """Makes this broker what `after` says it is, as far as its disks let it.
@@ -89,8 +95,9 @@ class ReplicaPublisher:
         step = delta(before, after, self._broker_id)
         for removed in step.remove:
             await self._remove(removed)
-        for topic in step.reconfigured:
+        for topic in tuple(after.topics.values()) if self._defaults_changed else step.reconfigured:
             self._reconfigure(topic)
+        self._defaults_changed = False
         if self._is_first:
             for failure in await self._in_thread(self._store.look_around):
                 self._failures.directory_failed(failure.directory, str(failure))

@@ -15,12 +15,15 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from kraft.metadata.decision import Decision
+from kraft.metadata.features import check_levels
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.metadata.records import MetadataRecord, RegisterBroker
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
 from kraft.quorum.port import NotLeader, PayloadTooLarge, ProposalUnknown, Quorum
 from kraft.rpc.metadata_codec import decode_records, encode_records
+from kraft.server.committed_entries import CommittedEntries, CommittedEntry
+from kraft.server.metadata_snapshots import LoadedImage
 
 log = structlog.get_logger()
 
@@ -31,15 +34,6 @@ ENTRY_BYTES_MAX: Final = 32 * 1024
 """Waiting commands share an entry up to this size; a single command's records may make a larger one."""
 
 COMMIT_TIMEOUT_S: Final = 5.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommittedEntry:
-    """One entry of the metadata log; `payload` is the encoded records."""
-
-    index: int
-    term: int
-    payload: bytes
 
 
 @dataclass(slots=True)
@@ -68,13 +62,19 @@ class StateMachineHost:
 
     def __init__(self, on_leadership: Callable[[bool], None]) -> None:
         self.image: MetadataImage = EMPTY_IMAGE
-        self.entries: list[CommittedEntry] = []
-        """Every committed entry since the beginning, for the brokers that follow."""
+        self.entries = CommittedEntries()
+        """The latest committed entries, for the brokers that follow."""
+        self.committed_index = 0
+        """The entry up to which everything is in the image."""
+        self.entry_bytes_total = 0
+        """Bytes of the entries that were replayed in this process."""
         self.registration_index: dict[BrokerId, int] = {}
-        """Where in the log each broker's latest registration stands."""
+        """Where in the log each broker's latest registration stands, or further on."""
         self._quorum: Quorum | None = None
         self._announce_leadership = on_leadership
         self._term: int | None = None
+        self._committed_term = 0
+        self._loaded_index = 0
         self._commands: asyncio.Queue[_Command] = asyncio.Queue()
         self._progress = asyncio.Event()
         # Set when a proposal's outcome is unknown: nothing is decided before all that came earlier is known.
@@ -85,13 +85,32 @@ class StateMachineHost:
     def attach(self, quorum: Quorum) -> None:
         self._quorum = quorum
 
+    def start_from(self, loaded: LoadedImage) -> None:
+        """Replaces everything by a snapshot. Entries that it contains may be given again; they change nothing."""
+        assert loaded.index >= self.committed_index, f"entry {loaded.index} lies behind {self.committed_index}"
+        check_levels(loaded.image)
+        self.image = loaded.image
+        self._loaded_index = self.committed_index = loaded.index
+        self._committed_term = loaded.term
+        self.entries.begin_after(loaded.index)
+        # The snapshot does not say where in the log they registered; it was not behind its own end.
+        self.registration_index = dict.fromkeys(loaded.image.brokers, loaded.index)
+        self._progress.set()
+
     def on_committed(self, index: int, term: int, payload: bytes) -> None:
+        if index <= self._loaded_index:
+            return
         records = decode_records(payload, index)
-        self.image = self.image.replay(records)
+        image = self.image.replay(records)
+        if image.features is not self.image.features:
+            check_levels(image)
+        self.image = image
         for record in records:
             if isinstance(record, RegisterBroker):
                 self.registration_index[record.broker_id] = index
         self.entries.append(CommittedEntry(index=index, term=term, payload=payload))
+        self.committed_index, self._committed_term = index, term
+        self.entry_bytes_total += len(payload)
         self._progress.set()
 
     def on_leadership(self, term: int | None) -> None:
@@ -106,9 +125,8 @@ class StateMachineHost:
         """True while this node is the active controller, as far as it knows."""
         return self._term is not None
 
-    @property
-    def committed_index(self) -> int:
-        return self.entries[-1].index if self.entries else 0
+    def current_image(self) -> LoadedImage:
+        return LoadedImage(image=self.image, index=self.committed_index, term=self._committed_term)
 
     async def progress(self, timeout_s: float) -> None:
         """Returns when another entry was committed, or after `timeout_s`."""

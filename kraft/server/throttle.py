@@ -32,6 +32,11 @@ class Throttle:
         self._lock = threading.Lock()
         self._paid_until_ns = 0
 
+    def set_rate(self, bytes_per_second_max: int) -> None:
+        """For what is passed from now on."""
+        with self._lock:
+            self._bytes_per_second_max = bytes_per_second_max
+
     def stop(self) -> None:
         """Whoever passes bytes from now on, or waits to, is told Stopped."""
         self._stopped.set()

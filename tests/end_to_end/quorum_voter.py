@@ -22,6 +22,10 @@ from kraft.quorum.config import QuorumConfig, VoterAddress
 from kraft.quorum.engine import RaftQuorum
 from kraft.quorum.peer_link import SERVER_OPTIONS
 from kraft.quorum.port import NotLeader, ProposalUnknown
+from kraft.quorum.world import QuorumWorld
+from kraft.runtime.clock import SystemClock
+from kraft.runtime.disk import RealDisk
+from kraft.runtime.entropy import SystemEntropy
 
 PROPOSAL_DEADLINE_S = 5.0
 
@@ -62,7 +66,8 @@ async def serve(node_id: int, directory: Path, ports: dict[int, int]) -> None:
     listener = RememberingListener()
     voters = {voter: VoterAddress(host="127.0.0.1", port=port) for voter, port in ports.items()}
     config = QuorumConfig(node_id=node_id, cluster_id="test", voters=voters, directory=directory)
-    quorum = RaftQuorum(config=config, listener=listener, fatal=die)
+    world = QuorumWorld(disk=RealDisk(), clock=SystemClock(), entropy=SystemEntropy())
+    quorum = RaftQuorum(config=config, world=world, listener=listener, fatal=die)
     server = grpc.aio.server(options=SERVER_OPTIONS)
     quorum.service.add_to(server)
     server.add_insecure_port(str(voters[node_id]))

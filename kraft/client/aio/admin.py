@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from kraft.client.aio.cluster_admin import ClusterAdmin
 from kraft.client.aio.record_deletion import RecordDeletion
 from kraft.client.any_broker import check
 from kraft.client.backoff import Backoff
@@ -26,6 +27,19 @@ from kraft.model.config_requests import (
 )
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
+from kraft.model.partition_requests import (
+    AlterPartitionReassignmentsRequest,
+    CreatePartitionsRequest,
+    ElectionType,
+    ElectLeadersRequest,
+    ListPartitionReassignmentsRequest,
+    NewPartitions,
+    OngoingReassignment,
+    PartitionName,
+    PartitionResult,
+    Reassignment,
+    ReplicaAssignment,
+)
 from kraft.model.requests import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
@@ -33,15 +47,17 @@ from kraft.model.requests import (
     MetadataRequest,
     MetadataResponse,
     NewTopic,
-    QuorumDescription,
     TopicDescription,
     TopicResult,
 )
 
 Answer = TypeVar("Answer")
 
+EVERY_BROKER: Final = ""
+"""The name under which all brokers have configs."""
 
-class Admin:
+
+class Admin(ClusterAdmin):
     """Every call asks one node after the other until one answers, for `default_api_timeout_ms` at most.
 
     Raises NoBrokerReachable, which names every address that was tried, or the cluster's Refusal. A topic that was
@@ -142,6 +158,104 @@ class Admin:
             raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {listed} does not exist")
         return sorted(described, key=lambda each: each.metadata.topic)
 
+    # --- partitions and their replicas ------------------------------------------------------------------------
+
+    async def create_partitions(
+        self,
+        topic: str,
+        total_count: int,
+        assignments: Sequence[Sequence[int]] | None = None,
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> TopicResult:
+        """Adds partitions to the topic until it has `total_count`; there is no way back.
+
+        `assignments` are the brokers of each new one, preferred leader first; without it they are placed evenly.
+        Raises the Refusal if it is refused: INVALID_PARTITIONS for a count that is no increase, which may be the work
+        of an earlier attempt of this very call whose answer was lost.
+        """
+        placed = [ReplicaAssignment(replicas=list(replicas)) for replicas in assignments or ()]
+        new = NewPartitions(topic=topic, count=total_count, assignments=placed)
+
+        async def ask(node: AdminNode, timeout_s: float) -> TopicResult:
+            request = CreatePartitionsRequest(
+                topics=[new], timeout_ms=int(timeout_s * 1000), validate_only=validate_only
+            )
+            return _checked((await node.create_partitions(request, timeout_s)).results)[0]
+
+        return await self._ask_admin(ask, self._timeout(timeout_ms), attempt_ms=self._settings.request_timeout_ms)
+
+    async def elect_leaders(
+        self,
+        election_type: ElectionType,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, Refusal | None]:
+        """Elects for each of the partitions, for all of the cluster without them; says which were refused, and why.
+
+        ELECTION_NOT_NEEDED is such a refusal; for all of the cluster those are left out. An unclean election loses
+        the records that the new leader does not have.
+        """
+        names = _names(partitions)
+
+        async def ask(node: AdminNode, timeout_s: float) -> dict[TopicPartition, Refusal | None]:
+            request = ElectLeadersRequest(
+                election_type=election_type,
+                partitions=names,
+                all_partitions=partitions is None,
+                timeout_ms=int(timeout_s * 1000),
+            )
+            response = await node.elect_leaders(request, timeout_s)
+            check(response.error_code, response.error_message)
+            return _refusals(response.results)
+
+        return await self._ask_admin(ask, self._timeout(timeout_ms), attempt_ms=self._settings.request_timeout_ms)
+
+    async def alter_partition_reassignments(
+        self,
+        reassignments: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, Refusal | None]:
+        """Begins to move each partition to these brokers, preferred leader first; None cancels what is under way.
+
+        Says which were refused, and why. The others are under way: `list_partition_reassignments` tells how long.
+        """
+        wanted = [
+            Reassignment(
+                topic=each.topic, partition=each.partition, replicas=list(replicas or ()), cancels=replicas is None
+            )
+            for each, replicas in reassignments.items()
+        ]
+
+        async def ask(node: AdminNode, timeout_s: float) -> dict[TopicPartition, Refusal | None]:
+            request = AlterPartitionReassignmentsRequest(
+                partitions=wanted,
+                timeout_ms=int(timeout_s * 1000),
+                allow_replication_factor_change=allow_replication_factor_change,
+            )
+            response = await node.alter_partition_reassignments(request, timeout_s)
+            check(response.error_code, response.error_message)
+            return _refusals(response.results)
+
+        return await self._ask_admin(ask, self._timeout(timeout_ms), attempt_ms=self._settings.request_timeout_ms)
+
+    async def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, OngoingReassignment]:
+        """The reassignments that are under way: of these partitions, or of the whole cluster."""
+        names = _names(partitions)
+
+        async def ask(node: AdminNode, timeout_s: float) -> list[OngoingReassignment]:
+            request = ListPartitionReassignmentsRequest(partitions=names, all_partitions=partitions is None)
+            return (await node.list_partition_reassignments(request, timeout_s)).partitions
+
+        found = await self._ask_admin(ask, self._timeout(timeout_ms))
+        return {TopicPartition(each.topic, each.partition): each for each in found}
+
     # --- records ----------------------------------------------------------------------------------------------
 
     async def delete_records(
@@ -175,8 +289,18 @@ class Admin:
 
         return await self._ask_admin(ask, self._timeout(timeout_ms))
 
-    async def describe_broker_configs(self, broker_id: int, *, timeout_ms: int | None = None) -> list[ConfigEntry]:
-        """Every config of the broker as its own file has it, by key. Raises BROKER_NOT_AVAILABLE for one not there."""
+    async def describe_broker_configs(
+        self, broker_id: int | None, *, timeout_ms: int | None = None
+    ) -> list[ConfigEntry]:
+        """Every config of the broker: of its own file, and what was set over it while it runs, by key.
+
+        None stands for what was set for all brokers. Raises BROKER_NOT_AVAILABLE for one that is not in service.
+        """
+        if broker_id is None:
+            resource = ConfigResource(resource_type=ConfigResourceType.BROKER, resource_name=EVERY_BROKER)
+            return await self._ask_admin(
+                lambda node, timeout_s: _described(node, resource, timeout_s), self._timeout(timeout_ms)
+            )
         _, connections = self._started()
         cluster = await self.describe_cluster(timeout_ms=timeout_ms)
         for broker in cluster.brokers:
@@ -209,18 +333,52 @@ class Admin:
             *_alterations(ConfigOperation.APPEND, append or {}),
             *_alterations(ConfigOperation.SUBTRACT, subtract or {}),
         ]
-        resource = ResourceAlteration(
-            resource_type=ConfigResourceType.TOPIC, resource_name=topic, alterations=alterations
+        await self._alter_configs(
+            ConfigResourceType.TOPIC, topic, alterations, validate_only=validate_only, timeout_ms=timeout_ms
         )
+
+    async def alter_broker_configs(
+        self,
+        broker_id: int | None,
+        configs: Mapping[str, str] | None = None,
+        *,
+        delete: Iterable[str] = (),
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Sets `configs` over what the broker's file says, and takes the keys of `delete` back to that.
+
+        None stands for all brokers that set nothing themselves. In effect without a restart; a key that needs one is
+        refused.
+        """
+        alterations = [
+            *_alterations(ConfigOperation.SET, configs or {}),
+            *_alterations(ConfigOperation.DELETE, dict.fromkeys(delete)),
+        ]
+        name = EVERY_BROKER if broker_id is None else str(broker_id)
+        await self._alter_configs(
+            ConfigResourceType.BROKER, name, alterations, validate_only=validate_only, timeout_ms=timeout_ms
+        )
+
+    async def _alter_configs(
+        self,
+        resource_type: ConfigResourceType,
+        name: str,
+        alterations: list[ConfigAlteration],
+        *,
+        validate_only: bool,
+        timeout_ms: int | None,
+    ) -> None:
+        resource = ResourceAlteration(resource_type=resource_type, resource_name=name, alterations=alterations)
 
         async def ask(node: AdminNode, timeout_s: float) -> None:
             request = IncrementalAlterConfigsRequest(
                 resources=[resource], timeout_ms=int(timeout_s * 1000), validate_only=validate_only
             )
             for result in (await node.incremental_alter_configs(request, timeout_s)).results:
-                check(result.error_code, result.error_message or f"topic {topic!r}")
+                check(result.error_code, result.error_message or f"{resource_type.name.lower()} {name!r}")
 
-        await self._ask_admin(ask, self._timeout(timeout_ms), attempt_ms=self._settings.request_timeout_ms)
+        await self._change(ask, timeout_ms)
 
     # --- cluster ----------------------------------------------------------------------------------------------
 
@@ -229,17 +387,11 @@ class Admin:
         metadata, _ = self._started()
         return await metadata.fetch(MetadataRequest(topics=[], all_topics=True), self._timeout(timeout_ms))
 
-    async def describe_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
-        """The metadata quorum as its leader sees it."""
-
-        async def ask(node: AdminNode, timeout_s: float) -> QuorumDescription:
-            description = await node.describe_quorum(timeout_s)
-            check(description.error_code, description.error_message)
-            return description
-
-        return await self._ask_admin(ask, self._timeout(timeout_ms))
-
     # --- inside -----------------------------------------------------------------------------------------------
+
+    async def _change(self, ask: Callable[[AdminNode, float], Awaitable[Answer]], timeout_ms: int | None) -> Answer:
+        """As `_ask_admin`, for what the quorum has to commit before it is answered."""
+        return await self._ask_admin(ask, self._timeout(timeout_ms), attempt_ms=self._settings.request_timeout_ms)
 
     async def _ask_admin(
         self, ask: Callable[[AdminNode, float], Awaitable[Answer]], timeout_ms: int, attempt_ms: int | None = None
@@ -274,6 +426,19 @@ async def _described(node: AdminNode, resource: ConfigResource, timeout_s: float
     (description,) = (await node.describe_configs(request, timeout_s)).results
     check(description.error_code, description.error_message or repr(resource.resource_name))
     return description.entries
+
+
+def _names(partitions: Iterable[TopicPartition] | None) -> list[PartitionName]:
+    return [PartitionName(topic=each.topic, partition=each.partition) for each in partitions or ()]
+
+
+def _refusals(results: list[PartitionResult]) -> dict[TopicPartition, Refusal | None]:
+    return {
+        TopicPartition(result.topic, result.partition): None
+        if result.error_code is ErrorCode.NONE
+        else Refusal(result.error_code, result.error_message)
+        for result in results
+    }
 
 
 def _checked(results: list[TopicResult]) -> list[TopicResult]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.configs import TopicConfig
 from kraft.metadata.controller import incremental_alter_configs
 from kraft.metadata.image import MetadataImage
@@ -14,6 +16,7 @@ from kraft.model.config_requests import (
     ResourceAlterationResult,
 )
 from kraft.model.errors import ErrorCode
+from kraft.server.config_keys import BY_NAME
 from kraft.server.controller_client import ControllerClient, NoController
 from kraft.server.metadata_loader import MetadataLoader
 
@@ -22,10 +25,14 @@ TIMEOUT_MAX_S: Final = 60.0
 
 
 class AlterConfigsHandler:
-    def __init__(self, loader: MetadataLoader, controllers: ControllerClient, defaults: TopicConfig) -> None:
+    def __init__(
+        self, loader: MetadataLoader, controllers: ControllerClient, settings: Mapping[str, str], defaults: TopicConfig
+    ) -> None:
+        """`settings` are those of the broker's file, and `defaults` what they come to for topics."""
         self._loader = loader
         self._controllers = controllers
-        self._defaults = defaults
+        self._settings = settings
+        self._defaults = TopicDefaultsInEffect(settings, defaults)
 
     async def handle(self, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
         deadline_s = min(max(request.timeout_ms, 0) / 1_000, TIMEOUT_MAX_S)
@@ -54,7 +61,14 @@ class AlterConfigsHandler:
 
         def is_known(image: MetadataImage) -> bool:
             # Asked again for the same, a controller with this image would find nothing left to do.
-            return not incremental_alter_configs(image, done, defaults=self._defaults).records
+            again = incremental_alter_configs(
+                image,
+                done,
+                defaults=self._defaults(image),
+                broker_settings=self._settings,
+                broker_keys=BY_NAME,
+            )
+            return not again.records
 
         await self._loader.until(is_known, LOCALLY_KNOWN_MAX_S)
 

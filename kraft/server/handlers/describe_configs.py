@@ -1,7 +1,7 @@
 """DescribeConfigs: the value of each config in effect, and who said it.
 
-A topic's configs are its own, or the answering broker's defaults; a broker tells of its own file only, which cannot be
-changed while it runs. Source: KIP-133, KIP-226.
+A topic's configs are its own, or the answering broker's defaults. A broker tells of its own file, of what was set over
+it while it runs, and of what was set for all brokers. Source: KIP-133, KIP-226.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
+from kraft.metadata.broker_configs import DYNAMIC_KEYS, EVERY_BROKER, TopicDefaultsInEffect
 from kraft.metadata.config_types import text_of
 from kraft.metadata.configs import SERVER_KEYS, TOPIC_CONFIGS, ConfigKey, text_in_effect
 from kraft.metadata.image import MetadataImage, TopicImage
@@ -25,7 +26,7 @@ from kraft.model.config_requests import (
     ResourceDescription,
 )
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.server.config_keys import KEYS, Key, Required
+from kraft.server.config_keys import BY_NAME, KEYS, Key, Required
 from kraft.server.config_readers import (
     Reader,
     WholeNumber,
@@ -35,6 +36,7 @@ from kraft.server.config_readers import (
     listeners,
     node_id,
     roles,
+    security_protocols,
     voters,
 )
 from kraft.server.config_values import NodeConfig
@@ -46,6 +48,7 @@ _TYPE_OF_READER: Final[Mapping[Reader[object], ConfigType]] = {
     listeners: ConfigType.LIST,
     node_id: ConfigType.INT,
     roles: ConfigType.LIST,
+    security_protocols: ConfigType.LIST,
     voters: ConfigType.LIST,
 }
 """Kafka's types; what stands nowhere is text."""
@@ -88,26 +91,66 @@ def _entries(image: MetadataImage, config: NodeConfig, resource: ConfigResource)
             topic = image.topic(name)
             if topic is None:
                 raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name[:300]}'")
+            said = _Said(image, config)
             for declared in TOPIC_CONFIGS.values():
-                yield _topic_entry(config, topic, declared)
+                yield _topic_entry(said, topic, declared)
+        case ConfigResourceType.BROKER if name == EVERY_BROKER:
+            for key_name, value in image.broker_configs.get(EVERY_BROKER, {}).items():
+                if key_name in BY_NAME:
+                    yield _entry_of_all_brokers(BY_NAME[key_name], value)
         case ConfigResourceType.BROKER:
             if name != str(config.node_id):
                 problem = f"this is broker {config.node_id}, which knows its own configuration only, not '{name[:100]}'"
                 raise Refusal(ErrorCode.INVALID_REQUEST, problem)
+            said = _Said(image, config)
             for key in KEYS:
-                yield _broker_entry(config, key)
+                yield _broker_entry(said, key)
         case other:
             what = other.name.lower().replace("_", " ")
             raise Refusal(ErrorCode.INVALID_REQUEST, f"configs of this kind ({what}) are not built yet")
 
 
-def _topic_entry(config: NodeConfig, topic: TopicImage, declared: ConfigKey) -> ConfigEntry:
-    synonyms = list(_synonyms(config, topic, declared))
+class _Said:
+    """What is set for this broker under a key: while it runs, for it or for all brokers, and in its file."""
+
+    def __init__(self, image: MetadataImage, config: NodeConfig) -> None:
+        self._own = image.broker_configs.get(str(config.node_id), {})
+        self._of_all = image.broker_configs.get(EVERY_BROKER, {})
+        self._file = config.settings
+        self.topic_defaults = TopicDefaultsInEffect(config.settings, config.topics.configs, str(config.node_id))(image)
+
+    def synonyms(self, key: str) -> Iterator[ConfigSynonym]:
+        """What counts comes first."""
+        for said, source in (
+            (self._own, ConfigSource.DYNAMIC_BROKER_CONFIG),
+            (self._of_all, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+            (self._file, ConfigSource.STATIC_BROKER_CONFIG),
+        ):
+            if key in said:
+                yield ConfigSynonym(key=key, value=said[key], source=source)
+
+
+def _entry_of_all_brokers(key: Key, value: str) -> ConfigEntry:
+    source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    return ConfigEntry(
+        key=key.name,
+        value=value,
+        source=source,
+        is_default=False,
+        read_only=False,
+        type=_type(key),
+        documentation=key.purpose,
+        synonyms=[ConfigSynonym(key=key.name, value=value, source=source)],
+    )
+
+
+def _topic_entry(said: _Said, topic: TopicImage, declared: ConfigKey) -> ConfigEntry:
+    synonyms = list(_synonyms(said, topic, declared))
     source = synonyms[0].source
     own = topic.configs.get(declared.key)
     return ConfigEntry(
         key=declared.key,
-        value=text_in_effect(config.topics.configs, declared.key) if own is None else own,
+        value=text_in_effect(said.topic_defaults, declared.key) if own is None else own,
         source=source,
         is_default=source is ConfigSource.DEFAULT_CONFIG,
         read_only=False,
@@ -117,30 +160,25 @@ def _topic_entry(config: NodeConfig, topic: TopicImage, declared: ConfigKey) -> 
     )
 
 
-def _synonyms(config: NodeConfig, topic: TopicImage, declared: ConfigKey) -> Iterator[ConfigSynonym]:
+def _synonyms(said: _Said, topic: TopicImage, declared: ConfigKey) -> Iterator[ConfigSynonym]:
     own = topic.configs.get(declared.key)
     if own is not None:
         yield ConfigSynonym(key=declared.key, value=own, source=ConfigSource.DYNAMIC_TOPIC_CONFIG)
     for server_key in declared.server_keys:
-        said = config.settings.get(server_key.name)
-        if said is not None:
-            yield ConfigSynonym(key=server_key.name, value=said, source=ConfigSource.STATIC_BROKER_CONFIG)
+        yield from said.synonyms(server_key.name)
     name, default = declared.default_server_key()
     yield ConfigSynonym(key=name, value=default, source=ConfigSource.DEFAULT_CONFIG)
 
 
-def _broker_entry(config: NodeConfig, key: Key) -> ConfigEntry:
-    said = config.settings.get(key.name)
-    default = _default(key)
-    synonyms = [ConfigSynonym(key=key.name, value=default, source=ConfigSource.DEFAULT_CONFIG)]
-    if said is not None:
-        synonyms.insert(0, ConfigSynonym(key=key.name, value=said, source=ConfigSource.STATIC_BROKER_CONFIG))
+def _broker_entry(said: _Said, key: Key) -> ConfigEntry:
+    default = ConfigSynonym(key=key.name, value=_default(key), source=ConfigSource.DEFAULT_CONFIG)
+    synonyms = [*said.synonyms(key.name), default]
     return ConfigEntry(
         key=key.name,
-        value=default if said is None else said,
+        value=synonyms[0].value,
         source=synonyms[0].source,
-        is_default=said is None,
-        read_only=True,
+        is_default=synonyms[0] is default,
+        read_only=key.name not in DYNAMIC_KEYS,
         type=_type(key),
         documentation=key.purpose,
         synonyms=synonyms,

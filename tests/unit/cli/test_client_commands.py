@@ -231,6 +231,13 @@ def test_no_broker_is_one_line_that_names_each_address(kraft: Shell, cluster: Fa
         (["configs", "describe", "a", "--broker", "1"], "one topic or one broker at a time"),
         (["configs", "describe", "--entity-type", "brokers", "--topic", "a"], "one topic or one broker at a time"),
         (["configs", "describe", "--entity-type", "brokers", "--entity-name", "x"], "'x' is no broker's id"),
+        (["configs", "alter", "--entity-type", "brokers", "--add-config", "a=1"], "name a broker, or say --entity-def"),
+        (["configs", "alter", "--entity-type", "users", "--add-config", "a=1"], "say whose quotas, by name or by"),
+        (["configs", "alter", "--user", "a", "--add-config", "producer_byte_rate=x"], "a number is needed"),
+        (["configs", "alter", "--user", "a"], "say what to set or to delete"),
+        (["configs", "alter", "--user", "a", "--user-defaults", "--add-config", "a=1"], "--user-defaults at once"),
+        (["configs", "describe", "--user", "a", "--broker", "1"], "one topic, one broker or one client at a time"),
+        (["configs", "describe", "a", "--entity-default"], "for --entity-type brokers, users, clients or ips"),
         (["nonsense"], "No such command 'nonsense'"),
     ],
 )
@@ -243,13 +250,7 @@ def test_a_wrong_command_line_says_what_is_wrong(kraft: Shell, arguments: list[s
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["topics", "alter", "orders", "--partitions", "4"], "adding partitions to a topic is not built yet"),
-        (["configs", "describe", "--entity-type", "users"], "--entity-type users: configs of users are not built yet"),
-        (["configs", "alter", "--entity-type", "clients", "--entity-name", "c"], "configs of clients are not built"),
-        (
-            ["configs", "alter", "--entity-type", "brokers", "--entity-name", "1"],
-            "configs of running brokers cannot be",
-        ),
+        (["configs", "describe", "--entity-type", "groups"], "--entity-type groups: configs of groups are not built"),
         (["consume", "orders", "--group", "billing"], "--group: consumer groups are not built yet"),
         (["groups", "list"], "'kraft groups' is not built yet"),
         (["topics", "list", "--bootstrap-server", "localhost"], "bootstrap.servers: 'localhost' is not HOST:PORT"),
@@ -262,6 +263,53 @@ def test_what_is_not_built_or_not_allowed_is_one_line(kraft: Shell, arguments: l
     assert kraft.err.startswith("kraft: ")
     assert words in kraft.err
     assert kraft.err.count("\n") == 1
+
+
+def test_configs_of_brokers_are_altered_for_one_or_for_all(kraft: Shell, cluster: FakeCluster) -> None:
+    setting = ("--add-config", "log.retention.ms=5,log.roll.ms=6")
+    assert kraft.succeed("configs", "alter", "--broker", "2", *setting) == "Completed updating config for broker 2.\n"
+    of_all = ("--entity-type", "brokers", "--entity-default")
+    done = "Completed updating config for all brokers.\n"
+    assert kraft.succeed("configs", "alter", *of_all, "--add-config", "log.roll.ms=7") == done
+    assert kraft.succeed("configs", "alter", "--broker", "2", "--delete-config", "log.roll.ms")
+    assert cluster.broker_configs == {"2": {"log.retention.ms": "5"}, "": {"log.roll.ms": "7"}}
+    assert kraft.succeed("configs", "describe", *of_all).splitlines() == [
+        "Default configs for brokers in the cluster are:",
+        "  log.roll.ms=7 sensitive=false synonyms={DYNAMIC_BROKER_CONFIG:log.roll.ms=7}",
+    ]
+
+
+def test_quotas_are_set_and_described_in_kafkas_words(kraft: Shell) -> None:
+    of_clients = ("--entity-type", "clients", "--entity-name", "loader")
+    assert kraft.succeed("configs", "alter", *of_clients, "--add-config", "producer_byte_rate=1024") == (
+        "Completed updating config for client-id 'loader'.\n"
+    )
+    both = ("--user", "anna", "--client", "loader")
+    setting = ("--add-config", "consumer_byte_rate=5,request_percentage=12.5")
+    kraft.succeed("configs", "alter", *both, *setting)
+    kraft.succeed("configs", "alter", "--ip-defaults", "--add-config", "connection_creation_rate=9")
+    kraft.succeed(
+        "configs", "alter", "--entity-type", "users", "--entity-default", "--add-config", "producer_byte_rate=1"
+    )
+    assert kraft.succeed("configs", "describe", *of_clients) == (
+        "Quota configs for client-id 'loader' are producer_byte_rate=1024.0\n"
+    )
+    assert kraft.succeed("configs", "describe", *both) == (
+        "Quota configs for user-principal 'anna', client-id 'loader' are consumer_byte_rate=5.0, "
+        "request_percentage=12.5\n"
+    )
+    assert kraft.succeed("configs", "describe", "--entity-type", "ips") == (
+        "Quota configs for the default ip are connection_creation_rate=9.0\n"
+    )
+    assert kraft.succeed("configs", "describe", "--entity-type", "users") == (
+        "Quota configs for the default user-principal are producer_byte_rate=1.0\n"
+    )
+    kraft.succeed("configs", "alter", *both, "--delete-config", "consumer_byte_rate")
+    described = json.loads(kraft.succeed("configs", "describe", *both, "--output", "json"))
+    assert described == [{"entity": {"client-id": "loader", "user": "anna"}, "quotas": {"request_percentage": 12.5}}]
+    assert "there is no quota 'retention.ms' here" in kraft.fail(
+        "configs", "alter", "--user", "anna", "--add-config", "retention.ms=1"
+    )
 
 
 # --- produce ---------------------------------------------------------------------------------------------------
@@ -351,17 +399,99 @@ def test_a_topic_or_partition_that_is_missing_is_named(kraft: Shell, cluster: Fa
 # --- quorum and the rest -----------------------------------------------------------------------------------------
 
 
-def test_the_quorum_is_described_for_people_and_programs(kraft: Shell) -> None:
-    lines = kraft.succeed("quorum", "describe").splitlines()
-    assert lines[:3] == ["LeaderId:      2", "LeaderEpoch:   5", "HighWatermark: 41"]
-    assert [line.split() for line in lines[4:]] == [
-        ["NodeId", "Status", "LogEndOffset", "LastFetchMsAgo"],
-        ["1", "voter", "41", "unknown"],
-        ["2", "leader", "41", "unknown"],
-        ["3", "voter", "41", "unknown"],
+def test_the_quorum_is_described_as_kafkas_own_command_does(kraft: Shell) -> None:
+    assert kraft.succeed("quorum", "describe", "--status").splitlines() == [
+        "ClusterId:              kJ2Yk0mVT0ma0wV2Yk0mVQ",
+        "LeaderId:               2",
+        "LeaderEpoch:            5",
+        "HighWatermark:          41",
+        "MaxFollowerLag:         -1",
+        "MaxFollowerLagTimeMs:   -1",
+        "CurrentVoters:          [1,2,3]",
+        "CurrentObservers:       [7]",
     ]
+    lines = kraft.succeed("quorum", "describe", "--replication").splitlines()
+    assert [line.split() for line in lines] == [
+        ["NodeId", "LogEndOffset", "Lag", "LastFetchTimestamp", "LastCaughtUpTimestamp", "Status"],
+        ["2", "41", "0", "1000", "1000", "Leader"],
+        ["1", "40", "1", "995", "900", "Follower"],
+        ["3", "-1", "-1", "995", "-1", "Follower"],
+        ["7", "41", "0", "990", "990", "Observer"],
+    ]
+    assert kraft.succeed("quorum", "describe").splitlines() == [
+        *kraft.succeed("quorum", "describe", "--status").splitlines(),
+        "",
+        *lines,
+    ]
+    human = kraft.succeed("quorum", "describe", "--replication", "--human-readable").splitlines()
+    assert human[2].split() == ["1", "40", "1", "5", "ms", "ago", "100", "ms", "ago", "Follower"]
+
+
+def test_the_quorum_as_json_keeps_its_names(kraft: Shell) -> None:
     described = json.loads(kraft.succeed("quorum", "describe", "--output", "json"))
-    assert set(described) == {"leader_id", "leader_epoch", "high_watermark", "voters", "observers"}
+    assert {"leader_id", "leader_epoch", "high_watermark", "voters", "observers"} <= set(described)
+    assert described["voters"][0]["lag"] == 1
+
+
+# --- brokers, features -------------------------------------------------------------------------------------------
+
+
+def test_brokers_are_listed_with_their_state(kraft: Shell, cluster: FakeCluster) -> None:
+    cluster.fenced.add(2)
+    rows = [line.split() for line in kraft.succeed("brokers", "list").splitlines()]
+    assert rows == [
+        ["BrokerId", "State", "Addresses", "Rack", "Epoch", "Leaders", "Replicas", "InSync", "LogDirs"],
+        ["1", "active", "GRPC://broker-1:9094", "a", "11", "2", "6", "5", "1"],
+        ["2", "fenced", "GRPC://broker-2:9094", "-", "12", "2", "6", "5", "1"],
+        ["3", "shutting-down", "GRPC://broker-3:9094", "-", "13", "2", "6", "5", "1"],
+    ]
+    listed = json.loads(kraft.succeed("brokers", "list", "--output", "json"))
+    assert [(each["broker_id"], each["state"], each["fenced_by_operator"]) for each in listed] == [
+        (1, "active", False),
+        (2, "fenced", True),
+        (3, "shutting-down", False),
+    ]
+
+
+def test_one_broker_is_described(kraft: Shell) -> None:
+    lines = dict(line.split(":", 1) for line in kraft.succeed("brokers", "describe", "1").splitlines())
+    assert lines["State"].strip() == "active"
+    assert lines["Features"].strip() == "metadata.version 1 to 2"
+    assert json.loads(kraft.succeed("brokers", "describe", "1", "--output", "json"))["epoch"] == 11
+    assert kraft.fail("brokers", "describe", "9") == "kraft: BROKER_ID_NOT_REGISTERED: there is no broker 9\n"
+
+
+def test_a_broker_is_fenced_unfenced_and_unregistered(kraft: Shell, cluster: FakeCluster) -> None:
+    assert kraft.succeed("brokers", "fence", "1") == "Broker 1 is fenced.\n"
+    assert kraft.succeed("brokers", "fence", "1") == "Broker 1 is fenced already.\n"
+    assert kraft.succeed("brokers", "unfence", "1") == "Broker 1 is no longer fenced by an operator.\n"
+    assert kraft.succeed("brokers", "unfence", "1") == "Broker 1 was not fenced by an operator.\n"
+    assert kraft.succeed("brokers", "unregister", "1") == "Broker 1 is no longer registered.\n"
+    assert cluster.fenced == set()
+
+
+def test_fencing_that_costs_a_leader_has_to_be_insisted_on(kraft: Shell) -> None:
+    assert "without a leader" in kraft.fail("brokers", "fence", "2")
+    forced = json.loads(kraft.succeed("brokers", "fence", "2", "--force", "--output", "json"))
+    assert forced == {"broker_id": 2, "fenced": True, "leaderless": ["orders-0"]}
+
+
+def test_feature_levels_are_described_and_raised(kraft: Shell) -> None:
+    assert kraft.succeed("features", "describe") == (
+        "Feature: metadata.version\tSupportedMinVersion: 1\tSupportedMaxVersion: 2\tFinalizedVersionLevel: 1\t"
+        "Epoch: 41\n"
+    )
+    upgrade = ("features", "upgrade", "--feature", "metadata.version=2")
+    assert kraft.succeed(*upgrade, "--dry-run") == "metadata.version can be upgraded to 2.\n"
+    assert kraft.succeed(*upgrade) == "metadata.version was upgraded to 2.\n"
+    assert kraft.succeed(*upgrade) == "metadata.version is at 2 already.\n"
+    described = json.loads(kraft.succeed("features", "describe", "--output", "json"))
+    assert described["features"][0]["finalized_level"] == 2
+    assert kraft.run("features", "upgrade", "--feature", "metadata.version") == 2
+    assert "is not NAME=LEVEL" in kraft.err
+
+
+# --- the rest ----------------------------------------------------------------------------------------------------
 
 
 def test_help_names_every_command(kraft: Shell) -> None:

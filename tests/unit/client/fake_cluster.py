@@ -14,11 +14,24 @@ from uuid import UUID, uuid5
 
 from kraft.log.record_batch import BatchHeader, assign_offsets, decode_batch, read_header, split, validate
 from kraft.log.record_codec import Record
+from kraft.metadata.configs import KAFKA_DEFAULTS
+from kraft.metadata.controller import alter_partition_reassignments, create_partitions, elect_leaders
+from kraft.metadata.features import METADATA_VERSION, SETTINGS_AS_METADATA
+from kraft.metadata.image import EMPTY_IMAGE
+from kraft.metadata.quota_decisions import alter_client_quotas, describe_client_quotas
+from kraft.metadata.reassignment import list_partition_reassignments
+from kraft.metadata.records import FeatureLevelSet
+from kraft.model import broker_requests as brokers
 from kraft.model import config_requests as configs
+from kraft.model import feature_requests as features
+from kraft.model import partition_requests as partition_changes
+from kraft.model import quota_requests as quotas
 from kraft.model import requests as values
-from kraft.model.errors import ErrorCode
-from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from kraft.rpc.peers import Unreachable
+from kraft.server.handlers.describe_topics import topic_metadata
+from tests.unit.metadata import clusters
 
 NAMESPACE = UUID(int=7)
 
@@ -83,6 +96,12 @@ class FakeCluster:
         self.calls: list[str] = []
         self.changed = asyncio.Event()
         self.closed = 0
+        self.broker_configs: dict[str, dict[str, str]] = {}
+        self.fenced: set[int] = set()
+        self.metadata_version = 1
+        self.image = clusters.cluster(*self.brokers)
+        """Knows only the topics that were placed, with their replicas; of the others every broker holds all."""
+        self.quotas = EMPTY_IMAGE.replay([FeatureLevelSet(feature=METADATA_VERSION, level=SETTINGS_AS_METADATA)])
 
     # --- what a test does -------------------------------------------------------------------------------------
 
@@ -93,6 +112,12 @@ class FakeCluster:
             for number in range(partitions)
         ]
         return self.topics[topic]
+
+    def place(self, topic: str, *assignment: list[int], isr: list[int] | None = None) -> None:
+        """A topic on these brokers. What is decided about it is decided as a controller does."""
+        topic_id = TopicId(uuid5(NAMESPACE, topic))
+        self.image = clusters.with_topic(self.image, *assignment, isr=isr, topic=topic, topic_id=topic_id)
+        self.create(topic, len(assignment))
 
     def partition(self, topic: str, partition: int = 0) -> FakePartition:
         return self.topics[topic][partition]
@@ -178,6 +203,8 @@ class FakeBroker:
     def _topic(self, name: str) -> values.TopicMetadata:
         if name not in self.cluster.topics or name in self.cluster.hidden_topics:
             code, partitions = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []
+        elif (placed := self.cluster.image.topic(name)) is not None:
+            return topic_metadata(self.cluster.image, placed)
         else:
             code, partitions = ErrorCode.NONE, self.cluster.topics[name]
         return values.TopicMetadata(
@@ -344,8 +371,13 @@ class FakeBroker:
 
     def _described(self, asked: configs.ConfigResource) -> configs.ResourceDescription:
         if asked.resource_type is configs.ConfigResourceType.BROKER:
-            entries = [_config("node.id", asked.resource_name, configs.ConfigSource.STATIC_BROKER_CONFIG)]
-            assert asked.resource_name == str(self.broker_id)
+            assert asked.resource_name in ("", str(self.broker_id))
+            file = configs.ConfigSource.STATIC_BROKER_CONFIG
+            entries = [_config("node.id", asked.resource_name, file)] if asked.resource_name else []
+            entries += [
+                _config(key, value, configs.ConfigSource.DYNAMIC_BROKER_CONFIG)
+                for key, value in sorted(self.cluster.broker_configs.get(asked.resource_name, {}).items())
+            ]
         else:
             own = self.cluster.configs.get(asked.resource_name, {})
             entries = [_config("segment.bytes", "1073741824", configs.ConfigSource.DEFAULT_CONFIG)]
@@ -367,12 +399,14 @@ class FakeBroker:
         self.cluster.alterations.append(request)
         results = []
         for asked in request.resources:
-            own = self.cluster.configs.setdefault(asked.resource_name, {})
+            of_broker = asked.resource_type is configs.ConfigResourceType.BROKER
+            kept = self.cluster.broker_configs if of_broker else self.cluster.configs
+            own = kept.setdefault(asked.resource_name, {})
             for alteration in [] if request.validate_only else asked.alterations:
                 own.pop(alteration.key, None)
                 if alteration.value is not None:
                     own[alteration.key] = alteration.value
-            known = asked.resource_name in self.cluster.topics
+            known = of_broker or asked.resource_name in self.cluster.topics
             results.append(
                 configs.ResourceAlterationResult(
                     resource_type=asked.resource_type,
@@ -382,10 +416,144 @@ class FakeBroker:
             )
         return configs.IncrementalAlterConfigsResponse(results=results)
 
+    async def describe_brokers(
+        self, request: brokers.DescribeBrokersRequest, timeout_s: float
+    ) -> brokers.DescribeBrokersResponse:
+        await self._answering("describe_brokers")
+        wanted = request.broker_ids or list(self.cluster.brokers)
+        if missing := set(wanted) - set(self.cluster.brokers):
+            raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {missing.pop()}")
+        return brokers.DescribeBrokersResponse(brokers=[self._broker(broker_id) for broker_id in sorted(wanted)])
+
+    def _broker(self, broker_id: int) -> brokers.BrokerDescription:
+        return brokers.BrokerDescription(
+            broker_id=broker_id,
+            broker_epoch=10 + broker_id,
+            addresses=[brokers.BrokerAddress(listener="GRPC", host=f"broker-{broker_id}", port=9094)],
+            rack="a" if broker_id == 1 else "",
+            fenced=broker_id in self.cluster.fenced,
+            fenced_by_operator=broker_id in self.cluster.fenced,
+            in_controlled_shutdown=broker_id == 3,
+            leaders=2,
+            replicas=6,
+            in_sync=5,
+            log_directory_ids=[UUID(int=broker_id)],
+            features=[features.FeatureRange(feature="metadata.version", min_level=1, max_level=2)],
+        )
+
+    async def fence_broker(self, request: brokers.FenceBrokerRequest, timeout_s: float) -> brokers.BrokerActionResult:
+        await self._answering("fence_broker")
+        if not request.force and request.broker_id == 2:
+            raise Refusal(ErrorCode.INVALID_REQUEST, "fencing broker 2 would leave 1 partition without a leader")
+        changed = request.broker_id not in self.cluster.fenced
+        self.cluster.fenced.add(request.broker_id)
+        return brokers.BrokerActionResult(changed=changed, leaderless=["orders-0"] if request.force else [])
+
+    async def unfence_broker(
+        self, request: brokers.UnfenceBrokerRequest, timeout_s: float
+    ) -> brokers.BrokerActionResult:
+        await self._answering("unfence_broker")
+        changed = request.broker_id in self.cluster.fenced
+        self.cluster.fenced.discard(request.broker_id)
+        return brokers.BrokerActionResult(changed=changed, leaderless=[])
+
+    async def unregister_broker(
+        self, request: brokers.UnregisterBrokerRequest, timeout_s: float
+    ) -> brokers.BrokerActionResult:
+        await self._answering("unregister_broker")
+        return brokers.BrokerActionResult(changed=True, leaderless=[])
+
+    async def describe_features(self, timeout_s: float) -> features.DescribeFeaturesResponse:
+        await self._answering("describe_features")
+        described = features.FeatureDescription(
+            feature="metadata.version", min_level=1, max_level=2, finalized_level=self.cluster.metadata_version
+        )
+        return features.DescribeFeaturesResponse(epoch=41, features=[described])
+
+    async def update_features(
+        self, request: features.UpdateFeaturesRequest, timeout_s: float
+    ) -> features.UpdateFeaturesResponse:
+        await self._answering("update_features")
+        (update,) = request.updates
+        if update.level == self.cluster.metadata_version:
+            return features.UpdateFeaturesResponse(changed=[])
+        if not request.validate_only:
+            self.cluster.metadata_version = update.level
+        return features.UpdateFeaturesResponse(changed=[update])
+
+    async def describe_client_quotas(
+        self, request: quotas.DescribeClientQuotasRequest, timeout_s: float
+    ) -> quotas.DescribeClientQuotasResponse:
+        await self._answering("describe_client_quotas")
+        return describe_client_quotas(self.cluster.quotas, request)
+
+    async def alter_client_quotas(
+        self, request: quotas.AlterClientQuotasRequest, timeout_s: float
+    ) -> quotas.AlterClientQuotasResponse:
+        await self._answering("alter_client_quotas")
+        decision = alter_client_quotas(self.cluster.quotas, request)
+        self.cluster.quotas = self.cluster.quotas.replay(decision.records)
+        return decision.response
+
+    async def create_partitions(
+        self, request: partition_changes.CreatePartitionsRequest, timeout_s: float
+    ) -> values.TopicResults:
+        await self._answering("create_partitions")
+        decision = create_partitions(self.cluster.image, request, placement_start=0)
+        self.cluster.image = self.cluster.image.replay(decision.records)
+        return decision.response
+
+    async def elect_leaders(
+        self, request: partition_changes.ElectLeadersRequest, timeout_s: float
+    ) -> partition_changes.ElectLeadersResponse:
+        await self._answering("elect_leaders")
+        decision = elect_leaders(self.cluster.image, request)
+        self.cluster.image = self.cluster.image.replay(decision.records)
+        return decision.response
+
+    async def alter_partition_reassignments(
+        self, request: partition_changes.AlterPartitionReassignmentsRequest, timeout_s: float
+    ) -> partition_changes.AlterPartitionReassignmentsResponse:
+        await self._answering("alter_partition_reassignments")
+        decision = alter_partition_reassignments(self.cluster.image, request, defaults=KAFKA_DEFAULTS)
+        self.cluster.image = self.cluster.image.replay(decision.records)
+        return decision.response
+
+    async def list_partition_reassignments(
+        self, request: partition_changes.ListPartitionReassignmentsRequest, timeout_s: float
+    ) -> partition_changes.ListPartitionReassignmentsResponse:
+        await self._answering("list_partition_reassignments")
+        return list_partition_reassignments(self.cluster.image, request)
+
     async def describe_quorum(self, timeout_s: float) -> values.QuorumDescription:
         await self._answering("describe_quorum")
-        voters = [values.QuorumMember(node_id=broker_id, log_end_offset=41) for broker_id in self.cluster.brokers]
-        return values.QuorumDescription(leader_id=2, leader_epoch=5, high_watermark=41, voters=voters)
+        voters = [
+            values.QuorumMember(
+                node_id=broker_id,
+                log_end_offset=39 + broker_id if broker_id < 3 else -1,
+                last_fetch_ms_ago=0 if broker_id == 2 else 5,
+                lag=2 - broker_id if broker_id < 3 else -1,
+                last_fetch_timestamp_ms=1_000 if broker_id == 2 else 995,
+                last_caught_up_timestamp_ms=1_000 if broker_id == 2 else 900 if broker_id == 1 else -1,
+            )
+            for broker_id in self.cluster.brokers
+        ]
+        return values.QuorumDescription(
+            leader_id=2,
+            leader_epoch=5,
+            high_watermark=41,
+            voters=voters,
+            observers=[
+                values.QuorumMember(
+                    node_id=7,
+                    log_end_offset=41,
+                    lag=0,
+                    last_fetch_timestamp_ms=990,
+                    last_caught_up_timestamp_ms=990,
+                )
+            ],
+            cluster_id="kJ2Yk0mVT0ma0wV2Yk0mVQ",
+        )
 
 
 def _config(key: str, value: str, source: configs.ConfigSource) -> configs.ConfigEntry:

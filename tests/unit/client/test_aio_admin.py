@@ -8,6 +8,7 @@ from kraft.client.aio.admin import Admin
 from kraft.client.any_broker import NoBrokerReachable
 from kraft.client.errors import ClientClosed
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.quota_requests import QuotaEntity, QuotaFilter, QuotaMatch
 from kraft.model.requests import NewTopic
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.client.virtual_time import run_virtually, virtual_network
@@ -148,5 +149,28 @@ def test_a_closed_admin_client_stays_closed() -> None:
         await admin.close()
         with pytest.raises(ClientClosed):
             await admin.list_topics()
+
+    run_virtually(scenario())
+
+
+def test_brokers_features_and_quotas_are_described_and_changed() -> None:
+    async def scenario() -> None:
+        cluster = FakeCluster()
+        async with admin_of(cluster) as admin:
+            assert [each.broker_id for each in await admin.describe_brokers()] == [1, 2, 3]
+            assert (await admin.fence_broker(1)).changed
+            assert [each.fenced for each in await admin.describe_brokers([1])] == [True]
+            with pytest.raises(Refusal, match="without a leader"):
+                await admin.fence_broker(2)
+            assert (await admin.fence_broker(2, force=True)).leaderless == ["orders-0"]
+            assert (await admin.unfence_broker(1)).changed
+            assert (await admin.unregister_broker(1)).changed
+            assert await admin.update_features({"metadata.version": 2}) == {"metadata.version": 2}
+            assert [each.finalized_level for each in (await admin.describe_features()).features] == [2]
+            anna = [QuotaEntity(entity_type="user", name="anna")]
+            assert await admin.alter_client_quotas(anna, {"producer_byte_rate": 7}) == 1
+            named = QuotaFilter(entity_type="user", match=QuotaMatch.EXACT, name="anna")
+            (described,) = await admin.describe_client_quotas([named], strict=True)
+            assert (described.entity, [each.value for each in described.quotas]) == (anna, [7])
 
     run_virtually(scenario())

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from kraft.metadata.commands import RegisterBrokerRequest
+from kraft.metadata.features import METADATA_VERSION, SUPPORTED_FEATURES
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
 from kraft.metadata.records import (
     BrokerUnfenced,
     ClusterInitialised,
     Endpoint,
+    FeatureLevelSet,
     MetadataRecord,
     PartitionCreated,
     RegisterBroker,
@@ -42,12 +44,16 @@ def registration(broker_id: int, *, process: int = 1, cluster_id: str = CLUSTER)
         endpoints=[Endpoint(listener="GRPC", host="localhost", port=9094 + broker_id)],
         rack="",
         directory_ids=[DirectoryId(UUID(int=broker_id))],
+        features=list(SUPPORTED_FEATURES.values()),
     )
 
 
 def cluster(*broker_ids: int, racks: Mapping[int, str] | None = None) -> MetadataImage:
     """Unfenced brokers, registered in the given order: so the first has epoch 1."""
-    records: list[MetadataRecord] = [ClusterInitialised(cluster_id=CLUSTER)]
+    records: list[MetadataRecord] = [
+        ClusterInitialised(cluster_id=CLUSTER),
+        FeatureLevelSet(feature=METADATA_VERSION, level=SUPPORTED_FEATURES[METADATA_VERSION].max_level),
+    ]
     for epoch, broker_id in enumerate(broker_ids, start=1):
         request = registration(broker_id)
         records.append(
@@ -58,6 +64,7 @@ def cluster(*broker_ids: int, racks: Mapping[int, str] | None = None) -> Metadat
                 endpoints=request.endpoints,
                 rack=(racks or {}).get(broker_id, ""),
                 directory_ids=request.directory_ids,
+                features=request.features,
             )
         )
         records.append(BrokerUnfenced(broker_id=request.broker_id, broker_epoch=BrokerEpoch(epoch)))

@@ -23,6 +23,7 @@ from kraft.metadata.records import (
     BrokerUnfenced,
     ClusterInitialised,
     Endpoint,
+    FeatureLevelSet,
     MetadataRecord,
     PartitionChanged,
     ProducerIdsAllocated,
@@ -56,7 +57,10 @@ def beat(image: MetadataImage, broker_id: int, *, index: int = 10, wants_shutdow
 
 def test_a_new_cluster_gets_its_id_once() -> None:
     decision = initialise_cluster(EMPTY_IMAGE, CLUSTER)
-    assert decision.records == [ClusterInitialised(cluster_id=CLUSTER)]
+    assert decision.records == [
+        ClusterInitialised(cluster_id=CLUSTER),
+        FeatureLevelSet(feature="metadata.version", level=2),
+    ]
     assert initialise_cluster(EMPTY_IMAGE.replay(decision.records), CLUSTER).records == []
 
 

@@ -64,6 +64,7 @@ def test_without_settings_kafkas_defaults_are_in_effect() -> None:
             segment_index_bytes=10_485_760,
             segment_jitter_ms=0,
             segment_ms=604_800_000,
+            unclean_leader_election_enable=False,
         )
     )
 
@@ -162,7 +163,7 @@ def test_the_largest_number_of_hours_is_still_a_number_of_milliseconds() -> None
         ("log.segment.bytes", "1", "on a topic it is called 'segment.bytes'"),
         ("log.retention.hours", "1", "on a topic it is called 'retention.ms'"),
         ("compression.type", "gzip", "not built yet"),
-        ("unclean.leader.election.enable", "true", "not built yet"),
+        ("unclean.leader.election.enable", "1", "true or false is needed"),
     ],
 )
 def test_a_config_that_cannot_have_effect_is_refused(key: str, value: str, message: str) -> None:

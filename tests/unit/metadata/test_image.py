@@ -166,6 +166,12 @@ def test_replaying_in_one_batch_or_one_by_one_gives_the_same_image() -> None:
         replace(CHANGE, leader_epoch=LeaderEpoch(0)),
         replace(CHANGE, partition_epoch=PartitionEpoch(0)),
         replace(CHANGE, partition_epoch=PartitionEpoch(2)),
+        replace(CHANGE, replicas=ids(1)),
+        replace(CHANGE, replicas=ids(2, 2)),
+        replace(CHANGE, replicas=ids(1, 2), adding_replicas=ids(3)),
+        replace(CHANGE, replicas=ids(1, 2), removing_replicas=ids(3)),
+        replace(CHANGE, replicas=ids(1, 2), adding_replicas=ids(2), removing_replicas=ids(2)),
+        replace(CHANGE, replicas=ids(2), leader=BrokerId(2), leader_epoch=LeaderEpoch(0)),
     ],
     ids=str,
 )
@@ -173,3 +179,16 @@ def test_a_record_that_does_not_fit_the_image_stops_the_process(record: Metadata
     image = with_topic(cluster(1, 2), [1, 2])
     with pytest.raises(AssertionError):
         image.replay([record])
+
+
+def test_replicas_come_and_go_and_stay_when_a_change_does_not_name_them() -> None:
+    image = with_topic(cluster(1, 2, 3), [1, 2])
+    moving = replace(CHANGE, replicas=ids(3, 1, 2), adding_replicas=ids(3), removing_replicas=ids(1), isr=ids(1, 2))
+    image = image.replay([moving, replace(CHANGE, partition_epoch=PartitionEpoch(2))])
+    state = partition(image)
+    assert (state.replicas, state.adding_replicas, state.removing_replicas, state.isr) == ((3, 1, 2), (3,), (1,), (2,))
+    assert (state.is_reassigned, state.target_replicas, state.original_replicas) == (True, (3, 2), (1, 2))
+    assert image.topics[ORDERS].replication_factor == 2
+    moved = replace(CHANGE, replicas=ids(3, 2), leader_epoch=LeaderEpoch(2), partition_epoch=PartitionEpoch(3))
+    state = partition(image.replay([moved]))
+    assert (state.replicas, state.is_reassigned) == ((3, 2), False)

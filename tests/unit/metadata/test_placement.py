@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraft.metadata.placement import place_partitions
+from kraft.metadata.placement import place_more_partitions, place_partitions
 from kraft.model.errors import ErrorCode, Refusal
-from tests.unit.metadata.clusters import cluster
+from tests.unit.metadata.clusters import cluster, ids
 
 
 def place(racks: dict[int, str], *, partitions: int, replication_factor: int, start: int = 0) -> list[list[int]]:
@@ -113,3 +113,60 @@ def test_an_impossible_replication_factor_is_refused_with_a_remedy(
         place(without_racks(*brokers), partitions=1, replication_factor=replication_factor)
     assert refused.value.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
     assert refused.value.message == message
+
+
+# --- more partitions -----------------------------------------------------------------------------------------
+
+
+@given(brokers=st.integers(1, 7), existing=st.integers(1, 30), partitions=st.integers(1, 30), data=st.data())
+def test_partitions_that_are_added_go_on_with_the_pattern(
+    brokers: int, existing: int, partitions: int, data: st.DataObject
+) -> None:
+    replication_factor = data.draw(st.integers(1, brokers))
+    racks = without_racks(*range(brokers))
+    whole = place(racks, partitions=existing + partitions, replication_factor=replication_factor)
+    added = place_more(racks, whole[:existing], partitions=partitions, replication_factor=replication_factor)
+    assert added == whole[existing:]
+
+
+@given(
+    racks=st.dictionaries(st.integers(0, 30), st.sampled_from(["", "a", "b", "c"]), min_size=1, max_size=9),
+    leaders=st.lists(st.integers(0, 30), min_size=1, max_size=20),
+    start=st.integers(0, 100),
+    data=st.data(),
+)
+def test_a_whole_round_that_is_added_gives_each_broker_one_and_covers_the_racks(
+    racks: dict[int, str], leaders: list[int], start: int, data: st.DataObject
+) -> None:
+    replication_factor = data.draw(st.integers(1, len(racks)))
+    existing = [[leader] for leader in leaders]
+    added = place_more(racks, existing, partitions=len(racks), replication_factor=replication_factor, start=start)
+    assert sorted(replicas[0] for replicas in added) == sorted(racks)
+    for replicas in added:
+        assert len(set(replicas)) == replication_factor
+        assert len({racks[replica] for replica in replicas}) == min(replication_factor, len(set(racks.values())))
+
+
+def test_the_broker_that_leads_least_is_the_first_to_lead_what_is_added() -> None:
+    racks = without_racks(1, 2, 3, 4)
+    existing = [[1], [2], [3], [1], [2], [3]]
+    for start in range(4):
+        assert place_more(racks, existing, partitions=1, replication_factor=1, start=start) == [[4]]
+
+
+def test_partitions_cannot_be_added_where_no_broker_is_alive() -> None:
+    with pytest.raises(Refusal, match="0 brokers are alive"):
+        place_more({}, [[1]], partitions=1, replication_factor=1)
+
+
+def place_more(
+    racks: dict[int, str], existing: list[list[int]], *, partitions: int, replication_factor: int, start: int = 0
+) -> list[list[int]]:
+    placed = place_more_partitions(
+        existing=[ids(*replicas) for replicas in existing],
+        partitions=partitions,
+        replication_factor=replication_factor,
+        brokers=cluster(*racks, racks=racks).active_brokers(),
+        start=start,
+    )
+    return [list(replicas) for replicas in placed]

@@ -17,10 +17,18 @@ from kraft.quorum.config import QuorumConfig, VoterAddress
 from kraft.quorum.engine import RaftQuorum
 from kraft.quorum.messages import Message
 from kraft.quorum.peer_link import SERVER_OPTIONS
+from kraft.quorum.world import QuorumWorld
+from kraft.runtime.clock import SystemClock
+from kraft.runtime.disk import RealDisk
+from kraft.runtime.entropy import SystemEntropy
 
 DEADLINE_S = 15.0
 
 ELECTION_TIMEOUT_MS_MIN, ELECTION_TIMEOUT_MS_MAX = 300, 600
+
+
+def real_world() -> QuorumWorld:
+    return QuorumWorld(disk=RealDisk(), clock=SystemClock(), entropy=SystemEntropy())
 
 
 class RecordingListener:
@@ -47,7 +55,9 @@ class Voter:
         self.config = config
         self.listener = RecordingListener()
         self.fatal_reasons: list[str] = []
-        self.quorum = RaftQuorum(config=config, listener=self.listener, fatal=self.fatal_reasons.append)
+        self.quorum = RaftQuorum(
+            config=config, world=real_world(), listener=self.listener, fatal=self.fatal_reasons.append
+        )
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
         self._gate_network(cuts)
 

@@ -12,6 +12,8 @@ from kraft.quorum.consensus import Consensus, UnsuitableEngine
 from kraft.quorum.journal import QuorumJournal
 from kraft.quorum.messages import Append, AppendResponse, Message, VoteRequest, VoteResponse, to_engine
 from kraft.quorum.transport import QuorumTransport
+from kraft.runtime.clock import SystemClock
+from kraft.runtime.disk import RealDisk
 
 
 def entry(index: int, term: int, payload: bytes = b"") -> tuple[bytes, int, int]:
@@ -37,8 +39,8 @@ class Follower:
         self.sent: list[tuple[int, Message]] = []
         self.applied: list[int] = []
         self.leading: list[bool] = []
-        self.journal = QuorumJournal(directory)
-        self.transport = QuorumTransport((2, 3), self.journal)
+        self.journal = QuorumJournal(directory, RealDisk())
+        self.transport = QuorumTransport((2, 3), self.journal, SystemClock())
         self.engine = Consensus(
             config,
             self.journal,
@@ -129,8 +131,8 @@ def test_a_candidate_behind_our_log_gets_no_vote(follower: Follower) -> None:
 def test_one_voter_repeating_its_vote_does_not_make_a_leader_of_five(tmp_path: Path) -> None:
     voters = {voter: VoterAddress(host="127.0.0.1", port=9000 + voter) for voter in range(1, 6)}
     config = QuorumConfig(node_id=1, cluster_id="test", voters=voters, directory=tmp_path)
-    journal = QuorumJournal(tmp_path)
-    transport = QuorumTransport((2, 3, 4, 5), journal)
+    journal = QuorumJournal(tmp_path, RealDisk())
+    transport = QuorumTransport((2, 3, 4, 5), journal, SystemClock())
     leading: list[bool] = []
     engine = Consensus(config, journal, transport, on_apply=lambda *_: None, on_leading=leading.append)
     transport.attach(engine, lambda *_: None)

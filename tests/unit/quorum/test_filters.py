@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraft.quorum.filters import Acknowledgements, BallotBox, Diverged, TrimmedAppend, trim_append
+from kraft.quorum.filters import RESEND_PERIOD_MS, Acknowledgements, BallotBox, Diverged, TrimmedAppend, trim_append
 from kraft.quorum.messages import Append, AppendResponse
 
 
@@ -116,17 +116,17 @@ def response(term: int = 9, next_index: int = 5, *, success: bool = True, reset:
 def test_an_acknowledgement_of_another_term_is_not_counted() -> None:
     acknowledgements = Acknowledgements()
     acknowledgements.begin(9)
-    assert acknowledgements.admit(2, response(term=8), last_index=10) is None
-    assert acknowledgements.admit(2, response(term=10), last_index=10) is None
+    assert acknowledgements.admit(2, response(term=8), last_index=10, now_ms=0) is None
+    assert acknowledgements.admit(2, response(term=10), last_index=10, now_ms=0) is None
     assert acknowledgements.match_index(2) == -1
-    assert acknowledgements.admit(2, response(), last_index=10) == response()
+    assert acknowledgements.admit(2, response(), last_index=10, now_ms=0) == response()
     assert acknowledgements.match_index(2) == 4
 
 
 def test_a_new_leadership_knows_nothing_of_the_last_one() -> None:
     acknowledgements = Acknowledgements()
     acknowledgements.begin(9)
-    acknowledgements.admit(2, response(), last_index=10)
+    acknowledgements.admit(2, response(), last_index=10, now_ms=0)
     acknowledgements.begin(10)
     assert acknowledgements.match_index(2) == -1
 
@@ -134,17 +134,44 @@ def test_a_new_leadership_knows_nothing_of_the_last_one() -> None:
 def test_an_acknowledgement_beyond_the_log_is_not_counted() -> None:
     acknowledgements = Acknowledgements()
     acknowledgements.begin(9)
-    assert acknowledgements.admit(2, response(next_index=12), last_index=10) is None
-    assert acknowledgements.admit(2, response(next_index=0), last_index=10) is None
+    assert acknowledgements.admit(2, response(next_index=12), last_index=10, now_ms=0) is None
+    assert acknowledgements.admit(2, response(next_index=0), last_index=10, now_ms=0) is None
 
 
 @pytest.mark.parametrize(("asked", "admitted"), [(0, 2), (1, 2), (7, 7), (11, 11), (2**63, 11)])
 def test_a_reset_is_held_within_the_log(asked: int, admitted: int) -> None:
     acknowledgements = Acknowledgements()
     acknowledgements.begin(9)
-    reset = acknowledgements.admit(2, response(next_index=asked, success=False, reset=True), last_index=10)
+    reset = acknowledgements.admit(2, response(next_index=asked, success=False, reset=True), last_index=10, now_ms=0)
     assert reset is not None
     assert reset.next_index == admitted
+
+
+def test_a_reset_goes_back_no_further_than_what_the_voter_has_confirmed() -> None:
+    acknowledgements = Acknowledgements()
+    acknowledgements.begin(9)
+    acknowledgements.admit(2, response(next_index=6), last_index=10, now_ms=0)
+    reset = acknowledgements.admit(2, response(next_index=3, success=False, reset=True), last_index=10, now_ms=0)
+    assert reset == response(next_index=6, success=False, reset=True)
+
+
+def test_many_refusals_of_one_gap_reset_the_leader_once_a_while() -> None:
+    acknowledgements = Acknowledgements()
+    acknowledgements.begin(9)
+
+    def is_reset(voter: int, next_index: int, now_ms: int) -> bool:
+        refusal = response(next_index=next_index, success=False, reset=True)
+        admitted = acknowledgements.admit(voter, refusal, last_index=10, now_ms=now_ms)
+        assert admitted is not None, "it is a sign of life all the same"
+        return admitted.reset
+
+    assert is_reset(2, next_index=5, now_ms=0)
+    assert not is_reset(2, next_index=5, now_ms=1)
+    assert not is_reset(2, next_index=6, now_ms=2), "sent again already"
+    assert is_reset(3, next_index=6, now_ms=2)
+    assert is_reset(2, next_index=4, now_ms=3), "going back through a log that differs waits for nothing"
+    assert not is_reset(2, next_index=5, now_ms=3 + RESEND_PERIOD_MS - 1)
+    assert is_reset(2, next_index=5, now_ms=3 + RESEND_PERIOD_MS)
 
 
 def test_a_voter_is_counted_once_in_a_term_and_only_in_the_current_one() -> None:

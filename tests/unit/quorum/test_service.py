@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 
-from kraft.quorum.config import VoterAddress
+from kraft.quorum import service
+from kraft.quorum.config import QuorumConfig, VoterAddress
+from kraft.quorum.door import QuorumDoor
 from kraft.quorum.messages import VoteResponse, to_frames
 from kraft.quorum.pb import raft_pb2
 from kraft.quorum.pb.raft_pb2_grpc import RaftStub
-from tests.unit.quorum.loopback import LoopbackCluster, Voter
+from tests.unit.quorum.loopback import LoopbackCluster, Voter, free_ports, until
 
 
 def hello(
@@ -49,7 +53,7 @@ def address_of(voter: Voter) -> VoterAddress:
     [
         (hello(cluster_id="another"), "cluster.id differs"),
         (hello(receiver=3), "this is node 1"),
-        (hello(sender=1), "not another voter"),
+        (hello(sender=1), "node.id 1 is this node's own: give each node its own node.id"),
         (hello(sender=9), "not another voter"),
         (hello(voters=(1, 2)), "controller.quorum.voters differ"),
         (to_frames([VoteResponse(term=1)])[0], "no hello"),
@@ -109,3 +113,117 @@ def test_a_later_stream_of_a_voter_ends_its_earlier_one(tmp_path: Path) -> None:
             await cluster.stop_all()
 
     asyncio.run(run())
+
+
+class Greeting:
+    """A voter's process that dials voter 1 of three, over one channel."""
+
+    def __init__(self, channel: grpc.aio.Channel, sender: int, incarnation_id: bytes) -> None:
+        self._call = RaftStub(channel).Exchange(timeout=5)
+        self._hello = hello(sender=sender)
+        self._hello.hello.incarnation_id = incarnation_id
+
+    async def is_answered(self) -> bool:
+        await self._call.write(self._hello)
+        try:
+            return isinstance(await self._call.read(), raft_pb2.RaftFrame)
+        except grpc.aio.AioRpcError:
+            return False
+
+    async def details(self) -> str:
+        return await self._call.details() or ""
+
+    def end(self) -> None:
+        self._call.cancel()
+
+
+def test_a_second_process_with_a_voters_id_is_refused_while_the_first_lives(tmp_path: Path) -> None:
+    async def run() -> None:
+        cluster = LoopbackCluster(tmp_path, 3)
+        voter = await cluster.start(1)
+        try:
+            async with grpc.aio.insecure_channel(str(address_of(voter))) as channel:
+                first, again = Greeting(channel, 2, b"first"), Greeting(channel, 2, b"first")
+                assert await first.is_answered()
+                second = Greeting(channel, 2, b"second")
+                assert not await second.is_answered()
+                assert await second.details() == (
+                    "node.id 2 belongs to another process that runs: give each node its own node.id"
+                )
+                assert await again.is_answered(), "the same process may dial once more"
+                again.end()
+                await until(lambda: 2 not in voter.quorum.service._streams)
+                successor = Greeting(channel, 2, b"second")
+                assert await successor.is_answered()
+                successor.end()
+        finally:
+            await cluster.stop_all()
+
+    asyncio.run(run())
+
+
+def test_a_process_that_fell_silent_makes_way_for_its_successor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "ALIVE_S", 0.0)
+
+    async def run() -> None:
+        cluster = LoopbackCluster(tmp_path, 3)
+        voter = await cluster.start(1)
+        try:
+            async with grpc.aio.insecure_channel(str(address_of(voter))) as channel:
+                silent, successor = Greeting(channel, 2, b"first"), Greeting(channel, 2, b"second")
+                assert await silent.is_answered()
+                assert await successor.is_answered()
+                successor.end()
+        finally:
+            await cluster.stop_all()
+
+    asyncio.run(run())
+
+
+def refusals_behind(door: QuorumDoor, directory: Path, *frames: bytes) -> tuple[str, list[tuple[str, str]]]:
+    """How voter 1 of three ends a stream of these bytes, and what it tells of that."""
+    told: list[tuple[str, str]] = []
+
+    async def run() -> str:
+        voters = {node_id: VoterAddress(host="127.0.0.1", port=port) for node_id, port in enumerate(free_ports(3), 1)}
+        config = QuorumConfig(node_id=1, cluster_id="cluster-under-test", voters=voters, directory=directory)
+        refusing = replace(door, refused=lambda peer, reason: told.append((peer, reason)))
+        raft = service.RaftService(config, refusing)
+        raft.open(lambda *_: None, lambda _: None)
+        server = grpc.aio.server()
+        raft.add_to(server)
+        server.add_insecure_port(str(voters[1]))
+        await server.start()
+        try:
+            # The types of gRPC know of messages only.
+            dialed: Any = grpc.aio.insecure_channel(str(voters[1]))
+            async with dialed as channel:
+                call = channel.stream_stream("/kraft.v1.Raft/Exchange")(iter(frames), timeout=5)
+                async for _ in call:
+                    pass
+        except grpc.aio.AioRpcError as error:
+            return error.details() or ""
+        finally:
+            await server.stop(None)
+        return ""
+
+    return asyncio.run(run()), told
+
+
+def test_whoever_is_not_the_voter_that_it_says_it_is_is_refused(tmp_path: Path) -> None:
+    door = QuorumDoor(objection=lambda _, voter: f"somebody else speaks as voter {voter}")
+    details, ((peer, reason),) = refusals_behind(door, tmp_path, hello().SerializeToString())
+    assert details == reason == "somebody else speaks as voter 2"
+    assert peer.startswith("ipv4:127.0.0.1:")
+
+
+@pytest.mark.parametrize("frames", [(b"\xff" * 20,), (hello().SerializeToString(), b"\xff" * 20)])
+def test_bytes_that_are_no_frame_are_refused_in_one_line(
+    tmp_path: Path, frames: tuple[bytes, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    details, ((_, reason),) = refusals_behind(QuorumDoor(), tmp_path, *frames)
+    assert details == reason
+    assert reason.startswith("bytes that are no frame: ")
+    assert caplog.records == []

@@ -10,7 +10,15 @@ from typing import Any, Protocol
 import grpc.aio
 
 from kraft.rpc.peers import Connections
-from kraft.rpc.services import SERVER_OPTIONS, BrokerHandlers, BrokerService
+from kraft.rpc.services import (
+    SERVER_OPTIONS,
+    AdminHandlers,
+    AdminService,
+    BrokerHandlers,
+    BrokerService,
+    ClusterAdminHandlers,
+    PartitionAdminHandlers,
+)
 
 
 class Service(Protocol):
@@ -41,3 +49,15 @@ def broker_service(**answering: Any) -> BrokerService:
     """A Broker service whose other calls are asked by nobody."""
     names = [field.name for field in fields(BrokerHandlers)]
     return BrokerService(BrokerHandlers(**{name: answering.get(name, unasked) for name in names}))
+
+
+def admin_service(**answering: Any) -> AdminService:
+    """An Admin service whose other calls are asked by nobody."""
+    groups = {"cluster": ClusterAdminHandlers, "partitions": PartitionAdminHandlers}
+    grouped = {group: kind(**_handlers(kind, answering)) for group, kind in groups.items()}
+    own = {name: handler for name, handler in _handlers(AdminHandlers, answering).items() if name not in groups}
+    return AdminService(AdminHandlers(**own, **grouped))
+
+
+def _handlers(kind: type[Any], answering: dict[str, Any]) -> dict[str, Any]:
+    return {field.name: answering.get(field.name, unasked) for field in fields(kind)}

@@ -7,12 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraft.metadata.records import (
+    BrokerConfigSet,
+    BrokerEpochsUsed,
     BrokerFenced,
     BrokerShuttingDown,
     BrokerUnfenced,
+    BrokerUnregistered,
+    ClientQuotaSet,
     ClusterInitialised,
     Endpoint,
+    FeatureLevelSet,
     MetadataRecord,
+    OperatorFenceSet,
     PartitionChanged,
     PartitionCreated,
     ProducerIdsAllocated,
@@ -22,7 +28,9 @@ from kraft.metadata.records import (
     TopicDeleted,
 )
 from kraft.model.errors import Corruption
+from kraft.model.feature_requests import FeatureRange
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, ProducerId, TopicId
+from kraft.model.quota_requests import QuotaEntity
 from kraft.rpc.metadata_codec import decode_records, encode_records
 from kraft.rpc.pb import metadata_pb2
 
@@ -37,10 +45,22 @@ ONE_OF_EACH: list[MetadataRecord] = [
         endpoints=[Endpoint(listener="GRPC", host="localhost", port=9094)],
         rack="",
         directory_ids=[DirectoryId(UUID(int=2))],
+        features=[FeatureRange(feature="metadata.version", min_level=1, max_level=2)],
     ),
     BrokerUnfenced(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1)),
     BrokerFenced(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1)),
     BrokerShuttingDown(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1)),
+    OperatorFenceSet(broker_id=BrokerId(1), fenced=True),
+    BrokerUnregistered(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1)),
+    BrokerEpochsUsed(next_broker_epoch=BrokerEpoch(2)),
+    FeatureLevelSet(feature="metadata.version", level=2),
+    BrokerConfigSet(broker="", key="log.retention.ms", value="5"),
+    BrokerConfigSet(broker="1", key="log.retention.ms", value=None),
+    ClientQuotaSet(
+        entity=[QuotaEntity(entity_type="client-id", name=None), QuotaEntity(entity_type="user", name="anna")],
+        key="producer_byte_rate",
+        value=1024.0,
+    ),
     TopicCreated(topic="orders", topic_id=TOPIC_ID),
     PartitionCreated(
         topic_id=TOPIC_ID,
@@ -106,3 +126,13 @@ def test_a_torn_entry_is_never_taken_for_the_whole_one(cut: int) -> None:
         assert decode_records(whole[:cut], 1) != ONE_OF_EACH
     except Corruption:
         return
+
+
+def test_a_partition_change_that_was_written_before_replicas_could_change_leaves_them() -> None:
+    message = metadata_pb2.MetadataRecords()
+    old = message.records.add().partition_changed
+    old.topic_id, old.partition, old.leader, old.leader_epoch, old.partition_epoch = TOPIC_ID.bytes, 1, 2, 3, 4
+    old.isr.extend([2, 1])
+    (record,) = decode_records(message.SerializeToString(), 7)
+    assert isinstance(record, PartitionChanged)
+    assert (record.isr, record.replicas, record.adding_replicas, record.removing_replicas) == ([2, 1], [], [], [])

@@ -10,6 +10,21 @@ import pytest
 
 from kraft.model import requests as values
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.partition_requests import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    CreatePartitionsRequest,
+    ElectionType,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    NewPartitions,
+    OngoingReassignment,
+    PartitionResult,
+    Reassignment,
+    ReplicaAssignment,
+)
 from kraft.model.replica_requests import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.model.requests import (
     CreateTopicsRequest,
@@ -26,8 +41,8 @@ from kraft.rpc.cluster_messages import FollowMetadataRequest, MetadataBatch
 from kraft.rpc.cluster_peers import ControllerPeer
 from kraft.rpc.cluster_services import ControllerHandlers, ControllerService, ReplicationService
 from kraft.rpc.pb import replication_pb2, replication_pb2_grpc
-from kraft.rpc.services import STREAM_REQUESTS_IN_FLIGHT_MAX, AdminHandlers, AdminService, in_order
-from tests.unit.rpc.servers import broker_service, served, unasked
+from kraft.rpc.services import STREAM_REQUESTS_IN_FLIGHT_MAX, in_order
+from tests.unit.rpc.servers import admin_service, broker_service, served, unasked
 
 CALL_S = 5.0
 
@@ -255,15 +270,8 @@ def test_a_refusal_that_a_handler_raises_reaches_the_caller_with_its_code_and_it
         async def describe() -> QuorumDescription:
             raise Refusal(ErrorCode.REQUEST_TIMED_OUT, "a: line: with: colons")
 
-        admin = AdminHandlers(
-            create_topics=refuse,
-            delete_topics=refuse,
-            describe_topics=unasked,
-            describe_configs=unasked,
-            incremental_alter_configs=unasked,
-            describe_quorum=describe,
-        )
-        async with served(AdminService(admin)) as (connections, address):
+        admin = admin_service(create_topics=refuse, delete_topics=refuse, describe_quorum=describe)
+        async with served(admin) as (connections, address):
             peer = connections.admin(address)
             with pytest.raises(Refusal) as refused:
                 await peer.create_topics(CreateTopicsRequest(topics=[], timeout_ms=1), CALL_S)
@@ -370,5 +378,46 @@ def test_records_are_deleted_over_the_wire() -> None:
             ("NONE", 5),
             ("POLICY_VIOLATION", -1),
         ]
+
+    asyncio.run(scenario())
+
+
+def test_what_is_asked_about_partitions_reaches_its_handler_and_its_answer_the_caller() -> None:
+    moved = Reassignment(topic="orders", partition=3, replicas=[1, 2])
+    asked = AlterPartitionReassignmentsRequest(partitions=[moved], timeout_ms=7)
+    result = PartitionResult(topic="orders", partition=3, error_code=ErrorCode.NONE)
+    under_way = OngoingReassignment(
+        topic="orders", partition=3, replicas=[1, 2, 3], adding_replicas=[1], removing_replicas=[3]
+    )
+    elections = ElectLeadersRequest(
+        election_type=ElectionType.UNCLEAN, partitions=[], all_partitions=True, timeout_ms=7
+    )
+    growing = NewPartitions(topic="orders", count=4, assignments=[ReplicaAssignment(replicas=[2, 1])])
+
+    async def scenario() -> None:
+        heard: list[object] = []
+
+        def answers(response: object) -> Callable[[object], Awaitable[object]]:
+            async def answer(request: object) -> object:
+                heard.append(request)
+                return response
+
+            return answer
+
+        admin = admin_service(
+            create_partitions=answers(TopicResults(results=[])),
+            elect_leaders=answers(ElectLeadersResponse(results=[result])),
+            alter_reassignments=answers(AlterPartitionReassignmentsResponse(results=[result])),
+            list_reassignments=answers(ListPartitionReassignmentsResponse(partitions=[under_way])),
+        )
+        everything = ListPartitionReassignmentsRequest(partitions=[], all_partitions=True)
+        more = CreatePartitionsRequest(topics=[growing], timeout_ms=7, validate_only=True)
+        async with served(admin) as (connections, address):
+            peer = connections.admin(address)
+            assert (await peer.create_partitions(more, CALL_S)).results == []
+            assert (await peer.elect_leaders(elections, CALL_S)).results == [result]
+            assert (await peer.alter_partition_reassignments(asked, CALL_S)).results == [result]
+            assert (await peer.list_partition_reassignments(everything, CALL_S)).partitions == [under_way]
+        assert heard == [more, elections, asked, everything]
 
     asyncio.run(scenario())

@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 
 from kraft.metadata.commands import HeartbeatRequest, HeartbeatResult, RegisterBrokerRequest, RegistrationResult
+from kraft.metadata.features import SUPPORTED_FEATURES
 from kraft.metadata.records import Endpoint
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId
@@ -69,6 +70,7 @@ def test_a_broker_registers_with_all_that_it_is_and_keeps_its_epoch() -> None:
             endpoints=[Endpoint(listener="GRPC", host="localhost", port=9094)],
             rack="a",
             directory_ids=[DirectoryId(UUID(int=6))],
+            features=list(SUPPORTED_FEATURES.values()),
         )
 
     run_virtually(scenario())
@@ -111,7 +113,9 @@ def test_another_process_that_lives_under_the_same_id_keeps_it() -> None:
     run_virtually(scenario())
 
 
-@pytest.mark.parametrize("code", [ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REQUEST])
+@pytest.mark.parametrize(
+    "code", [ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_VERSION]
+)
 def test_what_no_waiting_mends_is_told_at_once(code: ErrorCode) -> None:
     async def scenario() -> None:
         result = RegistrationResult(error_code=code, error_message="check cluster.id")

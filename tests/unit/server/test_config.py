@@ -11,6 +11,7 @@ import pytest
 from kraft.metadata.configs import KAFKA_DEFAULTS
 from kraft.server import config_values
 from kraft.server.config import CONTROLLER, GRPC, ConfigError, Durability, NodeConfig, Role, load
+from kraft.server.config_checks import security_warnings
 from kraft.server.config_keys import KEYS, Required
 
 CONTRACT = """
@@ -366,7 +367,7 @@ def test_what_kafkas_own_files_say_and_holds_here_is_taken_quietly(load_text: Lo
         ("remote.storage.enable=true", "remote.storage.enable", "it belongs to a topic, and is not built yet"),
         ("retention.check.interval.ms=1", "retention.check.interval.ms", "write log.retention.check.interval.ms"),
         ("group.id=g", "group.id", "it belongs to a client"),
-        ("ssl.keystore.location=", "ssl.keystore.location", "has no effect: it is empty"),
+        ("ssl.cipher.suites=", "ssl.cipher.suites", "has no effect: it is empty"),
         ("num.partitions=1\nnum.partitions=2", "num.partitions", "set in lines 7 and 8"),
         ("broker.id=1", "broker.id", "is an older name: write node.id"),
     ],
@@ -420,7 +421,9 @@ def test_an_older_name_with_a_bad_value_is_named_as_written(refused: Refuse) -> 
 
 def test_listener_addresses_may_be_ipv6_or_every_interface(load_text: Load) -> None:
     config = load_text(
-        COMBINED + "listeners=GRPC://[::1]:9094,CONTROLLER://:9093\ncontroller.quorum.voters=1@[::1]:9093\n"
+        COMBINED
+        + "listeners=GRPC://[::1]:9094,CONTROLLER://:9093\ncontroller.quorum.voters=1@[::1]:9093\n"
+        + "cluster.secret.file=secret\n"
     )
     grpc, controller = config.listener(GRPC), config.listener(CONTROLLER)
     assert grpc is not None
@@ -432,9 +435,83 @@ def test_listener_addresses_may_be_ipv6_or_every_interface(load_text: Load) -> N
 
 def test_an_advertised_address_stands_for_a_door_on_every_interface(load_text: Load) -> None:
     config = load_text(
-        COMBINED + "listeners=GRPC://:9094,CONTROLLER://:9093\nadvertised.listeners=GRPC://broker-1.example:19094\n"
+        COMBINED
+        + "listeners=GRPC://:9094,CONTROLLER://:9093\nadvertised.listeners=GRPC://broker-1.example:19094\n"
+        + "cluster.secret.file=secret\n"
     )
     assert [listener.address for listener in config.advertised_listeners] == ["broker-1.example:19094"]
+
+
+OPEN_CONTROLLER = "listeners=GRPC://localhost:9094,CONTROLLER://0.0.0.0:9093\n"
+OPEN_BOTH = (
+    "listeners=GRPC://0.0.0.0:9094,CONTROLLER://0.0.0.0:9093\nadvertised.listeners=GRPC://broker-1.example:9094\n"
+)
+FAR_VOTERS = "controller.quorum.voters=1@localhost:9093,2@kraft-2.example:9093\n"
+TLS = (
+    "listener.security.protocol.map=CONTROLLER:SSL\nssl.keystore.type=PEM\nssl.keystore.location=own.pem\n"
+    "ssl.truststore.type=PEM\nssl.truststore.location=trusted.pem\n"
+)
+SECRET = "cluster.secret.file=secret\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (OPEN_CONTROLLER, "CONTROLLER://0.0.0.0:9093 is open to other machines, so anybody there could take part in"),
+        (
+            OPEN_CONTROLLER,
+            "set cluster.secret.file, or listener.security.protocol.map=CONTROLLER:SSL with ssl.keystore",
+        ),
+        (FAR_VOTERS, "2@kraft-2.example:9093 is on another machine: set cluster.secret.file, or listener.security"),
+        (
+            "process.roles=broker\nnode.id=4\nlisteners=GRPC://localhost:9094\ncontroller.quorum.voters=1@10.0.0.1:1\n",
+            "1@10.0.0.1:1 is on another machine: set cluster.secret.file",
+        ),
+        (OPEN_BOTH + TLS, "brokers copy partitions from each other over GRPC, which has no TLS: set cluster.secret"),
+        ("listener.security.protocol.map=CONTROLLER:SSL\n", "CONTROLLER:SSL needs ssl.keystore.location, a PEM file"),
+        (TLS.replace("ssl.truststore.location=trusted.pem\n", ""), "CONTROLLER:SSL needs ssl.truststore.location"),
+        ("ssl.keystore.location=own.pem\n", "has no effect without listener.security.protocol.map=CONTROLLER:SSL"),
+        ("ssl.keystore.type=JKS\n", "expected PEM: convert the store, for instance with openssl pkcs12"),
+        ("ssl.client.auth=none\n", "expected required: nodes always show their certificates"),
+        ("ssl.endpoint.identification.algorithm=\n", "expected https: a node's certificate always has to name its"),
+        ("listener.security.protocol.map=CONTROLLER:SASL_SSL\n", "CONTROLLER can be mapped to PLAINTEXT or SSL only"),
+        ("listener.security.protocol.map=CONTROLLER\n", "expected NAME:PROTOCOL, separated by commas"),
+        ("cluster.secret.file=\n", "expected the path of one file"),
+    ],
+)
+def test_a_node_that_would_take_anybody_for_one_of_its_cluster_is_refused(
+    refused: Refuse, lines: str, expected: str
+) -> None:
+    assert expected in refused(COMBINED + lines)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "",
+        "listeners=GRPC://[::1]:9094,CONTROLLER://127.0.0.2:9093\n",
+        OPEN_CONTROLLER + SECRET,
+        OPEN_CONTROLLER + TLS,
+        OPEN_BOTH + SECRET,
+        OPEN_BOTH + TLS + SECRET,
+        FAR_VOTERS + SECRET,
+        FAR_VOTERS + TLS,
+    ],
+)
+def test_a_node_that_knows_its_cluster_by_a_secret_or_certificates_or_by_being_alone_here_is_taken(
+    load_text: Load, lines: str
+) -> None:
+    assert security_warnings(load_text(COMBINED + lines)) == []
+
+
+def test_a_broker_that_only_clients_elsewhere_can_use_is_warned(load_text: Load) -> None:
+    lines = "listeners=GRPC://0.0.0.0:9094,CONTROLLER://localhost:9093\nadvertised.listeners=GRPC://here.example:9094\n"
+    config = load_text(COMBINED + lines)
+    (warning,) = security_warnings(config)
+    assert warning in config.warnings
+    assert (
+        "clients there are served, brokers there are not, unless every node has cluster.secret.file" in warning.message
+    )
 
 
 def test_a_broker_that_is_no_controller_names_the_voters_only(load_text: Load) -> None:
@@ -459,3 +536,21 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_properties_file_is_refused(refused: Refuse) -> None:
     assert "server.properties:2: " in refused("node.id=1\nx=\\u00\n")
+
+
+def test_elections_that_are_held_unasked_are_configured_by_kafkas_keys(load_text: Load) -> None:
+    config = load_text(
+        COMBINED
+        + "auto.leader.rebalance.enable=false\nleader.imbalance.check.interval.seconds=5\n"
+        + "leader.imbalance.per.broker.percentage=0\nunclean.leader.election.interval.ms=100\n"
+        + "unclean.leader.election.enable=true\n"
+    )
+    assert config.warnings == ()
+    assert config.elections == config_values.LeaderElections(
+        rebalance_enabled=False,
+        imbalance_check_interval_s=5,
+        imbalance_per_broker_percentage=0,
+        unclean_interval_ms=100,
+    )
+    assert config.topics.configs.unclean_leader_election_enable
+    assert load_text(COMBINED).elections == config_values.LeaderElections()

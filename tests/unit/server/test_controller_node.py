@@ -17,8 +17,15 @@ from kraft.metadata.commands import (
     HeartbeatRequest,
 )
 from kraft.metadata.controller import ControllerDefaults
+from kraft.metadata.features import UnsupportedFeatureLevel
 from kraft.metadata.image import BrokerRegistration
-from kraft.metadata.records import ClusterInitialised
+from kraft.metadata.records import ClusterInitialised, FeatureLevelSet
+from kraft.model.broker_requests import (
+    DescribeBrokersRequest,
+    FenceBrokerRequest,
+    UnfenceBrokerRequest,
+    UnregisterBrokerRequest,
+)
 from kraft.model.config_requests import (
     ConfigAlteration,
     ConfigOperation,
@@ -32,6 +39,7 @@ from kraft.model.requests import CreateTopicsRequest, DeleteTopicsRequest, Descr
 from kraft.rpc.cluster_messages import FollowMetadataRequest, MetadataBatch
 from kraft.rpc.metadata_codec import decode_records
 from kraft.server.controller_node import ControllerConfig, ControllerNode
+from kraft.server.metadata_snapshots import decode_image
 from tests.unit.client.virtual_time import LoopClock, Unchanging, run_virtually
 from tests.unit.metadata.clusters import CLUSTER, ORDERS, registration
 from tests.unit.server.fake_quorum import FakeQuorum
@@ -278,6 +286,41 @@ def test_a_follower_that_is_ahead_of_a_slow_controller_is_told_how_far_that_is()
     run_virtually(scenario())
 
 
+def test_a_follower_that_asks_for_what_is_no_longer_kept_gets_a_snapshot_and_then_entries() -> None:
+    async def scenario() -> None:
+        async with controller() as parts:
+            await parts.register(1)
+            current = parts.node.host.current_image()
+            parts.node.host.start_from(current)
+            async with aclosing(parts.node.follow_metadata(follow(after_index=1))) as batches:
+                snapshot = [await anext(batches)]
+                await parts.register(2)
+                while not snapshot[-1].ends_snapshot:
+                    snapshot.append(await anext(batches))
+                assert {(part.index, part.in_snapshot) for part in snapshot} == {(current.index, True)}
+                assert decode_image([part.records for part in snapshot], current.index) == current.image
+                entry = await anext(batches)
+                assert (entry.index, entry.in_snapshot) == (current.index + 1, False)
+            async with aclosing(parts.node.follow_metadata(follow(after_index=current.index))) as batches:
+                assert not (await anext(batches)).in_snapshot, "it holds all that is no longer kept"
+
+    run_virtually(scenario())
+
+
+def test_a_follower_that_falls_behind_what_is_kept_meanwhile_gets_a_snapshot() -> None:
+    async def scenario() -> None:
+        async with controller() as parts:
+            await parts.register(1)
+            async with aclosing(parts.node.follow_metadata(follow())) as batches:
+                assert (await anext(batches)).index == 1
+                assert (await anext(batches)).index == 2
+                await parts.register(2)
+                parts.node.host.start_from(parts.node.host.current_image())
+                assert (await anext(batches)).in_snapshot
+
+    run_virtually(scenario())
+
+
 def test_a_follower_of_another_cluster_is_refused() -> None:
     async def scenario() -> None:
         async with controller() as parts:
@@ -377,5 +420,57 @@ def test_the_quorum_is_described_with_the_brokers_that_only_observe() -> None:
             assert [voter.node_id for voter in description.voters] == [1]
             (observer,) = description.observers
             assert (observer.node_id, observer.log_end_offset, observer.last_fetch_ms_ago) == (7, 2, 1_000)
+
+    run_virtually(scenario())
+
+
+def test_a_broker_that_an_operator_fenced_stays_fenced_until_the_operator_takes_that_back() -> None:
+    async def scenario() -> None:
+        async with controller() as parts:
+            epoch = await parts.register(1)
+            assert not await parts.beat(1, epoch)
+            admin = parts.node.cluster_admin
+            result = await admin.fence_broker(FenceBrokerRequest(broker_id=1, timeout_ms=1))
+            assert result.changed
+            assert await parts.beat(1, epoch)
+            assert (await admin.unfence_broker(UnfenceBrokerRequest(broker_id=1, timeout_ms=1))).changed
+            assert not await parts.beat(1, epoch)
+
+    run_virtually(scenario())
+
+
+def test_a_broker_is_forgotten_only_when_its_session_has_ended() -> None:
+    async def scenario() -> None:
+        async with controller() as parts:
+            await parts.beat(1, await parts.register(1))
+            admin = parts.node.cluster_admin
+            request = UnregisterBrokerRequest(broker_id=1, timeout_ms=1)
+            with pytest.raises(Refusal, match="broker 1 is running"):
+                await admin.unregister_broker(request)
+            await asyncio.sleep(SESSION_S + 1)
+            assert (await admin.unregister_broker(request)).changed
+            assert parts.node.host.image.brokers == {}
+            assert (await admin.describe_brokers(DescribeBrokersRequest(broker_ids=[]))).brokers == []
+            assert await parts.register(1) == 2
+
+    run_virtually(scenario())
+
+
+def test_a_new_cluster_acts_on_the_latest_levels() -> None:
+    async def scenario() -> None:
+        async with controller() as parts:
+            described = await parts.node.cluster_admin.describe_features()
+            levels = {each.feature: each.finalized_level for each in described.features}
+            assert levels == {"group.version": 0, "metadata.version": 2, "transaction.version": 0}
+
+    run_virtually(scenario())
+
+
+def test_a_controller_that_reads_of_a_level_beyond_its_own_support_goes_no_further() -> None:
+    async def scenario() -> None:
+        async with controller() as parts:
+            with pytest.raises(UnsupportedFeatureLevel, match=r"the cluster is at level 9 of metadata\.version"):
+                parts.quorum.tell(FeatureLevelSet(feature="metadata.version", level=9))
+            assert parts.node.host.image.features == {"metadata.version": 2}
 
     run_virtually(scenario())

@@ -7,15 +7,18 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 import pytest
+from structlog.testing import capture_logs
 
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.metadata.records import BrokerUnfenced, ClusterInitialised, MetadataRecord, RegisterBroker, TopicCreated
+from kraft.metadata.snapshot_records import snapshot_records
 from kraft.model.errors import Corruption, ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, TopicId
 from kraft.rpc.cluster_messages import FollowMetadataRequest, MetadataBatch
 from kraft.rpc.metadata_codec import encode_records
 from kraft.rpc.peers import Unreachable
 from kraft.server.metadata_loader import LAG_MAX_S, SILENCE_MAX_S, MetadataLoader
+from kraft.server.metadata_snapshots import LoadedImage
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import CLUSTER, registration
 
@@ -45,6 +48,8 @@ class Controller:
 
     address: str = "controller-1"
     entries: list[tuple[int, bytes]] = field(default_factory=list)
+    snapshot: list[MetadataBatch] = field(default_factory=list)
+    """Sent first to whoever holds less."""
     is_down: bool = False
     is_silent: bool = False
     refuses: Refusal | None = None
@@ -65,6 +70,10 @@ class Controller:
             if self.refuses is not None:
                 raise self.refuses
             sent = request.after_index
+            for part in self.snapshot:
+                if request.after_index < part.index:
+                    yield part
+                    sent = part.index
             while True:
                 if self.is_down:
                     raise Unreachable(self.address, "connection refused")
@@ -278,5 +287,93 @@ def test_a_controller_that_does_not_come_to_know_this_process_is_left_although_n
         cut_off.commit(2, ClusterInitialised(cluster_id=CLUSTER))
         async with following(cut_off, up_to_date("active")) as loader:
             assert await loader.until(lambda image: bool(image.cluster_id), LAG_MAX_S + 2)
+
+    run_virtually(scenario())
+
+
+# --- snapshots ---------------------------------------------------------------------------------------------------
+
+
+def snapshot_of(image: MetadataImage, index: int) -> list[MetadataBatch]:
+    """One record a part."""
+    parts = [encode_records([record]) for record in snapshot_records(image)] + [b""]
+    return [
+        MetadataBatch(
+            index=index, term=7, records=part, committed_index=index, in_snapshot=True, ends_snapshot=part == b""
+        )
+        for part in parts
+    ]
+
+
+def image_with(*topics: str) -> MetadataImage:
+    created = [topic(name, number) for number, name in enumerate(topics, start=1)]
+    return EMPTY_IMAGE.replay([ClusterInitialised(cluster_id=CLUSTER), registered(), *created])
+
+
+def test_a_snapshot_is_acted_on_when_it_is_whole_and_entries_go_on_from_there() -> None:
+    async def scenario() -> None:
+        controller, published = Controller(), Published()
+        controller.snapshot = snapshot_of(image_with("a"), 50)
+        controller.entries.append((51, encode_records([topic("b", 2)])))
+        async with following(controller, published=published) as loader:
+            assert await loader.until(lambda image: image.topic("b") is not None, 5)
+            assert published.topics()[0] != [], "no part of it alone"
+            assert loader.image == image_with("a", "b")
+            assert loader.current_image() == LoadedImage(image=loader.image, index=51, term=1)
+
+    run_virtually(scenario())
+
+
+def test_a_snapshot_that_breaks_off_counts_for_nothing() -> None:
+    async def scenario() -> None:
+        breaks_off, whole = Controller("breaks off", is_down=True), Controller("whole")
+        breaks_off.snapshot = snapshot_of(image_with("a", "b"), 50)[:-2]
+        whole.snapshot = snapshot_of(image_with("a"), 50)
+        async with following(breaks_off, whole) as loader:
+            assert await loader.until(lambda image: bool(image.cluster_id), 5)
+            assert breaks_off.asked_after == whole.asked_after == [0]
+            assert loader.image == image_with("a")
+
+    run_virtually(scenario())
+
+
+def test_a_snapshot_that_overtakes_what_was_acted_on_is_one_step_from_there() -> None:
+    async def scenario() -> None:
+        first, second, published = up_to_date("first"), Controller("second"), Published()
+        async with following(first, second, published=published) as loader:
+            await loader.until(lambda image: bool(image.cluster_id), 5)
+            second.snapshot = snapshot_of(image_with("a"), 50)
+            first.is_down = True
+            assert await loader.until(lambda image: image.topic("a") is not None, 5)
+            assert published.steps[-1] == (published.steps[0][1], image_with("a"))
+
+    run_virtually(scenario())
+
+
+def test_a_broker_goes_on_from_where_its_earlier_life_was_and_acts_when_it_is_known_anew() -> None:
+    async def scenario() -> None:
+        before = EMPTY_IMAGE.replay([ClusterInitialised(cluster_id=CLUSTER), registered(epoch=EPOCH - 1)])
+        controller, published = Controller(), Published()
+        loader = loader_of(Controllers(controller), published)
+        loader.start_from(LoadedImage(image=before, index=40, term=2))
+        running = asyncio.create_task(loader.run())
+        assert not await loader.until(lambda image: bool(image.cluster_id), 1)
+        controller.commit(41, registered())
+        assert await loader.until(lambda image: bool(image.cluster_id), 5)
+        assert (controller.asked_after[0], loader.published_index) == (40, 41)
+        assert published.steps == [(EMPTY_IMAGE, loader.image)]
+        running.cancel()
+        await asyncio.wait([running])
+
+    run_virtually(scenario())
+
+
+def test_a_controller_that_lost_what_this_broker_holds_is_left_and_said_so() -> None:
+    async def scenario() -> None:
+        loader = loader_of(Controllers(up_to_date()), Published())
+        loader.start_from(LoadedImage(image=EMPTY_IMAGE, index=40, term=2))
+        with capture_logs() as events, pytest.raises(TimeoutError):
+            await asyncio.wait_for(loader.run(), LAG_MAX_S + 2)
+        assert "it has 4 entries, and this broker holds 40 of them" in [event.get("reason") for event in events]
 
     run_virtually(scenario())

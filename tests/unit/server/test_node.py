@@ -13,6 +13,7 @@ from kraft.server.broker_lifecycle import BrokerRefused
 from kraft.server.broker_node import BrokerNode
 from kraft.server.config_values import NodeConfig
 from kraft.server.node import StartError, _in_one_line, _Node
+from kraft.server.node_credentials import NodeCredentials
 from kraft.server.storage import NodeStorage
 
 
@@ -55,7 +56,7 @@ def marked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def stopping(broker: FakeBroker, scenario: Callable[[_Node], Coroutine[Any, Any, None]]) -> None:
     async def run() -> None:
         config = cast(NodeConfig, SimpleNamespace(node_id=1))
-        node = _Node(config, cast(NodeStorage, None))
+        node = _Node(config, cast(NodeStorage, None), cast(NodeCredentials, None))
         node._failed = asyncio.get_running_loop().create_future()
         node._broker = cast(BrokerNode, broker)
         node._play("broker", broker.run())

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -13,7 +14,7 @@ from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, Offset, TopicId
 from kraft.server.high_watermarks import read_high_watermarks, write_high_watermarks
 from tests.unit.metadata.clusters import ORDERS, cluster, with_topic
 from tests.unit.server.publishing import Host, changed
-from tests.unit.server.replicas import ORDERS_0, Broker, batch, outcome, settle, values_in
+from tests.unit.server.replicas import DEFAULTS, ORDERS_0, Broker, batch, outcome, settle, values_in
 
 RECREATED = TopicId(UUID(int=200))
 
@@ -247,6 +248,23 @@ def test_altered_configs_reach_the_partitions_that_are_open(host: Host) -> None:
         await host.act_on(host.image.replay([altered]))
         with pytest.raises(Refusal, match="NOT_ENOUGH_REPLICAS"):
             host.partition().append(batch("a"), -1)
+        await host.publisher.close()
+
+    run(scenario())
+
+
+def test_new_defaults_reach_the_partitions_that_are_open_and_set_nothing_themselves(host: Host) -> None:
+    async def scenario() -> None:
+        image = with_topic(cluster(1, 2), [1, 2], isr=[1])
+        other = TopicId(UUID(int=500))
+        image = with_topic(image, [1, 2], isr=[1], topic="own", topic_id=other)
+        own = TopicConfigSet(topic_id=other, key="segment.bytes", value="7000")
+        await host.act_on(image.replay([own]))
+        host.publisher.use_defaults(replace(DEFAULTS, segment_bytes=5_000))
+        assert host.partition().log.config.segment_bytes == DEFAULTS.segment_bytes
+        await host.act_on(host.image)
+        assert host.partition().log.config.segment_bytes == 5_000
+        assert host.partition(topic_id=other).log.config.segment_bytes == 7_000
         await host.publisher.close()
 
     run(scenario())

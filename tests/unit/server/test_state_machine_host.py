@@ -8,11 +8,12 @@ from uuid import NAMESPACE_OID, uuid5
 import pytest
 
 from kraft.metadata.decision import Decision
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.metadata.records import ClusterInitialised, RegisterBroker, TopicCreated
 from kraft.model.errors import Corruption, ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, TopicId
 from kraft.rpc.metadata_codec import decode_records
+from kraft.server.metadata_snapshots import LoadedImage
 from kraft.server.state_machine_host import ENTRY_BYTES_MAX, StateMachineHost
 from tests.unit.metadata.clusters import registration
 from tests.unit.server.fake_quorum import PAYLOAD_BYTES_MAX, FakeQuorum
@@ -291,11 +292,29 @@ def test_what_other_voters_decided_is_replayed_and_kept_for_those_who_follow() -
         quorum.tell(ClusterInitialised(cluster_id="c"), gap=3)
         quorum.tell(_registered(7))
         await waiting
-        assert [entry.index for entry in host.entries] == [3, 4]
+        assert [entry.index for entry in host.entries.after(0) or []] == [3, 4]
         assert (host.committed_index, host.image.cluster_id) == (4, "c")
         assert host.registration_index == {BrokerId(7): 4}
 
     run(scenario())
+
+
+def test_from_a_snapshot_on_only_later_entries_change_anything() -> None:
+    before = EMPTY_IMAGE.replay([ClusterInitialised(cluster_id="c"), _registered(7)])
+    host = StateMachineHost(lambda active: None)
+    host.start_from(LoadedImage(image=before, index=4, term=2))
+    assert (host.committed_index, host.registration_index) == (4, {BrokerId(7): 4})
+    # The quorum tells what its journal holds, from the first entry on.
+    for index in (3, 4):
+        host.on_committed(index, 2, b"not even looked at")
+    assert host.current_image() == LoadedImage(image=before, index=4, term=2)
+    quorum = FakeQuorum(host)
+    quorum.index = 4
+    quorum.tell(TopicCreated(topic="orders", topic_id=TopicId(uuid5(NAMESPACE_OID, "orders"))))
+    assert host.image.topic("orders") is not None
+    assert [entry.index for entry in host.entries.after(4) or []] == [5]
+    assert host.entries.after(3) is None
+    assert host.current_image().index == 5
 
 
 def test_every_follower_that_waits_is_woken_by_one_entry() -> None:

@@ -75,3 +75,13 @@ def test_nothing_passes_a_throttle_that_was_stopped() -> None:
     throttle.stop()
     with pytest.raises(Stopped):
         throttle.pass_bytes(1)
+
+
+def test_a_new_rate_holds_for_what_is_passed_after_it() -> None:
+    time = VirtualWait()
+    throttle = Throttle(1_000, now_ns=time.now, wait=time.wait)
+    throttle.pass_bytes(1_000)
+    throttle.set_rate(100)
+    throttle.pass_bytes(1_000)
+    throttle.pass_bytes(1)
+    assert time.waited == pytest.approx([1, 10])

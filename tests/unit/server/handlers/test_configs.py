@@ -52,7 +52,7 @@ def answer(code: ErrorCode = ErrorCode.NONE) -> IncrementalAlterConfigsResponse:
 
 def handler(loader: Loader, given: object) -> AlterConfigsHandler:
     controllers = FakeControllers(incremental_alter_configs=given).as_client()
-    return AlterConfigsHandler(cast(MetadataLoader, loader), controllers, KAFKA_DEFAULTS)
+    return AlterConfigsHandler(cast(MetadataLoader, loader), controllers, {}, KAFKA_DEFAULTS)
 
 
 def test_who_alters_a_config_is_answered_when_this_broker_acts_on_it_too() -> None:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from kraft.metadata.broker_configs import DYNAMIC_KEYS
 from kraft.metadata.configs import TOPIC_CONFIGS
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.records import TopicConfigSet
+from kraft.metadata.records import BrokerConfigSet, TopicConfigSet
 from kraft.model.config_requests import (
     ConfigEntry,
     ConfigResource,
@@ -115,7 +116,8 @@ def test_only_what_is_asked_for_is_told(directory: Path) -> None:
 def test_a_broker_tells_what_its_file_says_and_what_it_leaves_out(directory: Path) -> None:
     description = described(directory, orders(), "7", kind=BROKER, file="log.cleaner.enable=false\n")
     assert [each.key for each in description.entries] == sorted(key.name for key in KEYS)
-    assert all(each.read_only and each.documentation for each in description.entries)
+    assert all(each.documentation for each in description.entries)
+    assert {each.key for each in description.entries if not each.read_only} == DYNAMIC_KEYS
     for key, value, kind, source in (
         ("node.id", "7", ConfigType.INT, "STATIC_BROKER_CONFIG"),
         ("log.cleaner.enable", "false", ConfigType.BOOLEAN, "STATIC_BROKER_CONFIG"),
@@ -131,12 +133,38 @@ def test_a_broker_tells_what_its_file_says_and_what_it_leaves_out(directory: Pat
         assert (found.key, found.value, found.type, found.source.name) == (key, value, kind, source)
 
 
+def test_what_was_set_while_brokers_run_comes_before_what_their_files_say(directory: Path) -> None:
+    image = orders().replay(
+        [
+            BrokerConfigSet(broker="", key="log.retention.ms", value="50"),
+            BrokerConfigSet(broker="7", key="log.retention.ms", value="70"),
+            BrokerConfigSet(broker="8", key="log.retention.ms", value="80"),
+            BrokerConfigSet(broker="", key="log.roll.ms", value="60"),
+        ]
+    )
+    wanted = [
+        ("log.retention.ms", "70", "DYNAMIC_BROKER_CONFIG"),
+        ("log.retention.ms", "50", "DYNAMIC_DEFAULT_BROKER_CONFIG"),
+        ("log.retention.ms", "9", "STATIC_BROKER_CONFIG"),
+    ]
+    of_broker = described(directory, image, "7", kind=BROKER, file="log.retention.ms=9\n")
+    found = entry(of_broker, "log.retention.ms")
+    assert (found.value, found.source.name, found.is_default) == ("70", "DYNAMIC_BROKER_CONFIG", False)
+    assert [(each.key, each.value, each.source.name) for each in found.synonyms][:3] == wanted
+    of_topic = described(directory, image, file="log.retention.ms=9\n")
+    found = entry(of_topic, "retention.ms")
+    assert (found.value, found.source.name) == ("70", "DYNAMIC_BROKER_CONFIG")
+    assert [(each.key, each.value, each.source.name) for each in found.synonyms][:3] == wanted
+    assert entry(of_topic, "segment.ms").value == "60"
+    of_all = described(directory, image, "", kind=BROKER)
+    assert [(each.key, each.value) for each in of_all.entries] == [("log.retention.ms", "50"), ("log.roll.ms", "60")]
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "code", "message"),
     [
         (TOPIC, "ordres", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic 'ordres'"),
         (BROKER, "8", ErrorCode.INVALID_REQUEST, "this is broker 7, which knows its own configuration only, not '8'"),
-        (BROKER, "", ErrorCode.INVALID_REQUEST, "this is broker 7"),
         (ConfigResourceType.CLIENT_METRICS, "x", ErrorCode.INVALID_REQUEST, "(client metrics) are not built yet"),
         (ConfigResourceType.UNKNOWN, "x", ErrorCode.INVALID_REQUEST, "(unknown) are not built yet"),
     ],

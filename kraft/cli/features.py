@@ -1,0 +1,78 @@
+"""`kraft features`: the levels that a cluster acts on."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from kraft.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    DEFAULT_TIMEOUT_MS,
+    BootstrapServer,
+    Output,
+    OutputFormat,
+    Timeout,
+)
+from kraft.cli.printing import print_json
+
+app = typer.Typer(help="Look at the cluster's feature levels, and raise them.", no_args_is_help=True)
+
+
+@app.command("describe")
+def describe(
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    output: OutputFormat = Output.TABLE,
+    timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
+) -> None:
+    """Show each feature's level, and the levels that every registered broker supports."""
+    from kraft.client import Admin
+
+    with Admin(bootstrap_server, default_api_timeout_ms=timeout_ms) as admin:
+        described = admin.describe_features()
+    if output is Output.JSON:
+        print_json({"epoch": described.epoch, "features": [asdict(each) for each in described.features]})
+        return
+    for each in described.features:
+        # Line for line as kafka-features.sh prints it.
+        print(
+            f"Feature: {each.feature}\tSupportedMinVersion: {each.min_level}\tSupportedMaxVersion: {each.max_level}\t"
+            f"FinalizedVersionLevel: {each.finalized_level}\tEpoch: {described.epoch}"
+        )
+
+
+@app.command("upgrade")
+def upgrade(
+    feature: Annotated[
+        list[str], typer.Option("--feature", metavar="NAME=LEVEL", help="May be repeated: all are done, or none.")
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check only, change nothing.")] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    output: OutputFormat = Output.TABLE,
+    timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
+) -> None:
+    """Take the cluster to another level of a feature, for good: every node has to support it."""
+    from kraft.client import Admin
+
+    levels = _levels(feature)
+    with Admin(bootstrap_server, default_api_timeout_ms=timeout_ms) as admin:
+        changed = admin.update_features(levels, validate_only=dry_run)
+    if output is Output.JSON:
+        print_json({"upgraded": {} if dry_run else changed, "possible": changed if dry_run else {}})
+        return
+    verb = "can be" if dry_run else "was"
+    for name, level in levels.items():
+        print(f"{name} {verb} upgraded to {level}." if name in changed else f"{name} is at {level} already.")
+
+
+def _levels(texts: list[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for text in texts:
+        name, equals, level = text.partition("=")
+        if not equals or not name or not level.isascii() or not level.isdigit() or len(level) > 5:
+            raise typer.BadParameter(f"{text!r} is not NAME=LEVEL", param_hint="--feature")
+        if name in found:
+            raise typer.BadParameter(f"{name} is there twice", param_hint="--feature")
+        found[name] = int(level)
+    return found

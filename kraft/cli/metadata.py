@@ -1,0 +1,183 @@
+"""`kraft metadata`: look into the files of the metadata log. No node is needed, and none is disturbed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, assert_never
+from uuid import UUID
+
+import typer
+
+from kraft.cli.options import Output, OutputFormat
+
+if TYPE_CHECKING:
+    from kraft.quorum.journal_format import Frame
+
+app = typer.Typer(help="Look into the files of the metadata log. No node has to run.", no_args_is_help=True)
+
+Files = Annotated[
+    list[str], typer.Argument(metavar="FILE...", help="Journals (quorum.journal) and snapshots (.checkpoint).")
+]
+
+Fact = dict[str, Any]
+"""One line of a dump: its type, and by name what is to be told."""
+
+
+@app.callback()
+def metadata() -> None:
+    """Look into the files of the metadata log. No node has to run."""
+
+
+@app.command("dump")
+def dump(files: Files, output: OutputFormat = Output.TABLE) -> None:
+    """Print what is in a controller's journal or in a snapshot: every entry, and every record of it, as a line.
+
+    What can be read is printed even of a damaged file; then one line says what is wrong where, and the exit code is 1.
+    """
+    from kraft.cli.log.kafka_lines import safe
+    from kraft.model.errors import Corruption
+
+    is_anything_wrong = False
+    for path in files:
+        place, reason = "", ""
+        try:
+            if output is Output.TABLE:
+                print(f"Dumping {safe(path)}")
+            for fact in _facts(path):
+                print(json.dumps({"file": path, **fact}) if output is Output.JSON else _line(fact))
+        except Corruption as corruption:
+            place, reason = f" at byte {corruption.position}", corruption.reason
+            if output is Output.JSON:
+                damage = {"type": "damage", "position": corruption.position, "reason": corruption.reason}
+                print(json.dumps({"file": path, **damage}))
+        except BrokenPipeError:
+            # Nobody reads what is printed any more; no file is to blame.
+            raise
+        except OSError as error:
+            reason = error.strerror or str(error)
+        if reason:
+            is_anything_wrong = True
+            sys.stdout.flush()
+            print(f"kraft: {safe(path)}{place}: {safe(reason)}", file=sys.stderr)
+    if is_anything_wrong:
+        raise typer.Exit(1)
+
+
+def _facts(path: str) -> Iterator[Fact]:
+    """Raises Corruption, behind all that can be read, and OSError."""
+    from kraft.model.errors import Corruption
+    from kraft.quorum import journal_format, snapshots
+    from kraft.runtime.disk import RealDisk
+
+    data = RealDisk().read_file(path)
+    if journal_format.is_journal(data):
+        return _journal(path, data)
+    if snapshots.is_snapshot(data):
+        return _snapshot(path, data)
+    raise Corruption(path, 0, "neither a quorum journal nor a metadata snapshot")
+
+
+def _journal(path: str, data: bytes) -> Iterator[Fact]:
+    from kraft.quorum import journal_format
+
+    end = journal_format.HEADER_BYTES
+    for frame in journal_format.frames(path, data):
+        yield from _frame(path, frame)
+        end = frame.end
+    if end < len(data):
+        # A crash may leave that, and nothing in it was told to anybody.
+        yield {"type": "torn", "position": end, "bytes": len(data) - end}
+
+
+def _frame(path: str, frame: Frame) -> Iterator[Fact]:
+    from kraft.quorum.journal_format import BaseRecord, EntryRecord, TruncationRecord, VoteRecord
+
+    for record in frame.records:
+        match record:
+            case EntryRecord():
+                yield from _entry(path, frame.position, record)
+            case VoteRecord(term=term, voted_for=voted_for):
+                yield {"type": "vote", "position": frame.position, "term": term, "voted_for": voted_for}
+            case TruncationRecord(from_index=from_index):
+                yield {"type": "truncation", "position": frame.position, "from_index": from_index}
+            case BaseRecord(index=index, term=term):
+                yield {"type": "base", "position": frame.position, "index": index, "term": term}
+            case _:
+                assert_never(record)
+
+
+def _entry(path: str, position: int, entry: Any) -> Iterator[Fact]:
+    from kraft.model.errors import Corruption
+    from kraft.quorum import command
+
+    fact = {"type": "entry", "position": position, "index": entry.index, "term": entry.term}
+    try:
+        decoded = command.decode(entry.command)
+    except ValueError as error:
+        raise Corruption(path, position, f"entry {entry.index}: {error}") from error
+    if decoded is None:
+        yield fact | {"kind": "no-op"}
+        return
+    # Stored in another term than it was decided in, it changes nothing.
+    yield fact | {"kind": decoded.kind.name.lower(), "is_void": decoded.decided_term != entry.term}
+    yield from _records(path, position, decoded.payload, entry.index)
+
+
+def _snapshot(path: str, data: bytes) -> Iterator[Fact]:
+    from kraft.quorum import snapshots
+
+    snapshot_id = snapshots.decode_header(path, data)
+    yield {"type": "snapshot", "position": 0, "index": snapshot_id.index, "term": snapshot_id.term}
+    for chunk in snapshots.decode_chunks(path, data):
+        yield {"type": "chunk", "position": chunk.position, "bytes": len(chunk.content)}
+        yield from _records(path, chunk.position, chunk.content, snapshot_id.index)
+
+
+def _records(path: str, position: int, payload: bytes, index: int) -> Iterator[Fact]:
+    from kraft.model.errors import Corruption
+    from kraft.rpc.metadata_codec import decode_records
+
+    try:
+        records = decode_records(payload, index)
+    except Corruption as corruption:
+        raise Corruption(path, position, f"entry {index}: {corruption.reason}") from None
+    for record in records:
+        fields = {field.name: _plain(getattr(record, field.name)) for field in dataclasses.fields(record)}
+        yield {"type": "record", "record": type(record).__name__, "fields": fields}
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it."""
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if dataclasses.is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    return value
+
+
+def _line(fact: Fact) -> str:
+    """As people read it: records are set in under their entry."""
+    if fact["type"] == "record":
+        return f"| {fact['record']} {_words(fact['fields'])}".rstrip()
+    return f"{fact['type']} {_words({name: value for name, value in fact.items() if name != 'type'})}"
+
+
+def _words(fields: dict[str, Any]) -> str:
+    return " ".join(f"{name}: {_word(value)}" for name, value in fields.items())
+
+
+def _word(value: Any) -> str:
+    from kraft.cli.log.kafka_lines import safe
+
+    if isinstance(value, dict):
+        return f"({_words(value)})"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_word, value))}]"
+    if isinstance(value, str):
+        return safe(value) or '""'
+    return json.dumps(value)

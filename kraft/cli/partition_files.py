@@ -1,0 +1,128 @@
+"""The JSON files in which Kafka's tools name partitions, and what is to become of them.
+
+{"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "any"]}]}
+{"version": 1, "topics": [{"topic": "orders"}]}
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import typer
+
+from kraft.client import NotBuiltYet
+from kraft.model.ids import TopicPartition
+
+_VERSION = 1
+
+Content = TypeVar("Content")
+Assignment = Mapping[TopicPartition, Sequence[int]]
+"""The brokers of partitions, preferred leader first."""
+
+
+def read_partitions(path: Path, option: str) -> list[TopicPartition]:
+    """The partitions that a file for elections names. Raises BadParameter."""
+    return _read(path, option, lambda content: [_partition(entry) for entry in _entries(content, "partitions")])
+
+
+def read_topics(path: Path, option: str) -> list[str]:
+    """The topics that are to be moved. Raises BadParameter."""
+    return _read(path, option, lambda content: [_topic(entry) for entry in _entries(content, "topics")])
+
+
+def read_assignment(path: Path, option: str) -> dict[TopicPartition, list[int]]:
+    """Where partitions are to be moved. Raises BadParameter, and NotBuiltYet for one that names log directories."""
+    found = _read(
+        path,
+        option,
+        lambda content: [(_partition(entry), _replicas(entry)) for entry in _entries(content, "partitions")],
+    )
+    return dict(found)
+
+
+def assignment_text(assignment: Assignment) -> str:
+    """In one line, as Kafka's tool writes it and reads it."""
+    return json.dumps(as_assignment(assignment), separators=(",", ":"))
+
+
+def as_assignment(assignment: Assignment) -> dict[str, Any]:
+    return {
+        "version": _VERSION,
+        "partitions": [
+            {
+                "topic": each.topic,
+                "partition": each.partition,
+                "replicas": list(assignment[each]),
+                "log_dirs": ["any"] * len(assignment[each]),
+            }
+            for each in sorted(assignment)
+        ],
+    }
+
+
+def _read(path: Path, option: str, take: Callable[[object], list[Content]]) -> list[Content]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"{path} cannot be read: {error}", param_hint=option) from None
+    try:
+        found = take(content)
+        _check_named_once(found)
+    except ValueError as error:
+        raise typer.BadParameter(f"{path}: {error}", param_hint=option) from None
+    return found
+
+
+def _check_named_once(found: Sequence[object]) -> None:
+    names = Counter(each[0] if isinstance(each, tuple) else each for each in found)
+    for name, times in names.items():
+        if times > 1:
+            raise ValueError(f"names {name} {times} times")
+
+
+def _entries(content: object, what: str) -> list[object]:
+    entries = content.get(what) if isinstance(content, dict) else None
+    if not isinstance(content, dict) or not isinstance(entries, list):
+        raise ValueError(f'expected {{"version": {_VERSION}, "{what}": [...]}}')
+    if content.get("version", _VERSION) != _VERSION:
+        raise ValueError(f"version {content['version']} is not known, only {_VERSION}")
+    if not entries:
+        raise ValueError(f"names no {what}")
+    return entries
+
+
+def _topic(entry: object) -> str:
+    topic = entry.get("topic") if isinstance(entry, dict) else None
+    if not isinstance(topic, str):
+        raise ValueError(f'{_shown(entry)} is not {{"topic": text}}')
+    return topic
+
+
+def _partition(entry: object) -> TopicPartition:
+    partition = entry.get("partition") if isinstance(entry, dict) else None
+    if type(partition) is not int:
+        raise ValueError(f'{_shown(entry)} is not {{"topic": text, "partition": number}}')
+    return TopicPartition(_topic(entry), partition)
+
+
+def _replicas(entry: object) -> list[int]:
+    assert isinstance(entry, dict), "its partition was read before"
+    replicas, log_dirs = entry.get("replicas"), entry.get("log_dirs")
+    if not isinstance(replicas, list) or any(type(replica) is not int for replica in replicas):
+        raise ValueError(f'{_shown(entry)} is without "replicas": [number, ...]')
+    if not replicas or len(set(replicas)) < len(replicas):
+        raise ValueError(f"{_shown(entry)}: at least one broker, and none twice")
+    if log_dirs is not None:
+        if not isinstance(log_dirs, list) or len(log_dirs) != len(replicas):
+            raise ValueError(f'{_shown(entry)}: "log_dirs" is one for each replica')
+        if any(directory != "any" for directory in log_dirs):
+            raise NotBuiltYet('log_dirs: to say in which log directory a replica is, is not built yet: write "any"')
+    return replicas
+
+
+def _shown(entry: object) -> str:
+    return json.dumps(entry)[:100]

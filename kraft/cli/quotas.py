@@ -1,0 +1,106 @@
+"""What `kraft configs` does for users, client ids and addresses: their quotas."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from kraft.cli.options import Output
+from kraft.cli.printing import print_json
+
+if TYPE_CHECKING:
+    from kraft.client import Admin
+    from kraft.model.quota_requests import QuotaEntity, QuotaFilter
+
+UserOption = Annotated[str | None, typer.Option("--user", help="Quotas of this user.")]
+UserDefaultsOption = Annotated[bool, typer.Option("--user-defaults", help="Of users without quotas of their own.")]
+ClientOption = Annotated[str | None, typer.Option("--client", help="Quotas of this client id; also of a user's.")]
+ClientDefaultsOption = Annotated[bool, typer.Option("--client-defaults", help="Of clients without their own.")]
+IpOption = Annotated[str | None, typer.Option("--ip", help="Quotas of this address.")]
+IpDefaultsOption = Annotated[bool, typer.Option("--ip-defaults", help="Of addresses without their own.")]
+
+# In the order in which Kafka names them.
+_WORDS: Final = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
+
+OF_KIND: Final = {"users": "user", "clients": "client-id", "ips": "ip"}
+"""Kafka's --entity-type, and how the quota's own is called."""
+
+ANY: Final = ""
+"""Stands where a name does, for every entity of a type: no entity has an empty name."""
+
+Entity = dict[str, str | None]
+"""Names by type; None for the default of a type."""
+
+
+def entity_of(
+    user: str | None, user_defaults: bool, client: str | None, client_defaults: bool, ip: str | None, ip_defaults: bool
+) -> Entity:
+    """What the options name, in Kafka's order. Raises BadParameter."""
+    found: Entity = {}
+    for entity_type, name, defaults, option in (
+        ("user", user, user_defaults, "--user"),
+        ("client-id", client, client_defaults, "--client"),
+        ("ip", ip, ip_defaults, "--ip"),
+    ):
+        if name is not None and defaults:
+            raise typer.BadParameter(f"{option} and {option}-defaults at once", param_hint=option)
+        if name == "":
+            raise typer.BadParameter("an empty name", param_hint=option)
+        if name is not None or defaults:
+            found[entity_type] = name
+    return found
+
+
+def alter_quotas(
+    admin: Admin, entity: Entity, set_configs: dict[str, str], delete_configs: list[str], *, validate_only: bool
+) -> None:
+    """Raises BadParameter for a value that is no number, and for an entity that is none in particular."""
+    from kraft.model.quota_requests import QuotaEntity
+
+    if ANY in entity.values():
+        raise typer.BadParameter("say whose quotas, by name or by --entity-default", param_hint="--entity-name")
+    quotas: dict[str, float | None] = dict.fromkeys(delete_configs)
+    for key, text in set_configs.items():
+        try:
+            quotas[key] = float(text)
+        except ValueError:
+            raise typer.BadParameter(f"{key}={text}: a number is needed", param_hint="--add-config") from None
+    parts: list[QuotaEntity] = [QuotaEntity(entity_type=each, name=name) for each, name in entity.items()]
+    admin.alter_client_quotas(parts, quotas, validate_only=validate_only)
+
+
+def print_quotas(admin: Admin, entity: Entity, output: Output) -> None:
+    """Line for line as kafka-configs.sh prints them."""
+    described = admin.describe_client_quotas([_filter(each, name) for each, name in entity.items()], strict=True)
+    if output is Output.JSON:
+        print_json(
+            [
+                {
+                    "entity": {part.entity_type: part.name for part in each.entity},
+                    "quotas": {quota.key: quota.value for quota in each.quotas},
+                }
+                for each in described
+            ]
+        )
+        return
+    for each in described:
+        values = ", ".join(f"{quota.key}={quota.value}" for quota in each.quotas)
+        print(f"Quota configs for {in_words({part.entity_type: part.name for part in each.entity})} are {values}")
+
+
+def in_words(entity: Entity) -> str:
+    return ", ".join(
+        f"the default {words}" if entity[each] is None else f"{words} '{entity[each]}'"
+        for each, words in _WORDS.items()
+        if each in entity
+    )
+
+
+def _filter(entity_type: str, name: str | None) -> QuotaFilter:
+    from kraft.model.quota_requests import QuotaFilter, QuotaMatch
+
+    if name == ANY:
+        return QuotaFilter(entity_type=entity_type, match=QuotaMatch.ANY)
+    match = QuotaMatch.DEFAULT if name is None else QuotaMatch.EXACT
+    return QuotaFilter(entity_type=entity_type, match=match, name=name)

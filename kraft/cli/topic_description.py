@@ -1,0 +1,192 @@
+"""Topics as `kraft topics describe` shows them: line for line as kafka-topics.sh, which scripts and eyes know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kraft.cli.options import Output
+from kraft.cli.printing import print_json
+from kraft.model.ids import TopicPartition, uuid_to_text
+
+if TYPE_CHECKING:
+    from kraft.client import Admin, OngoingReassignment
+    from kraft.model.requests import PartitionMetadata, TopicDescription
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """One partition with what its condition is judged by."""
+
+    partition: PartitionMetadata
+    reassignment: OngoingReassignment | None
+    min_insync_replicas: int
+
+    @property
+    def replication_factor(self) -> int:
+        """Without the replicas that are only being added."""
+        adding = [] if self.reassignment is None else self.reassignment.adding_replicas
+        return len(self.partition.replicas) - len(adding)
+
+
+Condition = Callable[[Shown], bool]
+
+
+def is_under_replicated(shown: Shown) -> bool:
+    return len(shown.partition.isr) < shown.replication_factor
+
+
+def is_unavailable(shown: Shown) -> bool:
+    leader = shown.partition.leader_id
+    return leader < 0 or leader in shown.partition.offline_replicas
+
+
+def is_at_min_isr(shown: Shown) -> bool:
+    return len(shown.partition.isr) == shown.min_insync_replicas
+
+
+def is_under_min_isr(shown: Shown) -> bool:
+    return shown.partition.leader_id < 0 or len(shown.partition.isr) < shown.min_insync_replicas
+
+
+CONDITIONS: Mapping[str, Condition] = {
+    "--under-replicated-partitions": is_under_replicated,
+    "--unavailable-partitions": is_unavailable,
+    "--at-min-isr-partitions": is_at_min_isr,
+    "--under-min-isr-partitions": is_under_min_isr,
+}
+
+_BY_MIN_ISR = (is_at_min_isr, is_under_min_isr)
+
+
+def describe(admin: Admin, topic: str | None, condition: Condition | None, output: Output) -> None:
+    """One topic or all; with a condition only the partitions that are in it, without the lines of their topics."""
+    # In this order: what is listed may be completed by the time the partitions are looked at, but not the reverse.
+    reassignments = admin.list_partition_reassignments()
+    descriptions = admin.describe_topics([] if topic is None else [topic])
+    shown = [
+        (each, each.metadata.partitions if condition is None else _in(condition, admin, each, reassignments))
+        for each in descriptions
+    ]
+    if output is Output.JSON:
+        print_json(
+            [_as_json(each, partitions, reassignments) for each, partitions in shown if partitions or condition is None]
+        )
+        return
+    for each, partitions in shown:
+        if condition is None:
+            _print_topic(each, reassignments)
+        for partition in partitions:
+            _print_partition(each.metadata.topic, partition, _of(reassignments, each, partition))
+
+
+def _in(
+    condition: Condition,
+    admin: Admin,
+    description: TopicDescription,
+    reassignments: Mapping[TopicPartition, OngoingReassignment],
+) -> list[PartitionMetadata]:
+    topic = description.metadata.topic
+    min_insync_replicas = _min_insync_replicas(admin, topic) if condition in _BY_MIN_ISR else 0
+    return [
+        partition
+        for partition in description.metadata.partitions
+        if condition(
+            Shown(
+                partition=partition,
+                reassignment=_of(reassignments, description, partition),
+                min_insync_replicas=min_insync_replicas,
+            )
+        )
+    ]
+
+
+def _min_insync_replicas(admin: Admin, topic: str) -> int:
+    for entry in admin.describe_topic_configs(topic):
+        if entry.key == "min.insync.replicas" and entry.value is not None:
+            return int(entry.value)
+    raise AssertionError("every topic has min.insync.replicas in effect")
+
+
+def _of(
+    reassignments: Mapping[TopicPartition, OngoingReassignment],
+    description: TopicDescription,
+    partition: PartitionMetadata,
+) -> OngoingReassignment | None:
+    """Unless it was completed meanwhile."""
+    found = reassignments.get(TopicPartition(description.metadata.topic, partition.partition))
+    return found if found is not None and found.replicas == partition.replicas else None
+
+
+def _print_topic(description: TopicDescription, reassignments: Mapping[TopicPartition, OngoingReassignment]) -> None:
+    metadata = description.metadata
+    configs = ",".join(f"{key}={value}" for key, value in sorted(description.configs.items()))
+    factor = _replication_factor(description, reassignments)
+    print(
+        f"Topic: {metadata.topic}\tTopicId: {uuid_to_text(metadata.topic_id)}"
+        f"\tPartitionCount: {len(metadata.partitions)}\tReplicationFactor: {factor}\tConfigs: {configs}"
+    )
+
+
+def _replication_factor(
+    description: TopicDescription, reassignments: Mapping[TopicPartition, OngoingReassignment]
+) -> int:
+    return max(
+        (
+            Shown(
+                partition=each, reassignment=_of(reassignments, description, each), min_insync_replicas=0
+            ).replication_factor
+            for each in description.metadata.partitions
+        ),
+        default=0,
+    )
+
+
+def _print_partition(topic: str, partition: PartitionMetadata, reassignment: OngoingReassignment | None) -> None:
+    leader = partition.leader_id if partition.leader_id >= 0 else "none"
+    moving = ""
+    if reassignment is not None:
+        moving = (
+            f"\tAdding Replicas: {_joined(reassignment.adding_replicas)}"
+            f"\tRemoving Replicas: {_joined(reassignment.removing_replicas)}"
+        )
+    print(
+        f"\tTopic: {topic}\tPartition: {partition.partition}\tLeader: {leader}"
+        f"\tReplicas: {_joined(partition.replicas)}\tIsr: {_joined(partition.isr)}{moving}"
+    )
+
+
+def _as_json(
+    description: TopicDescription,
+    partitions: Sequence[PartitionMetadata],
+    reassignments: Mapping[TopicPartition, OngoingReassignment],
+) -> dict[str, Any]:
+    metadata = description.metadata
+    shown = []
+    for each in partitions:
+        reassignment = _of(reassignments, description, each)
+        shown.append(
+            {
+                "partition": each.partition,
+                "leader": each.leader_id if each.leader_id >= 0 else None,
+                "leader_epoch": each.leader_epoch,
+                "replicas": each.replicas,
+                "isr": each.isr,
+                "offline_replicas": each.offline_replicas,
+                "adding_replicas": [] if reassignment is None else reassignment.adding_replicas,
+                "removing_replicas": [] if reassignment is None else reassignment.removing_replicas,
+            }
+        )
+    return {
+        "topic": metadata.topic,
+        "topic_id": uuid_to_text(metadata.topic_id),
+        "partition_count": len(metadata.partitions),
+        "replication_factor": _replication_factor(description, reassignments),
+        "configs": description.configs,
+        "partitions": shown,
+    }
+
+
+def _joined(broker_ids: Sequence[int]) -> str:
+    return ",".join(map(str, broker_ids))

@@ -1,0 +1,109 @@
+"""The configs of brokers that can be changed while they run, and what they make of the brokers' files.
+
+A value can be set for one broker, or for all that do not set their own; either wins over the broker's file. They are
+those that take effect without a restart: the defaults of topics, and how fast logs are compacted and read for rot.
+Source: KIP-226.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from typing import Final
+
+from kraft.metadata.config_types import INT64_MAX, IntegerBetween
+from kraft.metadata.configs import SERVER_KEYS, TOPIC_CONFIGS, TopicConfig, broker_defaults
+from kraft.metadata.image import MetadataImage
+from kraft.model.errors import ErrorCode, Refusal
+
+EVERY_BROKER: Final = ""
+"""Stands where a broker's id does, for all brokers."""
+
+CLEANER_BACKOFF: Final = "log.cleaner.backoff.ms"
+CLEANER_IO: Final = "log.cleaner.io.max.bytes.per.second"
+SCRUB_IO: Final = "log.scrub.io.max.bytes.per.second"
+
+MAINTENANCE_KEYS: Final[Mapping[str, IntegerBetween]] = {
+    CLEANER_BACKOFF: IntegerBetween(least=0, most=INT64_MAX),
+    CLEANER_IO: IntegerBetween(least=1, most=INT64_MAX),
+    SCRUB_IO: IntegerBetween(least=1, most=INT64_MAX),
+}
+
+_AT_START_ONLY: Final = frozenset({"log.flush.scheduler.interval.ms"})
+"""Also the interval at which a task looks around that is not told anew."""
+
+TOPIC_DEFAULT_KEYS: Final = frozenset(SERVER_KEYS) - _AT_START_ONLY
+
+DYNAMIC_KEYS: Final = frozenset({*MAINTENANCE_KEYS, *TOPIC_DEFAULT_KEYS})
+
+
+def check_broker_config(key: str, value: str, known_keys: Collection[str]) -> None:
+    """Raises Refusal INVALID_CONFIG when brokers cannot change the key while they run, or it does not take the value.
+
+    `known_keys` are all those that a broker's file may hold.
+    """
+    check_broker_key(key, known_keys)
+    try:
+        if key in MAINTENANCE_KEYS:
+            MAINTENANCE_KEYS[key].read(value)
+        else:
+            declared, server_key = SERVER_KEYS[key]
+            declared.read_server(server_key, value)
+    except ValueError as error:
+        raise Refusal(ErrorCode.INVALID_CONFIG, f"{key}={_shown(value)}: {error} is needed") from None
+
+
+def check_broker_key(key: str, known_keys: Collection[str]) -> None:
+    if key in DYNAMIC_KEYS:
+        return
+    if key in known_keys:
+        problem = f"{key} cannot be changed while a broker runs: set it in the broker's file and restart it"
+    elif key in TOPIC_CONFIGS:
+        problem = (
+            f"'{key}' is the topics' config: for all topics of a broker it is {TOPIC_CONFIGS[key].server_keys[0].name}"
+        )
+    else:
+        nearest = get_close_matches(key[:100], DYNAMIC_KEYS, n=1)
+        remedy = f"did you mean '{nearest[0]}'?" if nearest else "kraft configs describe --broker ID --all shows them"
+        problem = f"brokers have no config '{_shown(key)}': {remedy}"
+    raise Refusal(ErrorCode.INVALID_CONFIG, problem)
+
+
+def dynamic_configs(image: MetadataImage, broker: str) -> dict[str, str]:
+    """What was set for the broker or for all brokers; for EVERY_BROKER what was set for all."""
+    return {**image.broker_configs.get(EVERY_BROKER, {}), **image.broker_configs.get(broker, {})}
+
+
+class TopicDefaultsInEffect:
+    """What topics get that set nothing themselves: the broker's file, and what was set over it while it runs."""
+
+    def __init__(self, settings: Mapping[str, str], static: TopicConfig, broker: str = EVERY_BROKER) -> None:
+        """`settings` are those of the file, and `static` is what they come to."""
+        self._settings = settings
+        self._static = static
+        self._broker = broker
+        self._of: object = None
+        self._known = static
+
+    def __call__(self, image: MetadataImage) -> TopicConfig:
+        if image.broker_configs is not self._of:
+            # The mapping is the same object as long as nothing in it changes.
+            self._of, self._known = image.broker_configs, self._read(image)
+        return self._known
+
+    def _read(self, image: MetadataImage) -> TopicConfig:
+        dynamic = {
+            key: value for key, value in dynamic_configs(image, self._broker).items() if key in TOPIC_DEFAULT_KEYS
+        }
+        if not dynamic:
+            return self._static
+        try:
+            return broker_defaults({**self._settings, **dynamic})
+        except Refusal:
+            # Each value is good, and the controller found that they go together; with what this broker's file says
+            # beside them they do not. Then the file is what somebody has seen working.
+            return self._static
+
+
+def _shown(text: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:60])

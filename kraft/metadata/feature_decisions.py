@@ -1,0 +1,52 @@
+"""The decision to act on another level of a feature, for good."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NoReturn
+
+from kraft.metadata.decision import Decision
+from kraft.metadata.features import SUPPORTED_FEATURES, level_of, range_of, words
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.records import FeatureLevelSet
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.feature_requests import FeatureUpdate, UpdateFeaturesRequest, UpdateFeaturesResponse
+
+
+def update_features(image: MetadataImage, request: UpdateFeaturesRequest) -> Decision[UpdateFeaturesResponse]:
+    """Takes the cluster to these levels, all or none. Raises Refusal INVALID_UPDATE_VERSION.
+
+    Every registered broker has to support them, also one that is not in service now: it would not come back.
+    Controllers that are no brokers do not tell what they support; one that does not stops when it reads of the level.
+    """
+    named = Counter(update.feature for update in request.updates)
+    for update in request.updates:
+        if named[update.feature] > 1:
+            _refuse(f"feature '{update.feature[:100]}' is in the request {named[update.feature]} times")
+        _check(image, update)
+    changed = [update for update in request.updates if update.level != level_of(image, update.feature)]
+    records = [FeatureLevelSet(feature=update.feature, level=update.level) for update in changed]
+    return Decision(records=[] if request.validate_only else records, response=UpdateFeaturesResponse(changed=changed))
+
+
+def _check(image: MetadataImage, update: FeatureUpdate) -> None:
+    feature, level = update.feature, update.level
+    if feature not in SUPPORTED_FEATURES:
+        _refuse(f"there is no feature '{feature[:100]}': there are {', '.join(sorted(SUPPORTED_FEATURES))}")
+    current = level_of(image, feature)
+    if level < current:
+        _refuse(f"{feature} is at level {current}, and going back to {level} is not built")
+    supported = SUPPORTED_FEATURES[feature]
+    if level > supported.max_level:
+        _refuse(f"{feature} cannot be at level {level}: the active controller supports {words(supported)}")
+    for broker in sorted(image.brokers.values(), key=lambda each: each.broker_id):
+        theirs = range_of(broker.features, feature)
+        if not theirs.min_level <= level <= theirs.max_level:
+            _refuse(
+                f"{feature} cannot be at level {level}: broker {broker.broker_id} supports {words(theirs)}; "
+                "upgrade it first, or unregister it if it is gone for good"
+            )
+
+
+def _refuse(problem: str) -> NoReturn:
+    raise Refusal(ErrorCode.INVALID_UPDATE_VERSION, problem)

@@ -1,0 +1,112 @@
+"""The decision that adds partitions to topics. Source: KIP-195."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from kraft.metadata.decision import Decision
+from kraft.metadata.image import MetadataImage, TopicImage
+from kraft.metadata.placement import place_more_partitions
+from kraft.metadata.records import MetadataRecord
+from kraft.metadata.topic_decisions import PARTITIONS_PER_REQUEST_MAX, assignment_problem, partition_created
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import BrokerId
+from kraft.model.partition_requests import CreatePartitionsRequest, NewPartitions
+from kraft.model.requests import TopicResult, TopicResults
+
+
+def create_partitions(
+    image: MetadataImage, request: CreatePartitionsRequest, *, placement_start: int
+) -> Decision[TopicResults]:
+    """Adds partitions to each topic, each on its own: one that is refused does not stop the others.
+
+    They get as many replicas as the topic's first partition has. Without assignments the placement goes on where the
+    topic's leaders are fewest; `placement_start` decides among places that are equally good.
+    """
+    named = Counter(asked.topic for asked in request.topics)
+    left = PARTITIONS_PER_REQUEST_MAX
+    records: list[MetadataRecord] = []
+    results = []
+    for asked in request.topics:
+        try:
+            topic = _topic(image, asked, named)
+            added = asked.count - len(topic.partitions)
+            _check_count(topic, asked, left)
+            assignment = _placed_by_hand(image, topic, asked) if asked.assignments else []
+            assignment = assignment or _placed(image, topic, added, placement_start)
+        except Refusal as refusal:
+            results.append(TopicResult(topic=asked.topic, error_code=refusal.error_code, error_message=refusal.message))
+            continue
+        left -= added
+        records += [
+            partition_created(image, topic.topic_id, partition, replicas)
+            for partition, replicas in enumerate(assignment, start=len(topic.partitions))
+        ]
+        results.append(
+            TopicResult(
+                topic=topic.topic,
+                error_code=ErrorCode.NONE,
+                topic_id=topic.topic_id,
+                partitions=asked.count,
+                replication_factor=_replication_factor(topic),
+            )
+        )
+    return Decision(records=[] if request.validate_only else records, response=TopicResults(results=results))
+
+
+def _topic(image: MetadataImage, asked: NewPartitions, named: Counter[str]) -> TopicImage:
+    if named[asked.topic] > 1:
+        problem = f"topic '{asked.topic[:300]}' is in the request {named[asked.topic]} times"
+        raise Refusal(ErrorCode.INVALID_REQUEST, problem)
+    topic = image.topic(asked.topic)
+    if topic is None:
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{asked.topic[:300]}'")
+    return topic
+
+
+def _check_count(topic: TopicImage, asked: NewPartitions, left: int) -> None:
+    has = len(topic.partitions)
+    partitions = "1 partition" if has == 1 else f"{has} partitions"
+    if asked.count == has:
+        raise Refusal(ErrorCode.INVALID_PARTITIONS, f"topic '{topic.topic}' already has {partitions}")
+    if asked.count < has:
+        problem = (
+            f"topic '{topic.topic}' has {partitions}, {asked.count} would not be an increase: "
+            "partitions can only be added, because with one its records would go"
+        )
+        raise Refusal(ErrorCode.INVALID_PARTITIONS, problem)
+    if asked.count - has > left:
+        problem = f"more than {PARTITIONS_PER_REQUEST_MAX} partitions in one request: create fewer at a time"
+        raise Refusal(ErrorCode.INVALID_PARTITIONS, problem)
+
+
+def _placed(image: MetadataImage, topic: TopicImage, added: int, placement_start: int) -> list[list[BrokerId]]:
+    return place_more_partitions(
+        existing=[topic.partitions[number].target_replicas for number in sorted(topic.partitions)],
+        partitions=added,
+        replication_factor=_replication_factor(topic),
+        brokers=image.active_brokers(),
+        start=placement_start,
+    )
+
+
+def _placed_by_hand(image: MetadataImage, topic: TopicImage, asked: NewPartitions) -> list[list[BrokerId]]:
+    first, added = len(topic.partitions), asked.count - len(topic.partitions)
+    if len(asked.assignments) != added:
+        problem = f"{added} partitions are to be added, but the replicas of {len(asked.assignments)} are named"
+        raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+    assignment = [[BrokerId(replica) for replica in one.replicas] for one in asked.assignments]
+    for partition, replicas in enumerate(assignment, start=first):
+        _check_replicas(image, topic, partition, replicas)
+    return assignment
+
+
+def _check_replicas(image: MetadataImage, topic: TopicImage, partition: int, replicas: Sequence[BrokerId]) -> None:
+    problem = assignment_problem(image, replicas, _replication_factor(topic))
+    if problem:
+        raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {partition} on {list(replicas)}: {problem}")
+
+
+def _replication_factor(topic: TopicImage) -> int:
+    return len(topic.partitions[0].target_replicas)

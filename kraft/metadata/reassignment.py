@@ -1,0 +1,259 @@
+"""The decisions that move a partition's replicas to other brokers.
+
+A reassignment goes through three states. First the replicas to be added stand beside those that there were, and copy
+what the leader has; nothing is taken away. When the last of them is in sync, in the very record that says so, the
+replicas to be removed are gone, and somebody else leads where the leader was one of them. Or an operator cancels it
+before, and what was added is gone again. Where there is nothing to add, the first state is skipped.
+
+Whenever a replica goes, the leader epoch grows, so that a fetch which it sent before says nothing any more should it be
+added again. Source: KIP-455; KIP-860.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kraft.metadata.configs import TopicConfig, overridden
+from kraft.metadata.decision import Decision
+from kraft.metadata.image import MetadataImage, PartitionImage, TopicImage
+from kraft.metadata.leader_election import CanLead, elect, may_be_unclean
+from kraft.metadata.partition_names import find_partition
+from kraft.metadata.records import PartitionChanged
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from kraft.model.partition_requests import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingReassignment,
+    PartitionResult,
+    Reassignment,
+)
+
+REASSIGNMENTS_PER_REQUEST_MAX = 5_000
+"""What is decided at once has to fit into one entry of the metadata log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layout:
+    """On which brokers a partition is, and who of them is in sync."""
+
+    replicas: tuple[BrokerId, ...]
+    adding: tuple[BrokerId, ...]
+    removing: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+
+    def settled(self) -> _Layout:
+        """Without what is to be removed, when everything that is to be added is in sync; otherwise as it is.
+
+        Somebody in sync has to be left: where those to be removed are the only ones, the others are waited for.
+        """
+        isr = _without(self.isr, self.removing)
+        if not isr or not set(self.adding).issubset(isr):
+            return self
+        return _Layout(replicas=_without(self.replicas, self.removing), adding=(), removing=(), isr=isr)
+
+
+def alter_partition_reassignments(
+    image: MetadataImage, request: AlterPartitionReassignmentsRequest, *, defaults: TopicConfig
+) -> Decision[AlterPartitionReassignmentsResponse]:
+    """Begins to move each partition, or cancels that, each on its own; what is so already needs no record.
+
+    A new target replaces the one of a reassignment under way. `defaults` are of topics that set nothing themselves.
+    """
+    if len(request.partitions) > REASSIGNMENTS_PER_REQUEST_MAX:
+        problem = f"more than {REASSIGNMENTS_PER_REQUEST_MAX} partitions in one request: reassign fewer at a time"
+        raise Refusal(ErrorCode.INVALID_REQUEST, problem)
+    named = Counter((asked.topic, asked.partition) for asked in request.partitions)
+    records: list[PartitionChanged] = []
+    results = []
+    for asked in request.partitions:
+        try:
+            _check_named_once(asked, named)
+            topic, partition = find_partition(image, asked.topic, asked.partition)
+            if asked.cancels:
+                changes = _cancelled(image, topic, partition, defaults)
+            else:
+                _check_target(image, topic, partition, asked, request.allow_replication_factor_change, defaults)
+                changes = _begun(image, topic, partition, asked)
+        except Refusal as refusal:
+            results.append(_result(asked, refusal.error_code, refusal.message))
+        else:
+            records += changes
+            results.append(_result(asked, ErrorCode.NONE, ""))
+    return Decision(records=records, response=AlterPartitionReassignmentsResponse(results=results))
+
+
+def completed(
+    image: MetadataImage, topic_id: TopicId, partition: PartitionImage, isr: Sequence[BrokerId]
+) -> list[PartitionChanged]:
+    """The record that takes over this ISR and with it completes the reassignment; none while that is not so far."""
+    if not partition.is_reassigned:
+        return []
+    layout = _Layout(
+        replicas=partition.replicas,
+        adding=partition.adding_replicas,
+        removing=partition.removing_replicas,
+        isr=tuple(isr),
+    )
+    settled = layout.settled()
+    return [] if settled is layout else _change(image, topic_id, partition, settled)
+
+
+def list_partition_reassignments(
+    image: MetadataImage, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """Those that are under way; of partitions that are not, or do not exist, nothing is told."""
+    wanted = {(asked.topic, asked.partition) for asked in request.partitions}
+    found = [
+        OngoingReassignment(
+            topic=name,
+            partition=partition.partition,
+            replicas=list(partition.replicas),
+            adding_replicas=list(partition.adding_replicas),
+            removing_replicas=list(partition.removing_replicas),
+        )
+        for name, partition in _under_way(image)
+        if request.all_partitions or (name, partition.partition) in wanted
+    ]
+    return ListPartitionReassignmentsResponse(partitions=found)
+
+
+def _under_way(image: MetadataImage) -> Iterator[tuple[str, PartitionImage]]:
+    for name in sorted(image.topic_ids):
+        partitions = image.topics[image.topic_ids[name]].partitions
+        for number in sorted(partitions):
+            if partitions[number].is_reassigned:
+                yield name, partitions[number]
+
+
+# --- one partition -------------------------------------------------------------------------------------------
+
+
+def _begun(
+    image: MetadataImage, topic: TopicImage, partition: PartitionImage, asked: Reassignment
+) -> list[PartitionChanged]:
+    target = tuple(BrokerId(replica) for replica in asked.replicas)
+    original = partition.original_replicas
+    removing = _without(original, target)
+    replicas = (*target, *removing)
+    # What an earlier target wanted to add and this one does not is gone at once.
+    isr = _without(partition.isr, _without(partition.replicas, replicas))
+    if not isr:
+        raise Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"brokers {list(partition.isr)} alone are in sync, and were only being added: let them stay, "
+            "or wait until others are in sync",
+        )
+    layout = _Layout(replicas=replicas, adding=_without(target, original), removing=removing, isr=isr)
+    return _change(image, topic.topic_id, partition, layout.settled())
+
+
+def _cancelled(
+    image: MetadataImage, topic: TopicImage, partition: PartitionImage, defaults: TopicConfig
+) -> list[PartitionChanged]:
+    if not partition.is_reassigned:
+        problem = f"partition {partition.partition} of topic '{topic.topic}' is not being reassigned"
+        raise Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, problem)
+    replicas = partition.original_replicas
+    isr = _without(partition.isr, partition.adding_replicas)
+    if not isr and may_be_unclean(topic, defaults):
+        isr = tuple(replica for replica in replicas if image.is_active(replica))[:1]
+    if not isr:
+        raise Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"brokers {list(partition.isr)} alone are in sync, and were only being added: "
+            "to take them away again would lose records; wait until others are in sync",
+        )
+    return _change(image, topic.topic_id, partition, _Layout(replicas=replicas, adding=(), removing=(), isr=isr))
+
+
+def _change(
+    image: MetadataImage, topic_id: TopicId, partition: PartitionImage, layout: _Layout
+) -> list[PartitionChanged]:
+    before = _Layout(
+        replicas=partition.replicas,
+        adding=partition.adding_replicas,
+        removing=partition.removing_replicas,
+        isr=partition.isr,
+    )
+    if layout == before:
+        return []
+    leader = partition.leader
+    # A partition that waits for its leader goes on waiting, unless that one was taken away.
+    if leader not in layout.isr and (partition.has_leader or not set(layout.isr) & set(partition.isr)):
+        leader = elect(layout.replicas, layout.isr, _can_lead(image, layout))
+    epoch_grows = leader != partition.leader or bool(_without(partition.replicas, layout.replicas))
+    return [
+        PartitionChanged(
+            topic_id=topic_id,
+            partition=partition.partition,
+            isr=list(layout.isr),
+            leader=leader,
+            leader_epoch=LeaderEpoch(partition.leader_epoch + epoch_grows),
+            partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
+            replicas=list(layout.replicas),
+            adding_replicas=list(layout.adding),
+            removing_replicas=list(layout.removing),
+        )
+    ]
+
+
+def _can_lead(image: MetadataImage, layout: _Layout) -> CanLead:
+    # One that is shutting down still serves, which is better than nobody.
+    has_active = any(image.is_active(member) for member in layout.isr)
+    return image.is_active if has_active else image.is_alive
+
+
+# --- checks --------------------------------------------------------------------------------------------------
+
+
+def _check_named_once(asked: Reassignment, named: Counter[tuple[str, int]]) -> None:
+    times = named[asked.topic, asked.partition]
+    if times > 1:
+        problem = f"partition {asked.partition} of topic '{asked.topic[:300]}' is in the request {times} times"
+        raise Refusal(ErrorCode.INVALID_REQUEST, problem)
+    if asked.cancels and asked.replicas:
+        raise Refusal(ErrorCode.INVALID_REQUEST, "a reassignment that is cancelled has no new replicas: leave them out")
+
+
+def _check_target(
+    image: MetadataImage,
+    topic: TopicImage,
+    partition: PartitionImage,
+    asked: Reassignment,
+    allows_replication_factor_change: bool,
+    defaults: TopicConfig,
+) -> None:
+    target = asked.replicas
+    if not target:
+        raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no replicas: at least one is needed")
+    if len(set(target)) < len(target):
+        raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a broker holds at most one replica of a partition")
+    unknown = sorted(replica for replica in target if image.broker(replica) is None)
+    if unknown:
+        raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"there are no brokers {unknown}")
+    replication_factor = len(partition.original_replicas)
+    if len(target) != replication_factor and not allows_replication_factor_change:
+        problem = f"the replication factor would change from {replication_factor} to {len(target)}"
+        raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, problem)
+    demanded = overridden(defaults, topic.configs).min_insync_replicas
+    if len(target) < min(demanded, replication_factor):
+        problem = (
+            f"{len(target)} replicas, but min.insync.replicas of topic '{topic.topic}' is {demanded}: "
+            f"name at least as many, or set min.insync.replicas={len(target)} on the topic first"
+        )
+        raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+
+
+def _without(replicas: Sequence[BrokerId], others: Sequence[BrokerId]) -> tuple[BrokerId, ...]:
+    return tuple(replica for replica in replicas if replica not in others)
+
+
+def _result(asked: Reassignment, error_code: ErrorCode, error_message: str) -> PartitionResult:
+    return PartitionResult(
+        topic=asked.topic, partition=asked.partition, error_code=error_code, error_message=error_message
+    )

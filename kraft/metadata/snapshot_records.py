@@ -1,0 +1,89 @@
+"""A metadata image as the shortest run of records that leads to it from the empty image.
+
+This is what a snapshot holds. Records are all that a reader has to know: it replays them as it replays the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kraft.metadata.image import EMPTY_IMAGE, BrokerRegistration, MetadataImage, TopicImage
+from kraft.metadata.records import (
+    BrokerConfigSet,
+    BrokerEpochsUsed,
+    BrokerShuttingDown,
+    BrokerUnfenced,
+    ClientQuotaSet,
+    ClusterInitialised,
+    FeatureLevelSet,
+    MetadataRecord,
+    OperatorFenceSet,
+    PartitionCreated,
+    ProducerIdsAllocated,
+    RegisterBroker,
+    TopicConfigSet,
+    TopicCreated,
+)
+
+
+def snapshot_records(image: MetadataImage) -> Iterator[MetadataRecord]:
+    """`EMPTY_IMAGE.replay(snapshot_records(image)) == image`, for every image that records can lead to."""
+    if image.cluster_id:
+        yield ClusterInitialised(cluster_id=image.cluster_id)
+    for feature, level in image.features.items():
+        yield FeatureLevelSet(feature=feature, level=level)
+    if image.next_producer_id != EMPTY_IMAGE.next_producer_id:
+        yield ProducerIdsAllocated(next_producer_id=image.next_producer_id)
+    # Replay takes registrations in the order of their epochs only, and the last one says which epoch comes next.
+    next_broker_epoch: int = EMPTY_IMAGE.next_broker_epoch
+    for broker in sorted(image.brokers.values(), key=lambda broker: broker.broker_epoch):
+        yield from _broker_records(broker)
+        next_broker_epoch = broker.broker_epoch + 1
+    if image.next_broker_epoch != next_broker_epoch:
+        # The broker that had the last epoch may be gone, and its epoch must not be given away again.
+        yield BrokerEpochsUsed(next_broker_epoch=image.next_broker_epoch)
+    for name, configs in image.broker_configs.items():
+        for key, value in configs.items():
+            yield BrokerConfigSet(broker=name, key=key, value=value)
+    for subject, quotas in image.client_quotas.items():
+        for key, quota in quotas.items():
+            yield ClientQuotaSet(entity=list(subject), key=key, value=quota)
+    for topic in image.topics.values():
+        yield from _topic_records(topic)
+
+
+def _broker_records(broker: BrokerRegistration) -> Iterator[MetadataRecord]:
+    yield RegisterBroker(
+        broker_id=broker.broker_id,
+        incarnation_id=broker.incarnation_id,
+        broker_epoch=broker.broker_epoch,
+        endpoints=list(broker.endpoints),
+        rack=broker.rack,
+        directory_ids=list(broker.directory_ids),
+        features=list(broker.features),
+    )
+    if broker.fenced_by_operator:
+        yield OperatorFenceSet(broker_id=broker.broker_id, fenced=True)
+    if not broker.fenced:
+        yield BrokerUnfenced(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch)
+    if broker.in_controlled_shutdown:
+        yield BrokerShuttingDown(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch)
+
+
+def _topic_records(topic: TopicImage) -> Iterator[MetadataRecord]:
+    yield TopicCreated(topic=topic.topic, topic_id=topic.topic_id)
+    for number in sorted(topic.partitions):
+        partition = topic.partitions[number]
+        yield PartitionCreated(
+            topic_id=topic.topic_id,
+            partition=partition.partition,
+            replicas=list(partition.replicas),
+            isr=list(partition.isr),
+            leader=partition.leader,
+            leader_epoch=partition.leader_epoch,
+            partition_epoch=partition.partition_epoch,
+            adding_replicas=list(partition.adding_replicas),
+            removing_replicas=list(partition.removing_replicas),
+        )
+    for key, value in topic.configs.items():
+        yield TopicConfigSet(topic_id=topic.topic_id, key=key, value=value)

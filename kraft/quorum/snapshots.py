@@ -1,0 +1,242 @@
+"""Snapshots of what a replicated log led to, as files; the content is the owner's business.
+
+    header   magic (8), format version (4), index (8) and term (8) it stands at, CRC-32C of these (4)
+    chunk    length (4), CRC-32C of position, length and content (4), content
+    end      a chunk without content; nothing follows
+
+All numbers are big-endian. A file is named for where it stands, `<index, 20 digits>-<term, 10 digits>.checkpoint` as
+Kafka's are. It appears whole or not at all, and the one before it is kept, for the day on which the disk does not give
+back what was written. The position inside the CRC tells of a chunk that was lost, repeated or swapped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from struct import Struct
+from threading import Lock
+from typing import Final
+
+import structlog
+from crc32c import crc32c
+
+from kraft.log.disk import Disk
+from kraft.model.errors import Corruption
+
+log = structlog.get_logger()
+
+FORMAT_VERSION: Final = 1
+GENERATIONS_KEPT: Final = 2
+SUFFIX: Final = ".checkpoint"
+DAMAGED_SUFFIX: Final = ".damaged"
+
+CHUNK_BYTES_MAX: Final = 8 * 1024 * 1024
+"""No chunk is larger: a length above it is damage."""
+
+_NEW_DIRECTORIES_MAX = 2
+"""The directory itself and the one that it is in may both be new."""
+
+_MAGIC = b"KRAFTSN\0"
+_HEADER = Struct(">8sIQQ")
+_CRC = Struct(">I")
+_CHUNK = Struct(">II")
+_CRC_SEED = Struct(">QI")
+_NAME = re.compile(r"([0-9]{20})-([0-9]{10,20})" + re.escape(SUFFIX))
+_ON_THE_WAY = re.compile(_NAME.pattern + r"\.tmp")
+
+HEADER_BYTES: Final = _HEADER.size + _CRC.size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class SnapshotId:
+    """The last entry that a snapshot contains. Later ones are greater."""
+
+    index: int
+    term: int
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.index:020}-{self.term:010}{SUFFIX}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What the entries up to `id` led to, in chunks that are not empty."""
+
+    id: SnapshotId
+    chunks: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedChunk:
+    """A chunk and the byte of the file at which its content begins."""
+
+    position: int
+    content: bytes
+
+
+def encode(snapshot_id: SnapshotId, chunks: Iterable[bytes]) -> bytes:
+    """The bytes of a snapshot's file."""
+    header = _HEADER.pack(_MAGIC, FORMAT_VERSION, snapshot_id.index, snapshot_id.term)
+    data = bytearray(header + _CRC.pack(crc32c(header)))
+    for chunk in chunks:
+        assert 0 < len(chunk) <= CHUNK_BYTES_MAX, f"a chunk of {len(chunk)} bytes"
+        data += _CHUNK.pack(len(chunk), _chunk_crc(len(data), chunk))
+        data += chunk
+    data += _CHUNK.pack(0, _chunk_crc(len(data), b""))
+    return bytes(data)
+
+
+def decode(file: str, data: bytes) -> Snapshot:
+    """Raises Corruption for anything but the whole of what was written."""
+    snapshot_id = decode_header(file, data)
+    return Snapshot(id=snapshot_id, chunks=tuple(chunk.content for chunk in decode_chunks(file, data)))
+
+
+def is_snapshot(data: bytes) -> bool:
+    """Whether the bytes begin as a snapshot's do."""
+    return data.startswith(_MAGIC)
+
+
+def decode_header(file: str, data: bytes) -> SnapshotId:
+    """Raises Corruption."""
+    if len(data) < HEADER_BYTES or not is_snapshot(data):
+        raise Corruption(file, 0, "not a snapshot")
+    if _CRC.unpack_from(data, _HEADER.size)[0] != crc32c(data[: _HEADER.size]):
+        raise Corruption(file, 0, "the CRC of the header does not match")
+    _, version, index, term = _HEADER.unpack_from(data)
+    if version != FORMAT_VERSION:
+        raise Corruption(file, len(_MAGIC), f"format version {version}; this program reads version {FORMAT_VERSION}")
+    return SnapshotId(index=index, term=term)
+
+
+def decode_chunks(file: str, data: bytes) -> Iterator[PlacedChunk]:
+    """Those behind the header, one after the other, and then what is wrong behind them: raises Corruption."""
+    position = HEADER_BYTES
+    while True:
+        if position + _CHUNK.size > len(data):
+            raise Corruption(file, position, "the snapshot ends early")
+        length, checksum = _CHUNK.unpack_from(data, position)
+        start = position + _CHUNK.size
+        if length > CHUNK_BYTES_MAX or start + length > len(data):
+            raise Corruption(file, position, f"a chunk of {length} bytes, with {len(data) - start} bytes left")
+        content = data[start : start + length]
+        if _chunk_crc(position, content) != checksum:
+            raise Corruption(file, position, "the CRC of a chunk does not match")
+        position = start + length
+        if not length:
+            break
+        yield PlacedChunk(position=start, content=content)
+    if position < len(data):
+        raise Corruption(file, position, f"{len(data) - position} bytes behind the end of the snapshot")
+
+
+def _chunk_crc(position: int, content: bytes) -> int:
+    return crc32c(content, crc32c(_CRC_SEED.pack(position, len(content))))
+
+
+class SnapshotStore:
+    """The snapshots in one directory. Every operation blocks on the disk and may raise OSError.
+
+    Any thread may call; those that write or read a snapshot wait for each other.
+    """
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._one_at_a_time = Lock()
+        self._directory_is_durable = False
+
+    @property
+    def directory(self) -> str:
+        return self._directory
+
+    def path(self, snapshot_id: SnapshotId) -> str:
+        return f"{self._directory}/{snapshot_id.file_name}"
+
+    def generations(self) -> list[SnapshotId]:
+        """What the directory's names tell, the latest first."""
+        if not self._disk.exists(self._directory):
+            return []
+        names = (_NAME.fullmatch(name) for name in self._disk.list(self._directory))
+        return sorted((SnapshotId(index=int(name[1]), term=int(name[2])) for name in names if name), reverse=True)
+
+    def read(self, snapshot_id: SnapshotId) -> Snapshot:
+        """Raises Corruption."""
+        path = self.path(snapshot_id)
+        snapshot = decode(path, self._disk.read_file(path))
+        if snapshot.id != snapshot_id:
+            raise Corruption(path, 0, f"the file holds the snapshot at entry {snapshot.id.index} by its header")
+        return snapshot
+
+    def load(self) -> Snapshot | None:
+        """The latest that is whole; None where there is none at all.
+
+        One that is damaged is kept under another name, and the one before it is taken. Raises Corruption, about the
+        latest, when there is nothing else to take; then every file is left as it is.
+        """
+        with self._one_at_a_time:
+            return self._load()
+
+    def _load(self) -> Snapshot | None:
+        damaged: dict[SnapshotId, Corruption] = {}
+        for snapshot_id in self.generations():
+            try:
+                snapshot = self.read(snapshot_id)
+            except Corruption as corruption:
+                damaged[snapshot_id] = corruption
+                continue
+            for other, damage in damaged.items():
+                log.error("snapshot is damaged: the one before it is taken", reason=str(damage))
+                self._set_aside(other)
+            return snapshot
+        if damaged:
+            raise next(iter(damaged.values()))
+        return None
+
+    def set_all_aside(self) -> None:
+        """Every snapshot is kept under another name and counts no more."""
+        for snapshot_id in self.generations():
+            self._set_aside(snapshot_id)
+
+    def write(self, snapshot_id: SnapshotId, chunks: Iterable[bytes]) -> int:
+        """Its size in bytes, once it is durable; only then are those too many removed.
+
+        0 when nothing was done, because one stands there already, or further on.
+        """
+        self._make_directory()
+        if self._is_superfluous(snapshot_id):
+            return 0
+        data = encode(snapshot_id, chunks)
+        with self._one_at_a_time:
+            if self._is_superfluous(snapshot_id):
+                return 0
+            self._disk.write_atomically(self.path(snapshot_id), data)
+            self._tidy()
+        return len(data)
+
+    def _make_directory(self) -> None:
+        """Once in a process: whoever created it may have ended before its name was durable."""
+        if not self._directory_is_durable:
+            self._disk.make_dir(self._directory)
+            for directory in list(PurePosixPath(self._directory).parents)[:_NEW_DIRECTORIES_MAX]:
+                self._disk.sync_dir(str(directory))
+            self._directory_is_durable = True
+
+    def _is_superfluous(self, snapshot_id: SnapshotId) -> bool:
+        found = self.generations()
+        return bool(found) and found[0] >= snapshot_id
+
+    def _set_aside(self, snapshot_id: SnapshotId) -> None:
+        path = self.path(snapshot_id)
+        self._disk.rename(path, path + DAMAGED_SUFFIX)
+        self._disk.sync_dir(self._directory)
+
+    def _tidy(self) -> None:
+        superfluous = [one.file_name for one in self.generations()[GENERATIONS_KEPT:]]
+        # A crash while one was written leaves it under its temporary name.
+        superfluous += [name for name in self._disk.list(self._directory) if _ON_THE_WAY.fullmatch(name)]
+        for name in superfluous:
+            self._disk.remove(f"{self._directory}/{name}")

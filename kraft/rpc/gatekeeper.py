@@ -1,0 +1,242 @@
+"""Who may call what on a listener, asked before anything of a call is read; and bytes that are no message.
+
+Methods for nodes are refused to strangers: with a shared secret, to whoever does not introduce itself as a node of this
+cluster (`introductions`); without one, to whoever is on another machine, where the listener is open to others. Where
+TLS has asked for a certificate, gRPC has refused strangers before.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address
+from typing import Any, Final, NoReturn, TypeAlias, cast
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from kraft.rpc import introductions
+from kraft.rpc.introductions import HEADER, ClusterSecrets, Introduction, SessionBook, Unintroduced
+from kraft.rpc.pb import membership_pb2, membership_pb2_grpc
+from kraft.rpc.refusal_log import RefusalLog, readable_peer
+
+Context = grpc.aio.ServicerContext[Any, Any]
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+
+CHALLENGE_METHOD: Final = "/kraft.v1.Membership/Challenge"
+REPLICATION_SERVICE: Final = "/kraft.v1.Replication/"
+
+
+class Gatekeeper(grpc.aio.ServerInterceptor):
+    """For one listener. `add_to` puts the one method of its own there that a stranger may call."""
+
+    def __init__(
+        self,
+        *,
+        cluster_id: str,
+        cluster_secrets: ClusterSecrets | None,
+        is_guarded: Callable[[str], bool],
+        this_machine_only: bool,
+        message_bytes_max: int | None,
+        refusals: RefusalLog,
+    ) -> None:
+        """`is_guarded` says of a method's full name whether it is for nodes only; `this_machine_only` holds for
+        those where there is no secret. Larger messages than `message_bytes_max` are refused here, where the peer can
+        be named; what gRPC itself refuses to receive is told to the sender only.
+        """
+        self._cluster_id = cluster_id
+        self._secrets = cluster_secrets
+        self._is_guarded = is_guarded
+        self._this_machine_only = this_machine_only
+        self._message_bytes_max = message_bytes_max
+        self._refusals = refusals
+        self._sessions = SessionBook(secrets.token_bytes(introductions.PROCESS_BYTES))
+        self._sound_handlers: dict[str, Handler] = {}
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        if self._secrets is not None:
+            service = _MembershipService(self._secrets, self._sessions, self._refusals)
+            membership_pb2_grpc.add_MembershipServicer_to_server(service, server)
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler | None:
+        handler = await continuation(handler_call_details)
+        method = handler_call_details.method
+        if handler is None:
+            # Nobody serves this; gRPC says so.
+            return None
+        if self._secrets is not None and method != CHALLENGE_METHOD and self._is_guarded(method):
+            try:
+                self._admit(self._secrets, method, handler_call_details.invocation_metadata)
+            except Unintroduced as error:
+                return self._refusing(str(error))
+        if method not in self._sound_handlers:
+            self._sound_handlers[method] = self._sound(method, handler)
+        return self._sound_handlers[method]
+
+    def _admit(self, cluster_secrets: ClusterSecrets, method: str, metadata: Iterable[tuple[str, Any]]) -> None:
+        """Raises Unintroduced."""
+        header = dict(metadata).get(HEADER)
+        if not header:
+            raise Unintroduced("it does not introduce itself: set cluster.secret.file on every node of the cluster")
+        introduction = Introduction.from_header(cluster_secrets, method, _text(header))
+        if introduction.cluster_id != self._cluster_id:
+            theirs = introduction.cluster_id[:64]
+            raise Unintroduced(f"cluster.id differs: this is {self._cluster_id!r}, not {theirs!r}")
+        self._sessions.admit(introduction)
+
+    def _refusing(self, reason: str) -> Handler:
+        """In place of the handler, whatever kind of call it answers: nothing of the call's content is read."""
+
+        async def refuse(_requests: object, context: Context) -> None:
+            await self._refuse(context, grpc.StatusCode.UNAUTHENTICATED, reason)
+
+        return grpc.stream_stream_rpc_method_handler(cast(Any, refuse))
+
+    def _sound(self, method: str, handler: Any) -> Handler:
+        """The handler, shown nothing that is no message, and nobody that it does not answer.
+
+        A stream's messages are read by its handler, which meets the DecodeError of those that are none.
+        """
+        decode = _within(self._message_bytes_max, handler.request_deserializer)
+        from_here_only = self._this_machine_only and self._secrets is None and self._is_guarded(method)
+        check = self._check_this_machine if from_here_only else _nothing
+        if handler.request_streaming:
+            answer = handler.stream_stream
+            return grpc.stream_stream_rpc_method_handler(
+                _guarded_stream(check, answer) if from_here_only else answer, decode, handler.response_serializer
+            )
+
+        async def check_call(request: object, context: Context) -> None:
+            await check(request, context)
+            if isinstance(request, _Garbage):
+                await self._refuse(context, grpc.StatusCode.INVALID_ARGUMENT, f"{method}: {request.reason}")
+
+        decode = _without_raising(decode)
+        if handler.response_streaming:
+            return grpc.unary_stream_rpc_method_handler(
+                _guarded_stream(check_call, handler.unary_stream), decode, handler.response_serializer
+            )
+        return grpc.unary_unary_rpc_method_handler(
+            _guarded_call(check_call, handler.unary_unary), decode, handler.response_serializer
+        )
+
+    async def _check_this_machine(self, _request: object, context: Context) -> None:
+        if not is_this_machine(context.peer()):
+            await self._refuse(
+                context,
+                grpc.StatusCode.UNAUTHENTICATED,
+                "it is on another machine: set cluster.secret.file on every node of the cluster",
+            )
+
+    async def _refuse(self, context: Context, code: grpc.StatusCode, reason: str) -> NoReturn:
+        self._refusals.tell(context.peer(), reason)
+        await context.abort(code, reason)
+        raise AssertionError("abort always raises")
+
+
+class _MembershipService(membership_pb2_grpc.MembershipServicer):
+    def __init__(self, cluster_secrets: ClusterSecrets, sessions: SessionBook, refusals: RefusalLog) -> None:
+        self._secrets = cluster_secrets
+        self._sessions = sessions
+        self._refusals = refusals
+
+    async def Challenge(
+        self, request: membership_pb2.ChallengeRequest, context: Context
+    ) -> membership_pb2.ChallengeResponse:
+        secret = self._secrets.find(request.secret_id)
+        if secret is None or len(request.nonce) != introductions.NONCE_BYTES:
+            reason = "it does not know this cluster's secret: compare cluster.secret.file of both nodes"
+            self._refusals.tell(context.peer(), reason)
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, reason)
+        assert secret is not None, "abort always raises"
+        session = self._sessions.open()
+        return membership_pb2.ChallengeResponse(
+            session=session, proof=introductions.prove(secret, request.nonce, session)
+        )
+
+
+def introduced_node_id(metadata: Iterable[tuple[str, Any]]) -> int | None:
+    """Who introduced itself with a call that a Gatekeeper has let in; None for a call without an introduction."""
+    header: Mapping[str, Any] = dict(metadata)
+    return int(_text(header[HEADER]).split(" ")[3]) if HEADER in header else None
+
+
+def is_this_machine(peer: str) -> bool:
+    """Whether gRPC's name of a connection's other end says that it is on this machine."""
+    if peer.startswith("unix"):
+        return True
+    host = readable_peer(peer).rpartition(":")[0].strip("[]").partition("%")[0]
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
+@dataclass(frozen=True, slots=True)
+class _Garbage:
+    """Stands for bytes that are no message of the method."""
+
+    reason: str
+
+
+Decode = Callable[[bytes], Any]
+
+
+def _within(bytes_max: int | None, decode: Decode) -> Decode:
+    if bytes_max is None:
+        return decode
+
+    def decode_within(data: bytes) -> Any:
+        if len(data) > bytes_max:
+            raise DecodeError(f"a message of {len(data)} bytes, above {bytes_max}")
+        return decode(data)
+
+    return decode_within
+
+
+def _without_raising(decode: Decode) -> Decode:
+    def decode_or_tell(data: bytes) -> Any:
+        try:
+            return decode(data)
+        except Exception as error:  # noqa: BLE001  Whatever protobuf makes of it, gRPC would print its traceback.
+            return _Garbage(f"bytes that are no request: {error}")
+
+    return decode_or_tell
+
+
+async def _nothing(_request: object, _context: Context) -> None:
+    """Nothing to check."""
+
+
+Check = Callable[[Any, Context], Awaitable[None]]
+
+
+def _guarded_call(check: Check, answer: Callable[[Any, Context], Awaitable[Any]]) -> Callable[[Any, Context], Any]:
+    async def guarded(request: Any, context: Context) -> Any:
+        await check(request, context)
+        return await answer(request, context)
+
+    return guarded
+
+
+def _guarded_stream(check: Check, answer: Callable[[Any, Context], Any]) -> Callable[[Any, Context], Any]:
+    async def guarded(request: Any, context: Context) -> AsyncIterator[Any]:
+        await check(request, context)
+        async with aclosing(answer(request, context)) as answers:
+            async for message in answers:
+                yield message
+
+    return guarded
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -1,0 +1,54 @@
+"""The latest entries of the metadata log, for the brokers that follow it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Final
+
+KEPT_BELOW_SNAPSHOT: Final = 1_000
+"""This many entries stay although a snapshot contains them: whoever is a little behind is not sent all of it."""
+
+_INDEX = attrgetter("index")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedEntry:
+    """One entry of the metadata log; `payload` is the encoded records."""
+
+    index: int
+    term: int
+    payload: bytes
+
+
+class CommittedEntries:
+    """Entries by ascending index, which has gaps; the oldest of them are dropped from time to time."""
+
+    def __init__(self) -> None:
+        self._entries: list[CommittedEntry] = []
+        self._dropped_index = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def append(self, entry: CommittedEntry) -> None:
+        self._entries.append(entry)
+
+    def after(self, index: int) -> list[CommittedEntry] | None:
+        """Those above `index`; None when some of them are no longer here."""
+        if index < self._dropped_index:
+            return None
+        return self._entries[bisect_right(self._entries, index, key=_INDEX) :]
+
+    def begin_after(self, index: int) -> None:
+        """Nothing up to `index` is here, and nothing above it yet."""
+        self._entries.clear()
+        self._dropped_index = index
+
+    def snapshot_taken(self, index: int) -> None:
+        """A snapshot contains everything up to `index`; what is long before it is dropped."""
+        count = bisect_right(self._entries, index, key=_INDEX) - KEPT_BELOW_SNAPSHOT
+        if count > 0:
+            self._dropped_index = self._entries[count - 1].index
+            del self._entries[:count]

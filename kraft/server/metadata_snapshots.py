@@ -1,0 +1,192 @@
+"""Metadata images to and from snapshots, and the task that writes one now and then.
+
+An image never changes, so a thread can write it out while the event loop goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final, Protocol
+
+import structlog
+
+from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
+from kraft.metadata.snapshot_records import snapshot_records
+from kraft.model.errors import Corruption
+from kraft.quorum.snapshots import SnapshotId, SnapshotStore
+from kraft.rpc.metadata_codec import decode_records, encode_records
+
+log = structlog.get_logger()
+
+CHUNK_BYTES: Final = 32 * 1024
+"""A chunk is closed at the record that reaches this; one record is much smaller."""
+
+CHECK_INTERVAL_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedImage:
+    """An image and the last entry of the metadata log that it contains; index 0 for the empty one."""
+
+    image: MetadataImage
+    index: int
+    term: int
+
+
+NOTHING_LOADED: Final = LoadedImage(image=EMPTY_IMAGE, index=0, term=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotPolicy:
+    """When there is enough new for another snapshot: this many bytes of entries, or anything at all after a time.
+
+    An `interval_ms` of 0 stands for never.
+    """
+
+    entry_bytes_between: int
+    interval_ms: int
+
+
+class ImageHolder(Protocol):
+    """Whoever holds the current image."""
+
+    def current_image(self) -> LoadedImage:
+        """What is committed, as far as it is replayed."""
+
+    @property
+    def entry_bytes_total(self) -> int:
+        """Bytes of all entries that were replayed in this process; it only grows."""
+
+
+def encode_image(image: MetadataImage) -> Iterator[bytes]:
+    """The chunks of a snapshot."""
+    pieces: list[bytes] = []
+    size = 0
+    for record in snapshot_records(image):
+        # Encoded lists of records may be joined: protobuf reads repeated fields piece by piece.
+        pieces.append(encode_records([record]))
+        size += len(pieces[-1])
+        if size >= CHUNK_BYTES:
+            yield b"".join(pieces)
+            pieces, size = [], 0
+    if pieces:
+        yield b"".join(pieces)
+
+
+def decode_image(chunks: Iterable[bytes], index: int) -> MetadataImage:
+    """Raises Corruption for records that this version does not know."""
+    return EMPTY_IMAGE.replay(chain.from_iterable(decode_records(chunk, index) for chunk in chunks))
+
+
+class MetadataSnapshots:
+    """The snapshots of one role of a node: read once at its start, and written in a thread from then on."""
+
+    def __init__(
+        self,
+        store: SnapshotStore,
+        holder: ImageHolder,
+        *,
+        policy: SnapshotPolicy,
+        cluster_id: str,
+        monotonic_ms: Callable[[], int],
+        failed: Callable[[str], None],
+        written: Callable[[int], None] = lambda index: None,
+    ) -> None:
+        """`failed` is told, in one line, when the disk refuses a snapshot; nothing is written after that. `written`
+        is told the index of each that is durable."""
+        self._store = store
+        self._holder = holder
+        self._cluster_id = cluster_id
+        self._policy = policy
+        self._monotonic_ms = monotonic_ms
+        self._failed = failed
+        self._written = written
+        self._is_offline = False
+        self._last_index = 0
+        self._last_bytes = 0
+        self._last_ms = monotonic_ms()
+        # One thread keeps them in order.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="metadata-snapshot")
+
+    async def load(self) -> LoadedImage:
+        """What the latest whole snapshot holds; nothing where there is none. Raises Corruption and OSError."""
+        loaded = await asyncio.get_running_loop().run_in_executor(self._thread, self._load)
+        self._last_index, self._last_ms = loaded.index, self._monotonic_ms()
+        return loaded
+
+    def _load(self) -> LoadedImage:
+        snapshot = self._store.load()
+        if snapshot is None:
+            return NOTHING_LOADED
+        path = self._store.path(snapshot.id)
+        image = decode_image(snapshot.chunks, snapshot.id.index)
+        if image.cluster_id != self._cluster_id:
+            reason = f"a snapshot of cluster '{image.cluster_id}', while this is cluster '{self._cluster_id}'"
+            raise Corruption(path, 0, reason)
+        log.info("metadata snapshot is loaded", path=path, index=snapshot.id.index, topics=len(image.topics))
+        return LoadedImage(image=image, index=snapshot.id.index, term=snapshot.id.term)
+
+    async def load_or_begin_anew(self) -> LoadedImage:
+        """As `load`, for whoever can get everything from others: what is damaged is set aside and reported, and of a
+        disk that fails `failed` is told."""
+        try:
+            try:
+                return await self.load()
+            except Corruption as corruption:
+                log.error("no metadata snapshot is whole: everything is fetched anew", reason=str(corruption))
+                await asyncio.get_running_loop().run_in_executor(self._thread, self._store.set_all_aside)
+        except OSError as error:
+            self._is_offline = True
+            self._failed(f"the metadata snapshot cannot be read from {self._store.directory}: {error}")
+        return NOTHING_LOADED
+
+    async def run(self) -> None:
+        """Writes one whenever it is due. Until cancelled."""
+        while True:
+            await asyncio.sleep(CHECK_INTERVAL_S)
+            if self.is_due:
+                await self.write()
+
+    @property
+    def is_due(self) -> bool:
+        if self._is_offline or self._holder.current_image().index <= self._last_index:
+            return False
+        new_bytes = self._holder.entry_bytes_total - self._last_bytes
+        if new_bytes >= self._policy.entry_bytes_between:
+            return True
+        return 0 < self._policy.interval_ms <= self._monotonic_ms() - self._last_ms
+
+    async def write(self) -> None:
+        """Writes one at once, if anything is new since the last one; returns when it is durable."""
+        current, entry_bytes = self._holder.current_image(), self._holder.entry_bytes_total
+        if self._is_offline or current.index <= self._last_index:
+            return
+        failure = await asyncio.get_running_loop().run_in_executor(self._thread, self._write, current)
+        if failure is not None:
+            self._failed(f"the metadata snapshot cannot be written to {self._store.directory}: {failure}")
+        elif not self._is_offline:
+            self._last_index, self._last_bytes, self._last_ms = current.index, entry_bytes, self._monotonic_ms()
+            self._written(current.index)
+
+    def _write(self, current: LoadedImage) -> OSError | None:
+        """In the thread. It goes on when nobody waits for it any more, and what comes after it finds what it left."""
+        if self._is_offline:
+            return None
+        snapshot_id = SnapshotId(index=current.index, term=current.term)
+        try:
+            size = self._store.write(snapshot_id, encode_image(current.image))
+        except OSError as error:
+            self._is_offline = True
+            return error
+        if size:
+            path = self._store.path(snapshot_id)
+            log.info("metadata snapshot is written", path=path, index=current.index, bytes=size)
+        return None
+
+    def close(self) -> None:
+        """Returns when the thread has ended."""
+        self._thread.shutdown()

@@ -1,0 +1,106 @@
+"""The metadata quorum as its leader sees it: its voters, and the brokers that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+from typing import Final
+
+from kraft.metadata.follower_progress import FollowerProgress
+from kraft.model.ids import BrokerId
+from kraft.model.requests import QuorumDescription, QuorumMember
+from kraft.quorum.port import QuorumStatus
+from kraft.runtime.clock import Clock
+
+OBSERVER_SILENCE_MAX_MS: Final = 300_000
+"""A broker that is silent for longer is no observer any more. Kafka's number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Observer:
+    """A broker that follows the metadata, as its heartbeats tell."""
+
+    metadata_index: int
+    heard_ms: int
+
+
+class QuorumView:
+    """Of one reign; `begin_anew` forgets it. `look` is to be called often: times of catching up are as exact as it."""
+
+    def __init__(self, cluster_id: str, clock: Clock) -> None:
+        self._cluster_id = cluster_id
+        self._clock = clock
+        self._observers: dict[BrokerId, _Observer] = {}
+        self._progress = FollowerProgress()
+
+    def begin_anew(self) -> None:
+        self._observers.clear()
+        self._progress.forget_all()
+
+    def broker_heard(self, broker_id: BrokerId, metadata_index: int) -> None:
+        """A heartbeat told that the broker acted on the metadata up to this entry."""
+        self._observers[broker_id] = _Observer(metadata_index=metadata_index, heard_ms=self._clock.monotonic_ms())
+
+    def look(self, status: QuorumStatus, committed_index: int, registered: Container[BrokerId]) -> None:
+        """`committed_index` is the last entry with records: what a broker holds that has caught up."""
+        now_ms = self._clock.monotonic_ms()
+        self._observers = {
+            broker_id: observer
+            for broker_id, observer in self._observers.items()
+            if broker_id in registered and now_ms - observer.heard_ms <= OBSERVER_SILENCE_MAX_MS
+        }
+        voters = {voter.node_id for voter in status.voters}
+        self._progress.keep_only({*voters, *self._observers})
+        leader_end = _leader_end(status)
+        for voter in status.voters:
+            self._progress.look(voter.node_id, voter.match_index, leader_end, now_ms)
+        for broker_id, observer in self._observers.items():
+            if broker_id not in voters:
+                end = _observer_end(observer, status, committed_index)
+                self._progress.look(broker_id, end, status.commit_index, now_ms)
+
+    def describe(
+        self, status: QuorumStatus, committed_index: int, registered: Container[BrokerId]
+    ) -> QuorumDescription:
+        self.look(status, committed_index, registered)
+        now_ms = self._clock.monotonic_ms()
+        voters = {voter.node_id for voter in status.voters}
+        return QuorumDescription(
+            cluster_id=self._cluster_id,
+            leader_id=-1 if status.leader_id is None else status.leader_id,
+            leader_epoch=status.term,
+            high_watermark=status.commit_index,
+            voters=[
+                self._member(voter.node_id, voter.match_index, voter.heard_ms_ago, status) for voter in status.voters
+            ],
+            observers=[
+                self._member(
+                    broker_id, _observer_end(observer, status, committed_index), now_ms - observer.heard_ms, status
+                )
+                for broker_id, observer in sorted(self._observers.items())
+                if broker_id not in voters
+            ],
+        )
+
+    def _member(self, node_id: int, end: int, heard_ms_ago: int, status: QuorumStatus) -> QuorumMember:
+        caught_up_ms = self._progress.times.get(node_id)
+        # Times are kept by a clock that nobody sets, and told by the one that people read.
+        offset_ms = self._clock.wall_ms() - self._clock.monotonic_ms()
+        now_ms = self._clock.monotonic_ms()
+        return QuorumMember(
+            node_id=node_id,
+            log_end_offset=end,
+            last_fetch_ms_ago=heard_ms_ago,
+            lag=-1 if end < 0 else max(0, _leader_end(status) - end),
+            last_fetch_timestamp_ms=-1 if heard_ms_ago < 0 else now_ms - heard_ms_ago + offset_ms,
+            last_caught_up_timestamp_ms=-1 if caught_up_ms is None else caught_up_ms + offset_ms,
+        )
+
+
+def _leader_end(status: QuorumStatus) -> int:
+    return max((voter.match_index for voter in status.voters if voter.node_id == status.leader_id), default=-1)
+
+
+def _observer_end(observer: _Observer, status: QuorumStatus, committed_index: int) -> int:
+    """What comes after the last entry with records are the quorum's own entries, which concern no broker."""
+    return status.commit_index if observer.metadata_index >= committed_index else observer.metadata_index

@@ -1,0 +1,104 @@
+"""Configs of running brokers and quotas of clients: set, in effect where they can be, and kept over a restart."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from kraft.client import Admin, ErrorCode, Producer, Refusal
+from kraft.testing import Cluster
+
+DEADLINE_S = 20.0
+COMMAND = (sys.executable, "-c", "from kraft.cli.main import main; main()")
+ALL_BROKERS = ("--entity-type", "brokers", "--entity-default")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(nodes=2) as cluster:
+        yield cluster
+
+
+def kraft(cluster: Cluster, *arguments: str) -> str:
+    done = subprocess.run(
+        [*COMMAND, *arguments, "--bootstrap-server", cluster.bootstrap_servers],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def is_taken(cluster: Cluster, topic: str, size: int) -> bool:
+    try:
+        with Producer(cluster.bootstrap_servers) as producer:
+            producer.send(topic, b"x" * size, partition=0).result(timeout=DEADLINE_S)
+    except Refusal as refusal:
+        if refusal.error_code is not ErrorCode.MESSAGE_TOO_LARGE:
+            raise
+        return False
+    return True
+
+
+def until(cluster: Cluster, topic: str, size: int, *, taken: bool) -> None:
+    """The leader may hear of a config a moment after the broker that answered for it."""
+    deadline = time.monotonic() + DEADLINE_S
+    while is_taken(cluster, topic, size) is not taken:
+        assert time.monotonic() < deadline, f"{size} bytes are {'not ' if taken else ''}taken by {topic}"
+        time.sleep(0.05)
+
+
+def test_a_config_of_all_brokers_takes_effect_on_logs_that_are_open_and_is_kept(cluster: Cluster) -> None:
+    with Admin(cluster.bootstrap_servers) as admin:
+        admin.create_topic("orders", partitions=1, replication_factor=2)
+        admin.create_topic("large", partitions=1, configs={"max.message.bytes": "100000"})
+    until(cluster, "orders", 3_000, taken=True)
+    done = kraft(cluster, "configs", "alter", *ALL_BROKERS, "--add-config", "message.max.bytes=2000")
+    assert done == "Completed updating config for all brokers.\n"
+    until(cluster, "orders", 3_000, taken=False)
+    until(cluster, "large", 3_000, taken=True)
+    quota = kraft(cluster, "configs", "alter", "--client", "loader", "--add-config", "producer_byte_rate=1024")
+    assert quota == "Completed updating config for client-id 'loader'.\n"
+
+    cluster.kill()
+    cluster.start()
+    cluster.wait_ready()
+    assert not is_taken(cluster, "orders", 3_000)
+    assert kraft(cluster, "configs", "describe", "--entity-type", "clients") == (
+        "Quota configs for client-id 'loader' are producer_byte_rate=1024.0\n"
+    )
+    shown = kraft(cluster, "configs", "describe", "--topic", "orders", "--all").splitlines()
+    (line,) = [line for line in shown if line.startswith("  max.message.bytes=")]
+    assert line == (
+        "  max.message.bytes=2000 sensitive=false synonyms={DYNAMIC_DEFAULT_BROKER_CONFIG:message.max.bytes=2000, "
+        "DEFAULT_CONFIG:message.max.bytes=1048588}"
+    )
+
+    for broker_id in ("1", "2"):
+        kraft(cluster, "configs", "alter", "--broker", broker_id, "--add-config", "message.max.bytes=50000")
+    until(cluster, "orders", 3_000, taken=True)
+    for broker_id in ("1", "2"):
+        kraft(cluster, "configs", "alter", "--broker", broker_id, "--delete-config", "message.max.bytes")
+    until(cluster, "orders", 3_000, taken=False)
+    kraft(cluster, "configs", "alter", *ALL_BROKERS, "--delete-config", "message.max.bytes")
+    until(cluster, "orders", 3_000, taken=True)
+
+
+def test_what_needs_a_restart_is_refused_in_one_line(cluster: Cluster) -> None:
+    with Admin(cluster.bootstrap_servers) as admin:
+        for key, value, words in (
+            ("log.dirs", "/elsewhere", "log.dirs cannot be changed while a broker runs: set it in the broker's file"),
+            ("retention.ms", "1", "for all topics of a broker it is log.retention.ms"),
+            ("log.retention.ms", "soon", "a whole number from -1"),
+        ):
+            with pytest.raises(Refusal, match=words):
+                admin.alter_broker_configs(1, {key: value})
+        with pytest.raises(Refusal, match="there is no broker 9"):
+            admin.alter_broker_configs(9, {"log.retention.ms": "1"})
+        assert admin.describe_broker_configs(None) == []

@@ -1,0 +1,203 @@
+"""Who may speak to the nodes of a real cluster: those with its secret or its certificates, and nobody else."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraft.client import Admin
+from kraft.server import cluster_files
+from kraft.server.cluster_files import HOST, NodePlan
+from kraft.server.config import CONTROLLER, load
+from kraft.server.free_ports import ReservedPorts
+from kraft.server.node_process import NodeProcess
+from kraft.testing import Cluster
+from tests.certificates import Authority
+from tests.end_to_end import garbage_runs
+from tests.end_to_end.records import create_topic, once_each, publish, read_all
+from tests.end_to_end.test_bad_input import run, the_one_line
+
+DEADLINE_S = 30.0
+SECRET = "b7Jq1h0s5oQ8nGdYw3v2uK6rTzXcVbNm"
+
+
+def secret_file(directory: Path, secret: str = SECRET) -> Path:
+    path = directory / "secret"
+    path.touch(mode=0o600)
+    path.write_text(secret)
+    return path
+
+
+def events(node: NodeProcess, event: str) -> list[dict[str, Any]]:
+    lines = (json.loads(line) for line in node.log_path.read_text().splitlines() if line.startswith("{"))
+    return [line for line in lines if line["event"] == event]
+
+
+def voters_of(cluster: Cluster) -> str:
+    addresses = []
+    for node in cluster.nodes:
+        listener = load(node.config_path).listener(CONTROLLER)
+        assert listener is not None
+        addresses.append(f"{node.node_id}@{listener.host}:{listener.port}")
+    return ",".join(addresses)
+
+
+@contextmanager
+def intruder(cluster: Cluster, directory: Path, node_id: int, **settings: str) -> Iterator[NodeProcess]:
+    """A node of our own making that believes to belong to the cluster; a voter if it takes a voter's id."""
+    reserved = ReservedPorts(2)
+    grpc_port, controller_port = reserved.ports
+    voters, taken = voters_of(cluster).split(","), node_id <= len(cluster.nodes)
+    if taken:
+        voters[node_id - 1] = f"{node_id}@{HOST}:{controller_port}"
+    named = {key.replace("_", "."): value for key, value in settings.items()}
+    plan = NodePlan(
+        node_id=node_id,
+        grpc_port=None if taken else grpc_port,
+        controller_port=controller_port if taken else None,
+        settings={"controller.quorum.voters": ",".join(voters), **named},
+    )
+    cluster_files.write(directory, [plan], cluster.cluster_id)
+    reserved.release()
+    node = NodeProcess(directory, plan)
+    node.start()
+    try:
+        yield node
+    finally:
+        node.kill()
+
+
+def wait_for_refusal(cluster: Cluster, reason: str) -> dict[str, Any]:
+    """The line in which some node tells that it refused somebody."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline_s:
+        for node in cluster.nodes:
+            for line in events(node, "refused"):
+                if reason in line["reason"]:
+                    return line
+        time.sleep(0.05)
+    raise TimeoutError(f"nobody refused anybody with {reason!r}")
+
+
+def wait_for_events(node: NodeProcess, event: str) -> list[dict[str, Any]]:
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not (found := events(node, event)):
+        assert time.monotonic() < deadline_s, f"nothing is told of {event!r}"
+        time.sleep(0.05)
+    return found
+
+
+def assert_unhurt(cluster: Cluster, topic: str) -> None:
+    """Metadata is committed, records are replicated to three, and nobody else has come in."""
+    create_topic(cluster.bootstrap_servers, topic, partitions=3)
+    publish(cluster.bootstrap_servers, topic, range(100))
+    assert read_all(cluster.bootstrap_servers, topic) == once_each(100)
+    with Admin(cluster.bootstrap_servers) as admin:
+        assert sorted(broker.broker_id for broker in admin.describe_cluster().brokers) == [1, 2, 3]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    secret = secret_file(tmp_path_factory.mktemp("secret"))
+    with Cluster(3, overrides={"cluster.secret.file": str(secret)}) as running:
+        yield running
+
+
+def test_a_cluster_with_a_secret_works_and_takes_a_node_back_that_was_killed(cluster: Cluster) -> None:
+    assert_unhurt(cluster, "before")
+    cluster.node(2).kill()
+    cluster.node(2).start()
+    cluster.wait_ready()
+    assert_unhurt(cluster, "after")
+
+
+def test_a_broker_with_another_secret_does_not_get_in(cluster: Cluster, tmp_path: Path) -> None:
+    other = secret_file(tmp_path, SECRET[::-1])
+    with intruder(cluster, tmp_path, 4, cluster_secret_file=str(other)) as stranger:
+        line = wait_for_refusal(cluster, "it does not know this cluster's secret: compare cluster.secret.file")
+        assert line["peer"].startswith(f"{HOST}:")
+        assert_unhurt(cluster, "another-secret")
+        assert events(stranger, "registered") == []
+
+
+def test_a_broker_without_a_secret_does_not_get_in(cluster: Cluster, tmp_path: Path) -> None:
+    with intruder(cluster, tmp_path, 4) as stranger:
+        wait_for_refusal(cluster, "it does not introduce itself: set cluster.secret.file")
+        assert_unhurt(cluster, "no-secret")
+        assert events(stranger, "registered") == []
+        (waiting,) = wait_for_events(stranger, "waiting for a controller to register with")
+        assert "it does not introduce itself: set cluster.secret.file on every node" in waiting["reason"]
+
+
+def test_a_second_process_with_a_voters_id_does_not_get_in(cluster: Cluster, tmp_path: Path) -> None:
+    known = secret_file(tmp_path)
+    with intruder(cluster, tmp_path, 3, cluster_secret_file=str(known)):
+        wait_for_refusal(cluster, "node.id 3 belongs to another process that runs: give each node its own node.id")
+        assert_unhurt(cluster, "second-process")
+
+
+def test_a_cluster_with_certificates_works_and_keeps_those_without_out(tmp_path: Path) -> None:
+    stores = Authority(tmp_path / "own").certify("node")
+    with Cluster(3, overrides=stores.settings) as running:
+        assert_unhurt(running, "certified")
+        with intruder(running, tmp_path / "intruder", 4) as stranger:
+            (waiting,) = wait_for_events(stranger, "waiting for a controller to register with")
+            assert "cannot be reached" in waiting["reason"]
+            assert_unhurt(running, "still-certified")
+            assert events(stranger, "registered") == []
+
+
+def test_a_node_whose_certificate_nobody_would_accept_does_not_start(config: Path, tmp_path: Path) -> None:
+    stores, others = Authority(tmp_path / "own").certify("node"), Authority(tmp_path / "other").certify("node")
+    settings = {**stores.settings, "ssl.keystore.location": str(others.keystore)}
+    config.write_text(config.read_text() + "".join(f"{key}={value}\n" for key, value in settings.items()))
+    told = the_one_line(run("server", "start", "-c", config))
+    assert f"no node that trusts {stores.truststore} would accept it: unable to get local issuer" in told
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    reserved = ReservedPorts(2)
+    grpc_port, controller_port = reserved.ports
+    reserved.release()
+    plan = NodePlan(node_id=1, grpc_port=grpc_port, controller_port=controller_port)
+    cluster_files.write(tmp_path, [plan], "kJ2Yk0mVT0ma0wV2Yk0mVQ")
+    return cluster_files.config_file(tmp_path, 1)
+
+
+def test_controllers_that_are_open_to_other_machines_do_not_start_without_a_secret_or_certificates(
+    config: Path,
+) -> None:
+    config.write_text(config.read_text().replace(f"CONTROLLER://{HOST}", "CONTROLLER://0.0.0.0"))
+    told = the_one_line(run("server", "start", "-c", config))
+    assert "is open to other machines, so anybody there could take part in the quorum: set cluster.secret.file" in told
+
+
+def test_a_secret_that_others_can_read_stops_the_node_before_it_starts(config: Path, tmp_path: Path) -> None:
+    secret = secret_file(tmp_path)
+    secret.chmod(0o644)
+    config.write_text(f"{config.read_text()}cluster.secret.file={secret}\n")
+    told = the_one_line(run("server", "start", "-c", config))
+    assert f"{secret} can be read by others (mode 0644): chmod 600 {secret}" in told
+    assert SECRET not in told
+
+
+@pytest.mark.parametrize("has_secret", [False, True])
+def test_garbage_at_the_ports_is_not_executed_and_hurts_nobody(tmp_path: Path, has_secret: bool) -> None:
+    settings = {"cluster.secret.file": str(secret_file(tmp_path))} if has_secret else {}
+    outcome = garbage_runs.run(6_000, settings=settings, tell=lambda _: None)
+    print(outcome)
+    assert outcome.sent >= 6_000
+    assert not outcome.executed
+    assert outcome.topics_unexpected == []
+    assert outcome.brokers == 1
+    assert outcome.resident_growth <= 2 * garbage_runs.REQUEST_BYTES_MAX
+    assert outcome.tracebacks == 0
+    assert outcome.log_bytes < 100_000
+    assert outcome.calls["UNAUTHENTICATED"] > 0 if has_secret else outcome.calls["INVALID_ARGUMENT"] > 0

@@ -1,0 +1,419 @@
+"""Voters on simulated disks, clocks and networks: the real quorum with the real engine, in one thread and one process.
+
+The engine takes the time, chance and its poller from its module: there they are replaced while a cluster is open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import Context, copy_context
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from unittest.mock import patch
+
+import structlog
+from pysyncobj import syncobj
+
+from kraft.model.errors import Corruption
+from kraft.quorum import consensus
+from kraft.quorum.config import APPEND_BATCH_BYTES, QuorumConfig, VoterAddress
+from kraft.quorum.consensus import Consensus
+from kraft.quorum.engine import Fatal, RaftQuorum
+from kraft.quorum.journal import QuorumJournal
+from kraft.quorum.messages import Message
+from kraft.quorum.peer_link import PeerLink
+from kraft.quorum.port import NotLeader, ProposalUnknown, QuorumListener
+from kraft.quorum.world import QuorumWorld
+from tests.simulation.quorum_invariants import History, Violation
+from tests.simulation.quorum_loop import LIFE, Life, VirtualLoop
+from tests.simulation.quorum_network import Network, SimLink
+from tests.simulation.quorum_snapshots import SimKeeper
+from tests.simulation.sim_disk import CrashMode, SimDisk
+
+BARRIER_SHARE = 0.1
+STALE_PROPOSAL_SHARE = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What stays as it is through a run."""
+
+    voter_count: int = 3
+    append_batch_bytes: int = APPEND_BATCH_BYTES
+    """Small ones make the engine send what a follower lacks in many pieces."""
+    election_timeout_ms_min: int = 200
+    election_timeout_ms_max: int = 400
+    clock_drift: float = 0.0
+    """Clocks run faster or slower by up to this share."""
+    payload_bytes_max: int = 100
+    pause_s_max: float = 0.1
+    """Between two proposals of one client."""
+    clients: int = 2
+    entries_between_snapshots: int = 0
+    """Of each voter; 0 for none at all."""
+
+
+class SimulatedQuorum(RaftQuorum):
+    """The one under test, but for its links."""
+
+    def __init__(
+        self,
+        *,
+        network: Network,
+        life: Life,
+        config: QuorumConfig,
+        world: QuorumWorld,
+        listener: QuorumListener,
+        fatal: Fatal,
+        snapshots: SimKeeper | None,
+    ) -> None:
+        super().__init__(config=config, world=world, listener=listener, fatal=fatal, snapshots=snapshots)
+        self._network = network
+        self._life = life
+        self.links: dict[int, SimLink] = {}
+
+    def _link_to(self, peer: int) -> PeerLink:
+        self.links[peer] = SimLink(self._network, self._life, peer, self._on_link_up, self._on_link_down)
+        return self.links[peer]  # type: ignore[return-value]  # It does what the quorum asks of a link.
+
+    @property
+    def is_open(self) -> bool:
+        return self._parts is not None and not self._failed
+
+    @property
+    def consensus(self) -> Consensus:
+        assert self._parts is not None
+        return self._parts.consensus
+
+    @property
+    def journal(self) -> QuorumJournal:
+        assert self._parts is not None
+        return self._parts.journal
+
+    def take(self, sender: int, messages: list[Message]) -> None:
+        self._on_messages(sender, messages)
+
+
+class DriftingClock:
+    """Of a process: it begins anywhere and runs at its own rate."""
+
+    def __init__(self, loop: VirtualLoop, life: Life) -> None:
+        self._loop = loop
+        self._life = life
+
+    def monotonic_ms(self) -> int:
+        return int(self._loop.now_s * self._life.clock_rate * 1000)
+
+
+class SeededBytes:
+    def __init__(self, random: Random) -> None:
+        self._random = random
+
+    def bytes(self, count: int) -> bytes:
+        return self._random.randbytes(count)
+
+
+class RunningVoter:
+    """One life of a voter, and of the clients that propose through it while it leads."""
+
+    def __init__(self, cluster: Cluster, node_id: int, life: Life) -> None:
+        self.life = life
+        self.context: Context = copy_context()
+        self.context.run(LIFE.set, life)
+        self.watch = cluster.history.voter_started(node_id)
+        self.failure: str | None = None
+        self._cluster = cluster
+        self._coroutines: list[Coroutine[object, object, object]] = []
+        self._quorum: SimulatedQuorum | None = None
+        self._keeper: SimKeeper | None = None
+        self._told_since_snapshot = 0
+        cluster.loop.call_soon(self._start, context=self.context)
+
+    @property
+    def quorum(self) -> SimulatedQuorum:
+        assert self._quorum is not None, "looked at before it began to start"
+        return self._quorum
+
+    @property
+    def is_open(self) -> bool:
+        return self._quorum is not None and self._quorum.is_open
+
+    def _start(self) -> None:
+        try:
+            self._open()
+        except (OSError, Corruption) as error:
+            self.failure = f"{type(error).__name__}: {error}"
+
+    def _open(self) -> None:
+        cluster, node_id = self._cluster, self.life.node_id
+        disk = cluster.disks[node_id]
+        if cluster.shape.entries_between_snapshots:
+            self._keeper = SimKeeper(disk, self.watch)
+        clock, entropy = DriftingClock(cluster.loop, self.life), SeededBytes(cluster.random)
+        self._quorum = SimulatedQuorum(
+            network=cluster.network,
+            life=self.life,
+            config=cluster.config(node_id),
+            world=QuorumWorld(disk=disk, clock=clock, entropy=entropy),
+            listener=self,
+            fatal=self._fatal,
+            snapshots=self._keeper,
+        )
+        try:
+            self._quorum.start().send(None)
+        except StopIteration:
+            # There is nothing to wait for in a start, so it runs through in one piece.
+            cluster.network.receivers[node_id] = self
+        else:
+            raise AssertionError("the start of a voter waits")
+
+    def spawn(self, coroutine: Coroutine[object, object, object]) -> None:
+        """A task that ends with this life."""
+        self._coroutines.append(coroutine)
+        self._cluster.loop.call_soon(self._cluster.loop.create_task, coroutine, context=self.context)
+
+    def end(self) -> None:
+        self.life.is_dead = True
+        for coroutine in self._coroutines:
+            # Python warns of those that never began. The others stay as they are: a killed process cleans up nothing.
+            if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+                coroutine.close()
+
+    # --- what the network brings ---------------------------------------------------------------------------------
+
+    def receive(self, sender: int, messages: list[Message]) -> None:
+        self._cluster.loop.call_soon(self.quorum.take, sender, messages, context=self.context)
+
+    def greet(self, sender: int) -> None:
+        link = self.quorum.links.get(sender)
+        if link is not None:
+            self._cluster.loop.call_soon(link.greeted, context=self.context)
+
+    # --- what the quorum tells -----------------------------------------------------------------------------------
+
+    def on_committed(self, index: int, term: int, payload: bytes) -> None:
+        self.watch.told(index, term, payload)
+        self._told_since_snapshot += 1
+        if self._keeper is not None and self._told_since_snapshot >= self._cluster.shape.entries_between_snapshots:
+            self._told_since_snapshot = 0
+            if self._keeper.capture(index, term, self.watch.state_hash):
+                self._cluster.loop.call_later(self._cluster.random.uniform(0, 0.1), self._write_snapshot, self._keeper)
+
+    def _write_snapshot(self, keeper: SimKeeper) -> None:
+        """Later than it was captured, as a thread beside the event loop would."""
+        try:
+            self.quorum.forget_entries_to(keeper.write())
+        except OSError as error:
+            self._fatal(str(error))
+
+    def on_leadership(self, term: int | None) -> None:
+        self.watch.leadership(term)
+        if term is not None:
+            for _ in range(self._cluster.shape.clients):
+                self.spawn(self._propose_during(term))
+
+    def _fatal(self, reason: str) -> None:
+        self.failure = reason
+
+    # --- clients ---------------------------------------------------------------------------------------------------
+
+    async def _propose_during(self, term: int) -> None:
+        """Also for a while after the term: a client learns of its end by a refusal."""
+        cluster, random = self._cluster, self._cluster.random
+        refusals = 0
+        while refusals < 3:
+            await asyncio.sleep(random.uniform(0, cluster.shape.pause_s_max))
+            if cluster.is_quiet:
+                continue
+            if random.random() < BARRIER_SHARE:
+                await self._ask_for_barrier(random.uniform(0.05, 2.0))
+                continue
+            stale = random.random() < STALE_PROPOSAL_SHARE
+            refusals += not await self.propose(term - stale, random.uniform(0.05, 2.0)) and not stale
+
+    async def propose(self, term: int, deadline_s: float) -> bool:
+        """Whether the payload was not refused."""
+        payload = self._cluster.new_payload()
+        history = self._cluster.history
+        try:
+            index = await self.quorum.propose(payload, term, deadline_s)
+        except NotLeader:
+            history.refused(payload)
+            return False
+        except ProposalUnknown:
+            return True
+        history.acknowledged(index, payload)
+        return True
+
+    async def _ask_for_barrier(self, deadline_s: float) -> None:
+        expected = self._cluster.history.highest_acknowledged
+        try:
+            index = await self.quorum.barrier(deadline_s)
+        except (NotLeader, ProposalUnknown):
+            return
+        self.watch.barrier(index, expected)
+
+
+class Cluster:
+    """Closed by `open_cluster`."""
+
+    def __init__(self, random: Random, shape: Shape) -> None:
+        self.shape = shape
+        self.random = random
+        self.loop = VirtualLoop()
+        self.context = copy_context()
+        """Nobody's life."""
+        self.network = Network(self.loop, random)
+        self.history = History(shape.voter_count)
+        self.network.on_send = self.history.sent
+        self.node_ids = tuple(range(1, shape.voter_count + 1))
+        self.disks = {node_id: SimDisk() for node_id in self.node_ids}
+        self.voters: dict[int, RunningVoter] = {}
+        """Those that run."""
+        self.is_quiet = False
+        """While set, clients propose nothing."""
+        self.on_death: Callable[[int], None] = lambda _node_id: None
+        self.tolerated_failures: set[int] = set()
+        """Voters whose disk was made to fail; of no other may the quorum give up."""
+        self.power_losses: Sequence[CrashMode] = (CrashMode.DROP, CrashMode.TEAR, CrashMode.REORDER)
+        """What may become of a disk that is stopped in the midst of an operation."""
+        self._payload_count = 0
+        self._voters_config = {node: VoterAddress(host="sim", port=node) for node in self.node_ids}
+
+    # --- power -----------------------------------------------------------------------------------------------------
+
+    def start(self, node_id: int) -> RunningVoter:
+        assert node_id not in self.voters, f"voter {node_id} runs"
+        rate = 1 + self.random.uniform(-self.shape.clock_drift, self.shape.clock_drift)
+        voter = RunningVoter(self, node_id, Life(node_id, rate))
+        self.voters[node_id] = voter
+        return voter
+
+    def start_all(self) -> None:
+        for node_id in self.node_ids:
+            if node_id not in self.voters:
+                self.start(node_id)
+
+    def kill(self, node_id: int, mode: CrashMode = CrashMode.KEEP) -> None:
+        """Ends the process, and with any other mode than KEEP the power of its machine."""
+        voter = self.voters.pop(node_id)
+        self.network.receivers.pop(node_id, None)
+        voter.end()
+        self.disks[node_id].crash(mode, self.random)
+        if mode is CrashMode.KEEP:
+            # The machine goes on and resets the streams; one without power says nothing.
+            for other in self.voters.values():
+                if other.is_open and self.network.reaches(node_id, other.life.node_id):
+                    self.loop.call_soon(other.quorum.links[node_id].reset, context=other.context)
+
+    def freeze(self, node_id: int, duration_s: float) -> None:
+        self.voters[node_id].life.frozen_until_s = self.loop.now_s + duration_s
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def run_for(self, duration_s: float) -> None:
+        self.loop.run_until(self.loop.now_s + duration_s, self._after_callback)
+
+    def run_until(self, condition: Callable[[], bool], limit_s: float) -> bool:
+        """Whether the condition came to hold within the limit. It is looked at after every event."""
+
+        def after(life: Life | None) -> bool:
+            return self._after_callback(life) or condition()
+
+        return condition() or self.loop.run_until(self.loop.now_s + limit_s, after)
+
+    def _after_callback(self, life: Life | None) -> bool:
+        if self.history.violations:
+            raise self.history.violations[0]
+        if self.loop.problems:
+            raise Violation(self.loop.problems[0])
+        if life is None or life.is_dead:
+            return False
+        voter = self.voters[life.node_id]
+        if self.disks[life.node_id].is_off:
+            self._lose_power(life.node_id)
+        elif voter.failure is not None:
+            if life.node_id not in self.tolerated_failures:
+                raise Violation(f"voter {life.node_id} gave up: {voter.failure}")
+            self.kill(life.node_id)
+            self.on_death(life.node_id)
+        elif voter.is_open:
+            voter.watch.check(voter.quorum.consensus, voter.quorum.journal)
+        return False
+
+    def _lose_power(self, node_id: int) -> None:
+        self.kill(node_id, self.random.choice(self.power_losses))
+        self.on_death(node_id)
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    def config(self, node_id: int) -> QuorumConfig:
+        return QuorumConfig(
+            node_id=node_id,
+            cluster_id="simulated",
+            voters=self._voters_config,
+            directory=Path("metadata"),
+            election_timeout_ms_min=self.shape.election_timeout_ms_min,
+            election_timeout_ms_max=self.shape.election_timeout_ms_max,
+        )
+
+    def new_payload(self) -> bytes:
+        self._payload_count += 1
+        padding = self.random.randrange(self.shape.payload_bytes_max)
+        return b"%d " % self._payload_count + bytes(padding)
+
+    def leader(self) -> RunningVoter | None:
+        """The voter that leads in the highest term among those that think they do."""
+        leading = [voter for voter in self.voters.values() if voter.is_open and voter.quorum.is_leader]
+        return max(leading, key=lambda voter: voter.quorum.term, default=None)
+
+    def are_equal(self) -> bool:
+        """Every voter runs, was told all that was committed, and holds the same log."""
+        running = [voter.quorum for voter in self.voters.values() if voter.is_open]
+        if len(running) < self.shape.voter_count:
+            return False
+        ends = {(quorum.journal.last_index, quorum.last_applied, quorum.term) for quorum in running}
+        return len(ends) == 1 and running[0].last_applied == running[0].journal.last_index
+
+
+@contextmanager
+def open_cluster(random: Random, shape: Shape) -> Iterator[Cluster]:
+    cluster = Cluster(random, shape)
+    logging_configuration = structlog.get_config()
+    engine_log = logging.getLogger("pysyncobj.syncobj")
+    engine_was_disabled = engine_log.disabled
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    engine_log.disabled = True
+
+    def engine_time() -> float:
+        life = LIFE.get()
+        assert life is not None, "the engine runs in the life of a voter"
+        return cluster.loop.now_s * life.clock_rate
+
+    try:
+        with (
+            patch.object(syncobj, "monotonicTime", engine_time),
+            patch.object(syncobj, "random", random),
+            patch.object(syncobj, "createPoller", _NullPoller),
+            patch.object(consensus, "APPEND_BATCH_BYTES", shape.append_batch_bytes),
+        ):
+            yield cluster
+    finally:
+        for voter in cluster.voters.values():
+            voter.end()
+        cluster.loop.close()
+        structlog.configure(**logging_configuration)
+        engine_log.disabled = engine_was_disabled
+
+
+class _NullPoller:
+    """The engine asks the operating system for events of its own transport, which is not used."""
+
+    def __init__(self, _type: str) -> None: ...
+
+    def poll(self, _timeout: float) -> None: ...

@@ -1,0 +1,276 @@
+"""What must hold of a quorum after every event, and how it is told from outside.
+
+One leader a term; what is committed never changes, vanishes or is short of a majority of disks; what was acknowledged
+is committed, what was refused never is; every state machine sees the same entries in the same order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from kraft.quorum.command import CommandKind, decode
+from kraft.quorum.consensus import Consensus
+from kraft.quorum.journal import FIRST_INDEX, Entry, QuorumJournal
+from kraft.quorum.messages import AppendResponse, Message, VoteRequest, VoteResponse
+
+
+class Violation(AssertionError):
+    """An invariant does not hold."""
+
+
+@dataclass(slots=True)
+class _Disk:
+    """What a voter has synced, whatever became of it since."""
+
+    journal: QuorumJournal | None = None
+    synced_index: int = 0
+
+    def holds(self, index: int, term: int) -> bool:
+        """In its journal, or in the snapshot that its journal goes on from."""
+        journal = self.journal
+        if journal is None or index > self.synced_index:
+            return False
+        return index < journal.first_index or journal.term_at(index) == term
+
+
+class History:
+    """Of the whole cluster, over all lives of its voters."""
+
+    def __init__(self, voter_count: int) -> None:
+        self.committed: dict[int, Entry] = {}
+        self.highest_committed = FIRST_INDEX
+        self.highest_acknowledged = 0
+        self.acknowledged_count = 0
+        self.installed_count = 0
+        self.leaders: dict[int, int] = {}
+        """The voter that leads, by term, as the engine sees it."""
+        self.announced: dict[int, int] = {}
+        """The same as the quorum's users see it."""
+        self.disks: dict[int, _Disk] = {}
+        self.violations: list[Violation] = []
+        """All that were ever raised: code under test must not get away with catching one."""
+        self.counts_disks = True
+        self._majority = voter_count // 2 + 1
+        self._votes: dict[tuple[int, int], int] = {}
+        self._terms: dict[int, int] = {}
+        self._state_hashes: dict[int, bytes] = {}
+        self._acknowledged: dict[bytes, int] = {}
+        self._refused: set[bytes] = set()
+        self._told: dict[int, bytes] = {}
+        self._payload_index: dict[bytes, int] = {}
+
+    def voter_started(self, node_id: int) -> VoterWatch:
+        self.disks.setdefault(node_id, _Disk())
+        return VoterWatch(self, node_id)
+
+    def violation(self, words: str) -> Violation:
+        self.violations.append(Violation(words))
+        return self.violations[-1]
+
+    # --- what clients saw ----------------------------------------------------------------------------------------
+
+    def acknowledged(self, index: int, payload: bytes) -> None:
+        if self._told.get(index) != payload:
+            raise self.violation(f"entry {index} was acknowledged, and it is not what was committed there")
+        self._acknowledged[payload] = index
+        self.acknowledged_count += 1
+        self.highest_acknowledged = max(self.highest_acknowledged, index)
+
+    def refused(self, payload: bytes) -> None:
+        self._refused.add(payload)
+        self._check_not_refused(payload, self._payload_index.get(payload))
+
+    def _check_not_refused(self, payload: bytes, index: int | None) -> None:
+        if index is not None and payload in self._refused:
+            raise self.violation(f"entry {index} was refused, and is committed")
+
+    # --- what voters say -----------------------------------------------------------------------------------------
+
+    def sent(self, sender: int, receiver: int, message: Message) -> None:
+        match message:
+            case VoteResponse(term=term):
+                self._vote(sender, term, receiver)
+            case VoteRequest(term=term):
+                self._vote(sender, term, sender)
+            case AppendResponse(success=True, next_index=next_index):
+                journal = self.disks[sender].journal
+                if journal is None or not journal.synced or journal.last_index < next_index - 1:
+                    raise self.violation(
+                        f"voter {sender} acknowledges entry {next_index - 1}, which is not on its disk"
+                    )
+            case _:
+                """Binds its sender to nothing."""
+
+    def _vote(self, voter: int, term: int, candidate: int) -> None:
+        if self._votes.setdefault((voter, term), candidate) != candidate:
+            raise self.violation(f"voter {voter} votes twice in term {term}")
+
+    # --- what state machines are told ------------------------------------------------------------------------------
+
+    def told(self, index: int, payload: bytes, previous_hash: bytes) -> bytes:
+        """The state's hash with this payload applied; alike on every voter."""
+        state_hash = hashlib.sha256(previous_hash + index.to_bytes(8, "big") + payload).digest()
+        if self._state_hashes.setdefault(index, state_hash) != state_hash:
+            raise self.violation(f"the state machines differ at entry {index}")
+        self._told[index] = payload
+        if self._payload_index.setdefault(payload, index) != index:
+            raise self.violation(f"one payload is committed twice, at {self._payload_index[payload]} and {index}")
+        self._check_not_refused(payload, index)
+        return state_hash
+
+    def state_at(self, index: int, term: int, state_hash: bytes) -> None:
+        """A snapshot says that the entries up to this one lead to this state."""
+        known = self.committed.get(index)
+        if known is None or known[2] != term:
+            raise self.violation(f"a snapshot stands at entry {index} of term {term}, which is not what was committed")
+        if self._state_hashes.get(index) != state_hash:
+            raise self.violation(f"a snapshot at entry {index} holds another state than the entries led to")
+
+    def check_snapshot(self, index: int, term: int, state_hash: bytes) -> None:
+        if self._state_hashes.get(index) != state_hash or self.committed[index][2] != term:
+            raise self.violation(f"a snapshot at entry {index} is not what the entries up to there led to")
+
+    # --- what is committed -------------------------------------------------------------------------------------------
+
+    def commit(self, voter: int, entry: Entry) -> None:
+        _, index, term = entry
+        known = self.committed.setdefault(index, entry)
+        if known != entry:
+            raise self.violation(
+                f"voter {voter} has another entry {index}, of term {term}, than was committed there in {known[2]}"
+            )
+        if index > self.highest_committed:
+            self.highest_committed = index
+            holders = sum(disk.holds(index, term) for disk in self.disks.values())
+            if self.counts_disks and holders < self._majority:
+                raise self.violation(f"entry {index} is committed, and is on the disks of {holders} voters")
+
+    def lead(self, voter: int, term: int, journal: QuorumJournal) -> None:
+        if self.leaders.setdefault(term, voter) != voter:
+            raise self.violation(f"voters {self.leaders[term]} and {voter} both lead in term {term}")
+        latest = self.committed.get(self.highest_committed)
+        held = latest is None or latest[1] < journal.first_index or journal.term_at(latest[1]) == latest[2]
+        if latest is not None and latest[2] < term and not held:
+            raise self.violation(f"voter {voter} leads in term {term} without entry {latest[1]}, which is committed")
+
+    def check_logs(self) -> None:
+        """Log matching: where two logs have an entry of the same index and term, all before it is equal."""
+        logs = [disk.journal[1:] for disk in self.disks.values() if disk.journal is not None]
+        known: dict[tuple[int, int], bytes] = {}
+        for log in logs:
+            for command, index, term in log[log[0][1] > FIRST_INDEX :]:
+                # The base of a trimmed log has no content.
+                if known.setdefault((index, term), command) != command:
+                    raise self.violation(f"two logs have different entries {index} of term {term}")
+
+    def check_end(self) -> None:
+        """All that was acknowledged is among what every state machine was told."""
+        for payload, index in self._acknowledged.items():
+            if self._told.get(index) != payload:
+                raise self.violation(f"entry {index} was acknowledged and is lost")
+        for index, (command, _, term) in self.committed.items():
+            decoded = decode(command)
+            counts = decoded is not None and decoded.kind is CommandKind.PAYLOAD and decoded.decided_term == term
+            if decoded is not None and counts and self._told.get(index) != decoded.payload:
+                raise self.violation(f"entry {index} was committed and told to nobody")
+
+    @property
+    def payloads(self) -> list[bytes]:
+        """All that any state machine was told, by index."""
+        return [self._told[index] for index in sorted(self._told)]
+
+    def fingerprint(self) -> str:
+        """Of all that was committed, voted for and acknowledged."""
+        story = (self.committed, self.leaders, self._votes, self._acknowledged, sorted(self._refused))
+        return hashlib.sha256(repr(story).encode()).hexdigest()[:16]
+
+    def term(self, voter: int, term: int) -> None:
+        if term < self._terms.get(voter, 0):
+            raise self.violation(f"voter {voter} goes back from term {self._terms[voter]} to {term}")
+        self._terms[voter] = term
+
+
+class VoterWatch:
+    """Over one life of a voter."""
+
+    def __init__(self, history: History, node_id: int) -> None:
+        self._history = history
+        self._node_id = node_id
+        self._commit_index = FIRST_INDEX
+        self._applied = FIRST_INDEX
+        self._told_index = 0
+        self._state_hash = b""
+        self._led_term = 0
+
+    def check(self, consensus: Consensus, journal: QuorumJournal) -> None:
+        history, node_id = self._history, self._node_id
+        disk = history.disks[node_id]
+        disk.journal = journal
+        disk.synced_index = journal.last_index if journal.synced else min(disk.synced_index, journal.last_index)
+        if journal.synced:
+            history.term(node_id, journal.getCurrentTerm())
+        commit_index = int(consensus.raftCommitIndex)
+        self._check_commit(commit_index, journal)
+        applied = int(consensus.raftLastApplied)
+        if applied < self._applied:
+            raise self._history.violation(f"voter {node_id} goes back from applied {self._applied} to {applied}")
+        self._applied = applied
+        if consensus.leading and self._led_term != consensus.raftCurrentTerm:
+            self._led_term = int(consensus.raftCurrentTerm)
+            history.lead(node_id, self._led_term, journal)
+
+    def _check_commit(self, commit_index: int, journal: QuorumJournal) -> None:
+        if commit_index < self._commit_index:
+            raise self._history.violation(
+                f"voter {self._node_id} goes back from commit {self._commit_index} to {commit_index}"
+            )
+        first = journal.first_index
+        # Of what a snapshot contains, the base alone is left in the journal, without its content.
+        for index in {max(self._commit_index, first), first}:
+            known = self._history.committed.get(index)
+            if known is not None and journal.term_at(index) != known[2]:
+                raise self._history.violation(f"voter {self._node_id} has lost entry {index}, which was committed")
+        if commit_index > self._commit_index:
+            begin = max(self._commit_index, first) + 1
+            for entry in journal[begin - first : commit_index + 1 - first]:
+                self._history.commit(self._node_id, entry)
+            self._commit_index = commit_index
+
+    def told(self, index: int, term: int, payload: bytes) -> None:
+        if index <= self._told_index:
+            raise self._history.violation(f"voter {self._node_id} is told entry {index} after {self._told_index}")
+        self._told_index = index
+        self._state_hash = self._history.told(index, payload, self._state_hash)
+
+    @property
+    def state_hash(self) -> bytes:
+        """Of all that was told."""
+        return self._state_hash
+
+    def restored(self, index: int, term: int, state_hash: bytes) -> None:
+        """The state machine was replaced by the one of a snapshot."""
+        if index < self._told_index:
+            raise self._history.violation(f"voter {self._node_id} goes back to a snapshot at entry {index}")
+        self._history.check_snapshot(index, term, state_hash)
+        self._told_index, self._state_hash = index, state_hash
+
+    def installed(self) -> None:
+        self._history.installed_count += 1
+
+    def leadership(self, term: int | None) -> None:
+        if term is None:
+            return
+        history = self._history
+        if history.announced.setdefault(term, self._node_id) != self._node_id:
+            raise self._history.violation(
+                f"voters {history.announced[term]} and {self._node_id} were both told to lead in {term}"
+            )
+        behind = history.highest_acknowledged
+        if self._told_index < behind and history.committed[behind][2] < term:
+            raise self._history.violation(f"voter {self._node_id} leads in term {term} and was not told entry {behind}")
+
+    def barrier(self, index: int, expected: int) -> None:
+        """`expected` had been acknowledged when the barrier was asked for."""
+        if self._told_index < expected or index < expected:
+            raise self._history.violation(f"a barrier on voter {self._node_id} passed without entry {expected}")

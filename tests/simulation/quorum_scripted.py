@@ -1,0 +1,141 @@
+"""One real voter, and peers that say what a test tells them to: for courses of events that chance does not find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import TypeVar
+
+from kraft.quorum.command import REGULAR, Command, CommandKind, encode_body
+from kraft.quorum.journal import Entry
+from kraft.quorum.messages import Append, AppendResponse, Message, VoteRequest, VoteResponse
+from tests.simulation.quorum_cluster import Cluster, RunningVoter, Shape, SimulatedQuorum, open_cluster
+from tests.simulation.quorum_loop import Life
+from tests.simulation.sim_disk import CrashMode
+
+VOTER = 1
+ROUND_TRIP_S = 0.02
+ELECTION_LIMIT_S = 2.0
+
+M = TypeVar("M", Append, AppendResponse, VoteRequest, VoteResponse)
+
+
+class ScriptedPeer:
+    """Takes everything and answers nothing by itself."""
+
+    def __init__(self, node_id: int) -> None:
+        self.life = Life(node_id, clock_rate=1.0)
+        self.inbox: list[Message] = []
+
+    def receive(self, sender: int, messages: list[Message]) -> None:
+        self.inbox += messages
+
+    def greet(self, sender: int) -> None: ...
+
+
+class Stage:
+    """Voter 1 among peers of a test. It must be heard of often, or it stands as a candidate."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        # Scripted peers have no disks that could be counted.
+        cluster.history.counts_disks = False
+        cluster.network.on_send = self._watch
+        cluster.is_quiet = True
+        self.peers = {node_id: ScriptedPeer(node_id) for node_id in cluster.node_ids if node_id != VOTER}
+        cluster.network.receivers.update(self.peers)
+        self.start()
+
+    def _watch(self, sender: int, receiver: int, message: Message) -> None:
+        if sender == VOTER:
+            self.cluster.history.sent(sender, receiver, message)
+
+    @property
+    def voter(self) -> RunningVoter:
+        return self.cluster.voters[VOTER]
+
+    @property
+    def quorum(self) -> SimulatedQuorum:
+        return self.voter.quorum
+
+    @property
+    def log(self) -> list[tuple[int, int]]:
+        """Index and term of every entry of the voter."""
+        return [(index, term) for _, index, term in self.quorum.journal[:]]
+
+    def start(self) -> None:
+        self.cluster.start(VOTER)
+        self._wait_until(self._is_connected, "the voter does not start")
+
+    def _is_connected(self) -> bool:
+        return self.voter.is_open and all(link.is_up for link in self.quorum.links.values())
+
+    def _wait_until(self, condition: Callable[[], bool], problem: str) -> None:
+        if not self.cluster.run_until(condition, ELECTION_LIMIT_S):
+            # No AssertionError: where a guard is taken out, only what it guards against may fail.
+            raise RuntimeError(problem)
+
+    def restart(self, mode: CrashMode) -> None:
+        self.cluster.kill(VOTER, mode)
+        self.start()
+
+    def hears(self, sender: int, *messages: Message) -> None:
+        """The voter receives these, and what it sends in answer has arrived."""
+        self.peers[sender].inbox.clear()
+        self.cluster.network.send(sender, VOTER, list(messages))
+        self.cluster.run_for(ROUND_TRIP_S)
+
+    def answer_to(self, sender: int, message: Message, kind: type[M]) -> M | None:
+        """The last answer of this kind."""
+        self.hears(sender, message)
+        answers = [answer for answer in self.peers[sender].inbox if isinstance(answer, kind)]
+        return answers[-1] if answers else None
+
+    def stands_as_candidate(self) -> int:
+        """Nobody leads until the voter asks for votes; the term that it asks for."""
+        for peer in self.peers.values():
+            peer.inbox.clear()
+        self._wait_until(self._asks_for_votes, "the voter does not stand")
+        return self.quorum.term
+
+    def _asks_for_votes(self) -> bool:
+        return any(isinstance(message, VoteRequest) for peer in self.peers.values() for message in peer.inbox)
+
+    def is_elected_by(self, *peers: int) -> int:
+        term = self.stands_as_candidate()
+        for peer in peers:
+            self.hears(peer, VoteResponse(term=term))
+        self._wait_until(lambda: self.quorum.consensus.leading, "the voter is not elected")
+        return term
+
+
+def body(payload: bytes, term: int) -> bytes:
+    """A command as a proposal of that term brings it to the engine."""
+    return encode_body(Command(kind=CommandKind.PAYLOAD, decided_term=term, request_id=bytes(16), payload=payload))
+
+
+def entry(index: int, term: int, padding: int = 0) -> Entry:
+    return bytes([REGULAR]) + body(b"%d of term %d" % (index, term) + bytes(padding), term), index, term
+
+
+def append(term: int, previous: tuple[int, int], *entries: Entry, commit_index: int = 1) -> Append:
+    previous_index, previous_term = previous
+    return Append(
+        term=term,
+        previous_index=previous_index,
+        previous_term=previous_term,
+        entries=entries,
+        commit_index=commit_index,
+    )
+
+
+def acknowledged(term: int, index: int) -> AppendResponse:
+    """A follower says that it holds everything up to the index."""
+    return AppendResponse(term=term, next_index=index + 1, success=True, reset=False)
+
+
+@contextmanager
+def stage(voter_count: int) -> Iterator[Stage]:
+    with open_cluster(Random(1), Shape(voter_count=voter_count)) as cluster:
+        yield Stage(cluster)

@@ -1,0 +1,52 @@
+"""Snapshots of a simulated voter's state machine, whose whole state is a hash of everything it was told."""
+
+from __future__ import annotations
+
+from kraft.quorum.snapshots import Snapshot, SnapshotId, SnapshotStore
+from tests.simulation.quorum_invariants import VoterWatch
+from tests.simulation.sim_disk import SimDisk
+
+DIRECTORY = "metadata/snapshots"
+CHUNK_BYTES = 12
+"""Small, so that a snapshot travels in several parts."""
+
+
+class SimKeeper:
+    """Implements `kraft.quorum.snapshot_transfer.SnapshotKeeper`."""
+
+    def __init__(self, disk: SimDisk, watch: VoterWatch) -> None:
+        """Raises Corruption and OSError."""
+        self._store = SnapshotStore(disk, DIRECTORY)
+        self._watch = watch
+        self._captured: Snapshot | None = None
+        loaded = self._store.load()
+        self.start_id = None if loaded is None else loaded.id
+        if loaded is not None:
+            self._restore(loaded)
+
+    def _restore(self, snapshot: Snapshot) -> None:
+        self._watch.restored(snapshot.id.index, snapshot.id.term, b"".join(snapshot.chunks))
+
+    def latest(self) -> Snapshot | None:
+        return self._store.load()
+
+    def install(self, snapshot: Snapshot) -> None:
+        self._store.write(snapshot.id, snapshot.chunks)
+        self._restore(snapshot)
+        self._watch.installed()
+
+    def capture(self, index: int, term: int, state_hash: bytes) -> bool:
+        """What will be written; False while another one is still to be."""
+        if self._captured is not None:
+            return False
+        chunks = tuple(state_hash[start : start + CHUNK_BYTES] for start in range(0, len(state_hash), CHUNK_BYTES))
+        self._captured = Snapshot(id=SnapshotId(index=index, term=term), chunks=chunks)
+        return True
+
+    def write(self) -> int:
+        """Writes what was captured. Two snapshots contain everything up to the index returned; 0 for none."""
+        snapshot, self._captured = self._captured, None
+        assert snapshot is not None, "nothing was captured"
+        self._store.write(snapshot.id, snapshot.chunks)
+        generations = self._store.generations()
+        return generations[-1].index if len(generations) > 1 else 0

@@ -1,0 +1,220 @@
+"""The quorum, each time with one guard taken away, to show that the guard carries weight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from kraft.quorum import consensus, engine, filters, journal_format, transport
+from kraft.quorum.command import Command, CommandKind
+from kraft.quorum.engine import RaftQuorum
+from kraft.quorum.filters import Acknowledgements, BallotBox, LogView, TrimmedAppend
+from kraft.quorum.journal import Entry, QuorumJournal
+from kraft.quorum.messages import Append, AppendResponse
+from tests.simulation.sim_disk import SimFile
+
+Guard = Callable[[], AbstractContextManager[object]]
+
+
+def truncating_behind_every_append() -> AbstractContextManager[object]:
+    """The engine's own way with entries that a follower already holds. Bug 1."""
+
+    def leave_all_entries(append: Append, log: LogView, last_applied: int) -> TrimmedAppend:
+        trimmed = filters.trim_append(append, log, last_applied)
+        return TrimmedAppend(
+            append=replace(append, commit_index=trimmed.commit_index),
+            commit_index=trimmed.commit_index,
+            held_index=None,
+        )
+
+    return patch.object(transport, "trim_append", leave_all_entries)
+
+
+def believing_unproved_commits() -> AbstractContextManager[object]:
+    """A follower commits what it holds up to the leader's commit index, whosever entries they are."""
+
+    def leave_the_commit_index(append: Append, log: LogView, last_applied: int) -> TrimmedAppend:
+        trimmed = filters.trim_append(append, log, last_applied)
+        return TrimmedAppend(
+            append=replace(trimmed.append, commit_index=append.commit_index),
+            commit_index=append.commit_index,
+            held_index=trimmed.held_index,
+        )
+
+    return patch.object(transport, "trim_append", leave_the_commit_index)
+
+
+def counting_late_acknowledgements() -> AbstractContextManager[object]:
+    """An answer to an earlier leadership counts for this one. Bug 2."""
+    admit = Acknowledgements.admit
+
+    def admit_any_term(
+        self: Acknowledgements, voter: int, response: AppendResponse, last_index: int, now_ms: int
+    ) -> AppendResponse | None:
+        return admit(self, voter, replace(response, term=self._term), last_index, now_ms)
+
+    return patch.object(Acknowledgements, "admit", admit_any_term)
+
+
+def counting_votes_twice() -> AbstractContextManager[object]:
+    """Every vote counts, whoever gave it. Bug 2."""
+    return patch.object(BallotBox, "admit", lambda self, voter, vote_term, current_term: vote_term == current_term)
+
+
+def never_syncing() -> AbstractContextManager[object]:
+    """Everything stays in the page cache. Bug 3."""
+    return patch.object(SimFile, "sync", lambda self: None)
+
+
+def speaking_before_the_sync() -> AbstractContextManager[object]:
+    """Messages leave before what they promise is on disk. Bug 3."""
+    sync = QuorumJournal.sync
+
+    def flush_and_sync(self: RaftQuorum) -> None:
+        self._step_scheduled = False
+        if self._parts is None or self._failed:
+            return
+        self._parts.consensus.advance()
+        self._parts.transport.flush()
+        sync(self._parts.journal)
+
+    return patch.object(RaftQuorum, "_step", flush_and_sync)
+
+
+def believing_unsynced_journals() -> AbstractContextManager[object]:
+    """What a start finds is taken for durable."""
+
+    def load_without_sync(self: QuorumJournal) -> None:
+        data = self._file.read_at(0, self._file.size)
+        found = journal_format.scan(str(self.path), data)
+        for record in found.records:
+            self._replay(record)
+        if found.valid_bytes < self._file.size:
+            self._file.truncate(found.valid_bytes)
+
+    return patch.object(QuorumJournal, "_load", load_without_sync)
+
+
+def leaving_torn_tails() -> AbstractContextManager[object]:
+    """A torn frame stays, and the next one is written behind it. Bug 5."""
+
+    def load_without_cut(self: QuorumJournal) -> None:
+        data = self._file.read_at(0, self._file.size)
+        for record in journal_format.scan(str(self.path), data).records:
+            self._replay(record)
+        self._file.sync()
+
+    return patch.object(QuorumJournal, "_load", load_without_cut)
+
+
+def believing_every_byte() -> AbstractContextManager[object]:
+    """No checksum is compared. Bug 5."""
+
+    def crc_of_anything(position: int, body: bytes | memoryview) -> int:
+        return 0
+
+    return patch.object(journal_format, "_frame_crc", crc_of_anything)
+
+
+def forgetting_votes() -> AbstractContextManager[object]:
+    """Term and vote live in memory."""
+
+    def remember(self: QuorumJournal, term: int, votedForNodeId: int | None) -> None:
+        self._term = term
+        self._voted_for = journal_format.NO_VOTE if votedForNodeId is None else votedForNodeId
+
+    return patch.object(QuorumJournal, "setCurrentTerm", remember)
+
+
+class _CommitsEarlierTerms(consensus.Consensus):
+    """Counts holders also for an entry of an earlier term: figure 8 of the Raft paper."""
+
+    _for_the_previous = False
+
+    def _SyncObj__getEntries(
+        self, fromIDx: int | None, count: int | None = None, maxSizeBytes: int | None = None
+    ) -> list[Entry]:
+        entries: list[Entry] = super()._SyncObj__getEntries(fromIDx, count, maxSizeBytes)
+        if count == 1 and not self._for_the_previous:
+            return [(data, index, int(self.raftCurrentTerm)) for data, index, _ in entries]
+        return entries
+
+    def _SyncObj__getPrevLogIndexTerm(self, nextNodeIndex: int) -> Any:
+        self._for_the_previous = True
+        try:
+            return super()._SyncObj__getPrevLogIndexTerm(nextNodeIndex)
+        finally:
+            self._for_the_previous = False
+
+    def _SyncObj__applyLogEntries(self) -> Any:
+        self._for_the_previous = True
+        try:
+            return super()._SyncObj__applyLogEntries()
+        finally:
+            self._for_the_previous = False
+
+
+def committing_earlier_terms() -> AbstractContextManager[object]:
+    return patch.object(engine, "Consensus", _CommitsEarlierTerms)
+
+
+class _CountsWhatItHasNotSynced(consensus.Consensus):
+    """A voter's own entries count as stored as soon as they are added, as the engine has it."""
+
+    def _SyncObj__doApplyCommand(self, command: bytes) -> None:
+        index = self.raftLastApplied + 1
+        term = self._journal.term_at(index)
+        assert term is not None
+        self._on_apply(index, term, command)
+
+
+def counting_own_unsynced_entries() -> AbstractContextManager[object]:
+    return patch.object(engine, "Consensus", _CountsWhatItHasNotSynced)
+
+
+def applying_what_another_term_stored() -> AbstractContextManager[object]:
+    """A payload counts wherever it ends up, whatever its author knew."""
+    apply = RaftQuorum._apply
+
+    def apply_unfenced(self: RaftQuorum, index: int, term: int, entry: Command) -> None:
+        if entry.kind is CommandKind.PAYLOAD:
+            entry = replace(entry, decided_term=term)
+        apply(self, index, term, entry)
+
+    return patch.object(RaftQuorum, "_apply", apply_unfenced)
+
+
+def leading_without_barrier() -> AbstractContextManager[object]:
+    """Leadership is told as soon as the engine has it, before it knows what is committed."""
+
+    def announce_at_once(self: RaftQuorum, leads: bool) -> None:
+        if leads:
+            assert self._parts is not None
+            self._parts.transport.acknowledgements.begin(self.term)
+            self._announce_leadership(self.term)
+        else:
+            self._withdraw_leadership("leadership was lost")
+
+    return patch.object(RaftQuorum, "_on_leading", announce_at_once)
+
+
+def reading_without_quorum() -> AbstractContextManager[object]:
+    """Whoever thinks it leads answers a barrier by itself."""
+
+    async def answer_at_once(self: RaftQuorum, deadline_s: float) -> int:
+        return self.last_applied
+
+    return patch.object(RaftQuorum, "barrier", answer_at_once)
+
+
+def resending_at_every_refusal() -> AbstractContextManager[object]:
+    """Each of the appends that one gap makes a follower refuse has all that follows sent again."""
+    return patch.object(Acknowledgements, "_may_resend", lambda *_: True)
+
+
+@contextmanager
+def nothing_weakened() -> Iterator[None]:
+    yield

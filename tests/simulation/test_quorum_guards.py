@@ -1,0 +1,164 @@
+"""What the engine does not guard against by itself happens once our guard is taken away, and does not happen with it.
+
+Each scenario says what must come out of it. Under the guard it does; under `weakened` the test must see it fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from kraft.quorum.messages import Append, AppendResponse, VoteRequest, VoteResponse
+from tests.simulation import quorum_weakened as weakened
+from tests.simulation.quorum_scripted import acknowledged, append, body, entry, stage
+from tests.simulation.quorum_weakened import Guard
+from tests.simulation.sim_disk import CrashMode
+
+Scenario = Callable[[], None]
+
+
+def a_late_append_makes_a_follower_forget_nothing() -> None:
+    with stage(voter_count=3) as scene:
+        whole = append(1, (1, 0), entry(2, 1), entry(3, 1))
+        assert scene.answer_to(2, whole, AppendResponse) == acknowledged(1, 3)
+        scene.hears(2, append(1, (1, 0), entry(2, 1)))
+        behind_us = VoteRequest(term=2, last_log_index=2, last_log_term=1)
+        assert scene.answer_to(3, behind_us, VoteResponse) is None, "entry 3 may be committed, and voter 3 lacks it"
+        assert scene.log == [(1, 0), (2, 1), (3, 1)]
+
+
+def an_acknowledgement_of_an_earlier_leadership_is_not_counted() -> None:
+    """Voter 2 held entries 4 to 6 of term 1, said so, lost them to a leader of term 2, and its word comes late."""
+    with stage(voter_count=5) as scene:
+        assert scene.is_elected_by(2, 3) == 1
+        late = acknowledged(1, 6)
+        assert scene.log == [(1, 0), (2, 1), (3, 1)]
+        scene.hears(4, append(2, (1, 0), entry(2, 2)))
+        assert scene.is_elected_by(3, 4) == 3
+        while scene.quorum.journal.last_index < 6:
+            scene.quorum.consensus.append(body(b"after %d" % scene.quorum.journal.last_index, term=3))
+            scene.cluster.run_for(0.05)
+        scene.hears(2, late)
+        scene.hears(3, acknowledged(3, 6))
+        assert scene.quorum.commit_index == 1, "this voter and voter 3 are two of five"
+        scene.hears(4, acknowledged(3, 6))
+        assert scene.quorum.commit_index == 6
+
+
+def a_voter_that_repeats_its_vote_makes_no_leader() -> None:
+    with stage(voter_count=5) as scene:
+        term = scene.stands_as_candidate()
+        scene.hears(2, VoteResponse(term=term), VoteResponse(term=term))
+        scene.hears(2, VoteResponse(term=term))
+        assert not scene.quorum.consensus.leading
+        scene.hears(3, VoteResponse(term=term))
+        assert scene.quorum.consensus.leading
+
+
+def an_entry_of_an_earlier_term_is_not_committed_by_counting() -> None:
+    """Figure 8 of the Raft paper: a leader of another term could still overwrite it."""
+    with stage(voter_count=3) as scene:
+        assert scene.is_elected_by(2) == 1
+        scene.hears(3, VoteRequest(term=2, last_log_index=9, last_log_term=1))
+        assert scene.is_elected_by(2) == 3
+        assert scene.log[:4] == [(1, 0), (2, 1), (3, 1), (4, 3)]
+        scene.hears(2, acknowledged(3, 3))
+        assert scene.quorum.commit_index == 1
+        scene.hears(2, acknowledged(3, 4))
+        assert scene.quorum.commit_index == 4
+
+
+def a_follower_commits_only_what_its_leader_has_shown_to_be_its_own() -> None:
+    """Entry 3 is of a leader that was deposed; the new one has committed another entry 3, and shows only entry 2."""
+    with stage(voter_count=3) as scene:
+        scene.hears(2, append(1, (1, 0), entry(2, 1), entry(3, 1)))
+        scene.hears(3, append(2, (2, 1), commit_index=3))
+        assert scene.quorum.last_applied == 2
+        scene.hears(3, append(2, (2, 1), entry(3, 2), commit_index=3))
+        assert scene.quorum.last_applied == 3
+        assert scene.log == [(1, 0), (2, 1), (3, 2)]
+
+
+def an_acknowledged_entry_outlives_a_power_failure() -> None:
+    with stage(voter_count=3) as scene:
+        assert scene.answer_to(2, append(1, (1, 0), entry(2, 1)), AppendResponse) == acknowledged(1, 2)
+        scene.restart(CrashMode.DROP)
+        assert scene.log == [(1, 0), (2, 1)]
+
+
+def what_a_start_finds_is_durable_before_it_is_acknowledged() -> None:
+    """The process before died between writing entry 2 and syncing it."""
+    with stage(voter_count=3) as scene:
+        disk = scene.cluster.disks[1]
+        scene.cluster.power_losses = (CrashMode.KEEP,)
+        disk.stop_at = disk.points + 2
+        scene.hears(2, append(1, (1, 0), entry(2, 1)))
+        assert disk.last_operation.startswith("sync")
+        scene.start()
+        assert scene.log == [(1, 0), (2, 1)]
+        assert scene.answer_to(2, append(1, (2, 1)), AppendResponse) == acknowledged(1, 2)
+        scene.restart(CrashMode.DROP)
+        assert scene.log == [(1, 0), (2, 1)]
+
+
+def a_voter_votes_once_in_a_term_whatever_becomes_of_it() -> None:
+    with stage(voter_count=3) as scene:
+        ask = VoteRequest(term=5, last_log_index=1, last_log_term=0)
+        assert scene.answer_to(2, ask, VoteResponse) == VoteResponse(term=5)
+        scene.restart(CrashMode.DROP)
+        assert scene.answer_to(3, ask, VoteResponse) is None
+
+
+def a_torn_tail_is_cut_off_and_the_journal_goes_on() -> None:
+    with stage(voter_count=3) as scene:
+        disk = scene.cluster.disks[1]
+        scene.cluster.power_losses = (CrashMode.TEAR,)
+        disk.stop_at = disk.points + 2
+        scene.hears(2, append(1, (1, 0), entry(2, 1, padding=2000)))
+        scene.start()
+        assert scene.log == [(1, 0)]
+        for index in (2, 3):
+            scene.hears(2, append(1, (index - 1, min(index - 2, 1)), entry(index, 1)))
+        scene.restart(CrashMode.DROP)
+        assert scene.log == [(1, 0), (2, 1), (3, 1)]
+
+
+def one_gap_is_filled_once_however_many_appends_it_makes_a_follower_refuse() -> None:
+    with stage(voter_count=3) as scene:
+        term = scene.is_elected_by(2)
+        scene.hears(2)
+        refusal = AppendResponse(term=term, next_index=2, success=False, reset=True)
+        for _ in range(50):
+            scene.cluster.network.send(2, 1, [refusal])
+        scene.cluster.run_for(0.02)
+        resent = [message for message in scene.peers[2].inbox if isinstance(message, Append) and message.entries]
+        assert len(resent) <= 2
+
+
+SCENARIOS: list[tuple[Scenario, Guard]] = [
+    (a_late_append_makes_a_follower_forget_nothing, weakened.truncating_behind_every_append),
+    (an_acknowledgement_of_an_earlier_leadership_is_not_counted, weakened.counting_late_acknowledgements),
+    (a_voter_that_repeats_its_vote_makes_no_leader, weakened.counting_votes_twice),
+    (an_entry_of_an_earlier_term_is_not_committed_by_counting, weakened.committing_earlier_terms),
+    (a_follower_commits_only_what_its_leader_has_shown_to_be_its_own, weakened.believing_unproved_commits),
+    (an_acknowledged_entry_outlives_a_power_failure, weakened.never_syncing),
+    (an_acknowledged_entry_outlives_a_power_failure, weakened.speaking_before_the_sync),
+    (what_a_start_finds_is_durable_before_it_is_acknowledged, weakened.believing_unsynced_journals),
+    (a_voter_votes_once_in_a_term_whatever_becomes_of_it, weakened.forgetting_votes),
+    (a_torn_tail_is_cut_off_and_the_journal_goes_on, weakened.leaving_torn_tails),
+    (one_gap_is_filled_once_however_many_appends_it_makes_a_follower_refuse, weakened.resending_at_every_refusal),
+]
+
+NAMES = [f"{scenario.__name__}, {guard.__name__}" for scenario, guard in SCENARIOS]
+
+
+@pytest.mark.parametrize("scenario", dict.fromkeys(scenario for scenario, _ in SCENARIOS))
+def test_with_its_guard_the_quorum_is_safe(scenario: Scenario) -> None:
+    scenario()
+
+
+@pytest.mark.parametrize(("scenario", "guard"), SCENARIOS, ids=NAMES)
+def test_without_its_guard_the_fault_is_there(scenario: Scenario, guard: Guard) -> None:
+    with guard(), pytest.raises(AssertionError):
+        scenario()

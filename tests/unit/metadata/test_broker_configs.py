@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import pytest
+
+from kraft.metadata.broker_configs import (
+    DYNAMIC_KEYS,
+    EVERY_BROKER,
+    MAINTENANCE_KEYS,
+    TopicDefaultsInEffect,
+    check_broker_config,
+    dynamic_configs,
+)
+from kraft.metadata.configs import broker_defaults
+from kraft.metadata.controller import incremental_alter_configs
+from kraft.metadata.features import METADATA_VERSION
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.records import BrokerConfigSet, FeatureLevelSet
+from kraft.model.config_requests import (
+    ConfigAlteration,
+    ConfigOperation,
+    ConfigResourceType,
+    IncrementalAlterConfigsRequest,
+    ResourceAlteration,
+    ResourceAlterationResult,
+)
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.server.config_keys import BY_NAME
+from tests.unit.metadata.clusters import cluster
+
+SETTINGS = {"log.retention.hours": "24"}
+STATIC = broker_defaults(SETTINGS)
+
+
+def altering(broker: str, *, delete: tuple[str, ...] = (), **configs: str) -> ResourceAlteration:
+    """Keys with '_' for '.'."""
+    alterations = [
+        ConfigAlteration(key=key.replace("_", "."), operation=ConfigOperation.SET, value=value)
+        for key, value in configs.items()
+    ]
+    alterations += [ConfigAlteration(key=key, operation=ConfigOperation.DELETE) for key in delete]
+    return ResourceAlteration(resource_type=ConfigResourceType.BROKER, resource_name=broker, alterations=alterations)
+
+
+def alter(image: MetadataImage, resource: ResourceAlteration) -> tuple[MetadataImage, ResourceAlterationResult]:
+    request = IncrementalAlterConfigsRequest(resources=[resource], timeout_ms=1)
+    decision = incremental_alter_configs(image, request, defaults=STATIC, broker_settings=SETTINGS, broker_keys=BY_NAME)
+    return image.replay(decision.records), decision.response.results[0]
+
+
+def altered(image: MetadataImage, resource: ResourceAlteration) -> MetadataImage:
+    after, result = alter(image, resource)
+    assert result.error_code is ErrorCode.NONE, result.error_message
+    return after
+
+
+def test_a_brokers_own_value_wins_over_that_of_all_and_that_over_the_file() -> None:
+    image = cluster(1, 2)
+    of_one, of_two = (TopicDefaultsInEffect(SETTINGS, STATIC, broker) for broker in "12")
+    assert of_one(image).retention_ms == 24 * 3_600_000
+    image = altered(image, altering(EVERY_BROKER, log_retention_ms="500"))
+    assert (of_one(image).retention_ms, of_two(image).retention_ms) == (500, 500)
+    image = altered(image, altering("1", log_retention_ms="7"))
+    assert (of_one(image).retention_ms, of_two(image).retention_ms) == (7, 500)
+    assert TopicDefaultsInEffect(SETTINGS, STATIC)(image).retention_ms == 500
+    image = altered(image, altering("1", delete=("log.retention.ms",)))
+    assert of_one(image).retention_ms == 500
+
+
+def test_what_is_set_already_gives_no_record() -> None:
+    image = altered(cluster(1), altering("1", log_segment_bytes="5000"))
+    assert altered(image, altering("01", log_segment_bytes="5000")) == image
+
+
+def test_keys_that_are_set_for_a_broker_are_its_own_and_those_of_all() -> None:
+    image = cluster(1).replay(
+        [
+            BrokerConfigSet(broker=EVERY_BROKER, key="log.segment.bytes", value="5000"),
+            BrokerConfigSet(broker=EVERY_BROKER, key="log.roll.ms", value="6"),
+            BrokerConfigSet(broker="1", key="log.roll.ms", value="7"),
+        ]
+    )
+    assert dynamic_configs(image, "1") == {"log.segment.bytes": "5000", "log.roll.ms": "7"}
+    assert dynamic_configs(image, EVERY_BROKER) == {"log.segment.bytes": "5000", "log.roll.ms": "6"}
+
+
+@pytest.mark.parametrize(
+    ("resource", "code", "words"),
+    [
+        (altering("1", log_dirs="/a"), ErrorCode.INVALID_CONFIG, "log.dirs cannot be changed while a broker runs"),
+        (
+            altering("1", retention_ms="5"),
+            ErrorCode.INVALID_CONFIG,
+            "for all topics of a broker it is log.retention.ms",
+        ),
+        (altering("1", log_retention_mss="5"), ErrorCode.INVALID_CONFIG, "did you mean 'log.retention.ms'?"),
+        (altering("1", zzzz="5"), ErrorCode.INVALID_CONFIG, "kraft configs describe --broker ID --all shows them"),
+        (altering("1", delete=("log.dirs",)), ErrorCode.INVALID_CONFIG, "cannot be changed while a broker runs"),
+        (altering("1", log_retention_ms="soon"), ErrorCode.INVALID_CONFIG, "log.retention.ms=soon: a whole number"),
+        (altering("1", log_cleaner_backoff_ms="-1"), ErrorCode.INVALID_CONFIG, "a whole number from 0"),
+        (altering("9", log_retention_ms="5"), ErrorCode.BROKER_ID_NOT_REGISTERED, "there is no broker 9"),
+        (altering("one", log_retention_ms="5"), ErrorCode.INVALID_REQUEST, "'one' is no broker's id"),
+        (
+            altering("1", log_cleaner_min_compaction_lag_ms="9", log_cleaner_max_compaction_lag_ms="8"),
+            ErrorCode.INVALID_CONFIG,
+            "log.cleaner.min.compaction.lag.ms (9) is above",
+        ),
+    ],
+)
+def test_what_a_running_broker_cannot_take_is_refused_in_one_line(
+    resource: ResourceAlteration, code: ErrorCode, words: str
+) -> None:
+    image, result = alter(cluster(1), resource)
+    assert image == cluster(1)
+    assert result.error_code is code
+    assert words in result.error_message
+
+
+def test_values_are_set_as_a_whole_and_not_appended_to() -> None:
+    appending = ConfigAlteration(key="log.cleanup.policy", operation=ConfigOperation.APPEND, value="compact")
+    resource = ResourceAlteration(resource_type=ConfigResourceType.BROKER, resource_name="1", alterations=[appending])
+    _, result = alter(cluster(1), resource)
+    assert "is set as a whole" in result.error_message
+
+
+def test_a_cluster_of_an_earlier_version_takes_none() -> None:
+    image = cluster(1).replay([FeatureLevelSet(feature=METADATA_VERSION, level=1)])
+    _, result = alter(image, altering("1", log_retention_ms="5"))
+    assert result.error_code is ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_values_that_do_not_go_with_a_brokers_file_leave_its_file_in_effect() -> None:
+    image = altered(cluster(1), altering(EVERY_BROKER, log_cleaner_min_compaction_lag_ms="9"))
+    settings = {"log.cleaner.max.compaction.lag.ms": "8"}
+    static = broker_defaults(settings)
+    assert TopicDefaultsInEffect(settings, static, "1")(image) == static
+
+
+def test_every_key_that_can_be_changed_is_one_of_a_brokers_file_and_takes_what_that_takes() -> None:
+    assert set(BY_NAME) >= DYNAMIC_KEYS
+    for key, kind in MAINTENANCE_KEYS.items():
+        for value in (kind.least, kind.most):
+            assert BY_NAME[key].read(str(value)) == value, key
+        with pytest.raises(Refusal):
+            check_broker_config(key, str(kind.least - 1), BY_NAME)

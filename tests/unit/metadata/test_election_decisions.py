@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from kraft.metadata.configs import broker_defaults
+from kraft.metadata.controller import (
+    balance_leaders,
+    begin_controlled_shutdown,
+    elect_leaders,
+    elect_unclean_leaders,
+    fence_broker,
+)
+from kraft.metadata.decision import Decision
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.leader_election import changes_when_failed, changes_when_unfenced
+from kraft.metadata.records import BrokerUnfenced, TopicConfigSet
+from kraft.model.errors import ErrorCode
+from kraft.model.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicId
+from kraft.model.partition_requests import ElectionType, ElectLeadersRequest, ElectLeadersResponse, PartitionName
+from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, partition, with_topic
+
+BILLS = TopicId(UUID(int=101))
+UNCLEAN = broker_defaults({"unclean.leader.election.enable": "true"})
+
+
+def elect(image: MetadataImage, kind: ElectionType, *numbers: int) -> Decision[ElectLeadersResponse]:
+    names = [PartitionName(topic="orders", partition=number) for number in numbers]
+    return elect_leaders(
+        image, ElectLeadersRequest(election_type=kind, partitions=names, all_partitions=not names, timeout_ms=1_000)
+    )
+
+
+def codes(decision: Decision[ElectLeadersResponse]) -> dict[str, str]:
+    return {f"{each.topic}-{each.partition}": each.error_code.name for each in decision.response.results}
+
+
+def fenced(image: MetadataImage, broker_id: int) -> MetadataImage:
+    return image.replay(fence_broker(image, BrokerId(broker_id), epoch_of(image, broker_id)).records)
+
+
+def dead_for_good(image: MetadataImage, broker_id: int) -> MetadataImage:
+    """Both are gone, the given broker as the last one in sync."""
+    for each in (3 - broker_id, broker_id):
+        image = fenced(image, each)
+    return image
+
+
+def back(image: MetadataImage, broker_id: int) -> MetadataImage:
+    unfenced = BrokerUnfenced(broker_id=BrokerId(broker_id), broker_epoch=epoch_of(image, broker_id))
+    return image.replay([unfenced, *changes_when_unfenced(image, BrokerId(broker_id))])
+
+
+# --- preferred -----------------------------------------------------------------------------------------------
+
+
+def test_the_preferred_leader_is_elected_where_another_leads() -> None:
+    image = with_topic(cluster(1, 2), [1, 2], [2, 1], isr=[2, 1])
+    decision = elect(image, ElectionType.PREFERRED, 0, 1)
+    assert codes(decision) == {"orders-0": "NONE", "orders-1": "ELECTION_NOT_NEEDED"}
+    after = partition(image.replay(decision.records))
+    assert (after.leader, after.isr, after.leader_epoch, after.partition_epoch) == (1, (2, 1), 1, 1)
+
+
+def test_a_preferred_leader_that_is_out_of_sync_dead_or_leaving_is_not_elected() -> None:
+    out_of_sync = with_topic(cluster(1, 2), [1, 2], isr=[2])
+    assert codes(elect(out_of_sync, ElectionType.PREFERRED, 0)) == {"orders-0": "PREFERRED_LEADER_NOT_AVAILABLE"}
+    image = with_topic(cluster(1, 2), [1, 2], isr=[2, 1])
+    leaving = begin_controlled_shutdown(image, BrokerId(1), epoch_of(image, 1)).records[:1]
+    for gone in (fenced(image, 1), image.replay(leaving)):
+        decision = elect(gone, ElectionType.PREFERRED, 0)
+        assert codes(decision) == {"orders-0": "PREFERRED_LEADER_NOT_AVAILABLE"}
+        assert decision.records == []
+
+
+def test_a_partition_whose_last_replica_in_sync_has_failed_is_not_given_back_to_it() -> None:
+    image = with_topic(cluster(1, 2), [1, 2], isr=[1])
+    image = image.replay(changes_when_failed(image, ORDERS, partition(image), BrokerId(1), LeaderEpoch(0)))
+    assert partition(image).leader == NO_BROKER
+    assert codes(elect(image, ElectionType.PREFERRED, 0)) == {"orders-0": "PREFERRED_LEADER_NOT_AVAILABLE"}
+    decision = elect(image, ElectionType.UNCLEAN, 0)
+    assert partition(image.replay(decision.records)).leader == 2
+
+
+def test_for_all_partitions_only_those_that_need_it_are_told_of() -> None:
+    image = with_topic(cluster(1, 2), [1, 2], [2, 1], isr=[2, 1])
+    image = with_topic(image, [1, 2], isr=[2], topic="bills", topic_id=BILLS)
+    decision = elect(image, ElectionType.PREFERRED)
+    assert codes(decision) == {"bills-0": "PREFERRED_LEADER_NOT_AVAILABLE", "orders-0": "NONE"}
+
+
+def test_what_does_not_exist_has_no_leader_to_elect() -> None:
+    image = with_topic(cluster(1), [1])
+    names = [PartitionName(topic="orders", partition=7), PartitionName(topic="nowhere", partition=0)]
+    request = ElectLeadersRequest(election_type=ElectionType.PREFERRED, partitions=names * 2, timeout_ms=1_000)
+    results = elect_leaders(image, request).response.results
+    assert [each.error_code for each in results] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
+    assert [each.error_message for each in results] == [
+        "topic 'orders' has no partition 7",
+        "there is no topic 'nowhere'",
+    ]
+
+
+# --- unclean -------------------------------------------------------------------------------------------------
+
+
+def test_an_operator_may_let_a_replica_lead_that_is_not_in_sync() -> None:
+    image = back(dead_for_good(with_topic(cluster(1, 2), [1, 2]), 1), 2)
+    assert (partition(image).isr, partition(image).leader) == ((1,), NO_BROKER)
+    decision = elect(image, ElectionType.UNCLEAN, 0)
+    assert codes(decision) == {"orders-0": "NONE"}
+    after = partition(image.replay(decision.records))
+    assert (after.isr, after.leader, after.leader_epoch) == ((2,), 2, partition(image).leader_epoch + 1)
+
+
+def test_an_unclean_election_is_not_needed_where_somebody_leads_nor_possible_where_nobody_lives() -> None:
+    image = with_topic(cluster(1, 2), [1, 2])
+    assert codes(elect(image, ElectionType.UNCLEAN, 0)) == {"orders-0": "ELECTION_NOT_NEEDED"}
+    gone = dead_for_good(image, 1)
+    assert codes(elect(gone, ElectionType.UNCLEAN, 0)) == {"orders-0": "ELIGIBLE_LEADERS_NOT_AVAILABLE"}
+
+
+@pytest.mark.parametrize("own", [None, "true", "false"])
+def test_the_topics_config_lets_others_lead_at_once_and_wins_over_the_clusters(own: str | None) -> None:
+    image = with_topic(cluster(1, 2), [1, 2], isr=[1])
+    if own is not None:
+        image = image.replay([TopicConfigSet(topic_id=ORDERS, key="unclean.leader.election.enable", value=own)])
+    allowed = own != "false"
+    gone = image.replay(fence_broker(image, BrokerId(1), epoch_of(image, 1), UNCLEAN).records)
+    assert partition(gone).isr == ((2,) if allowed else (1,))
+    assert partition(gone).leader == (2 if allowed else NO_BROKER)
+
+
+def test_with_unclean_elections_a_broker_that_comes_back_leads_what_nobody_leads() -> None:
+    image = dead_for_good(with_topic(cluster(1, 2), [1, 2]), 1)
+    changes = changes_when_unfenced(image, BrokerId(2), UNCLEAN)
+    assert [(change.leader, change.isr) for change in changes] == [(2, [2])]
+    assert changes_when_unfenced(image, BrokerId(2)) == []
+    (clean,) = changes_when_unfenced(image, BrokerId(1), UNCLEAN)
+    assert (clean.leader, clean.isr) == (1, [1])
+
+
+def test_in_sync_replicas_come_first_also_where_unclean_elections_are_allowed() -> None:
+    image = with_topic(cluster(1, 2, 3), [1, 2, 3], isr=[1, 3])
+    gone = image.replay(fence_broker(image, BrokerId(1), epoch_of(image, 1), UNCLEAN).records)
+    assert (partition(gone).leader, partition(gone).isr) == (3, (3,))
+
+
+def test_partitions_without_leader_are_found_when_the_config_came_later() -> None:
+    image = back(dead_for_good(with_topic(cluster(1, 2), [1, 2], [2, 1]), 1), 2)
+    assert elect_unclean_leaders(image, defaults=broker_defaults({})).records == []
+    decision = elect_unclean_leaders(image, defaults=UNCLEAN)
+    assert decision.response == 2
+    after = image.replay(decision.records)
+    assert [partition(after, number).leader for number in (0, 1)] == [2, 2]
+
+
+# --- balance -------------------------------------------------------------------------------------------------
+
+
+def test_leaders_go_back_to_a_broker_that_lost_more_than_its_share() -> None:
+    image = with_topic(cluster(1, 2), *[[1, 2]] * 10, isr=[2, 1])
+    decision = balance_leaders(image, imbalance_percentage=10)
+    assert decision.response == 10
+    after = image.replay(decision.records)
+    assert {each.leader for each in after.topics[ORDERS].partitions.values()} == {1}
+    assert balance_leaders(after, imbalance_percentage=10).records == []
+
+
+def test_a_small_imbalance_is_let_be() -> None:
+    image = with_topic(cluster(1, 2), *[[1, 2]] * 10, isr=[1, 2])
+    request = ElectLeadersRequest(election_type=ElectionType.PREFERRED, partitions=[], timeout_ms=1)
+    assert elect_leaders(image, request).records == []
+    image = with_topic(image, [1, 2], isr=[2, 1], topic="bills", topic_id=BILLS)
+    assert balance_leaders(image, imbalance_percentage=10).records == []
+    (moved,) = balance_leaders(image, imbalance_percentage=9).records
+    assert getattr(moved, "topic_id", None) == BILLS
+
+
+def test_a_broker_out_of_service_or_out_of_sync_is_not_given_anything_back() -> None:
+    image = with_topic(cluster(1, 2), [1, 2], isr=[2, 1])
+    assert balance_leaders(fenced(image, 1), imbalance_percentage=0).records == []
+    out_of_sync = with_topic(cluster(1, 2), [1, 2], isr=[2])
+    assert balance_leaders(out_of_sync, imbalance_percentage=0).records == []

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kraft.metadata.controller import register_broker, update_features
+from kraft.metadata.features import (
+    METADATA_VERSION,
+    SUPPORTED_FEATURES,
+    UnsupportedFeatureLevel,
+    check_levels,
+    level_of,
+    range_of,
+)
+from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
+from kraft.metadata.records import ClusterInitialised, FeatureLevelSet, RegisterBroker
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.feature_requests import FeatureRange, FeatureUpdate, UpdateFeaturesRequest
+from kraft.model.ids import BrokerEpoch
+from tests.unit.metadata.clusters import CLUSTER, cluster, registration
+
+
+def to(level: int, feature: str = METADATA_VERSION, *, validate_only: bool = False) -> UpdateFeaturesRequest:
+    update = FeatureUpdate(feature=feature, level=level)
+    return UpdateFeaturesRequest(updates=[update], timeout_ms=1, validate_only=validate_only)
+
+
+def earlier_cluster(*features: list[FeatureRange]) -> MetadataImage:
+    """At the first level, with a broker for each list of what it supports."""
+    image = EMPTY_IMAGE.replay([ClusterInitialised(cluster_id=CLUSTER)])
+    for broker_id, supported in enumerate(features, start=1):
+        request = registration(broker_id)
+        image = image.replay(
+            [
+                RegisterBroker(
+                    broker_id=request.broker_id,
+                    incarnation_id=request.incarnation_id,
+                    broker_epoch=BrokerEpoch(broker_id),
+                    endpoints=request.endpoints,
+                    rack="",
+                    directory_ids=request.directory_ids,
+                    features=supported,
+                )
+            ]
+        )
+    return image
+
+
+TODAY = list(SUPPORTED_FEATURES.values())
+
+
+def test_a_cluster_without_levels_is_at_the_first_ones() -> None:
+    image = earlier_cluster()
+    assert {feature: level_of(image, feature) for feature in SUPPORTED_FEATURES} == {
+        "group.version": 0,
+        "metadata.version": 1,
+        "transaction.version": 0,
+    }
+
+
+def test_a_level_that_every_broker_supports_is_set_for_good() -> None:
+    image = earlier_cluster(TODAY, TODAY)
+    decision = update_features(image, to(2))
+    assert decision.records == [FeatureLevelSet(feature=METADATA_VERSION, level=2)]
+    assert decision.response.changed == [FeatureUpdate(feature=METADATA_VERSION, level=2)]
+    after = image.replay(decision.records)
+    assert level_of(after, METADATA_VERSION) == 2
+    again = update_features(after, to(2))
+    assert (again.records, again.response.changed) == ([], [])
+
+
+def test_a_check_changes_nothing_and_says_what_would_change() -> None:
+    decision = update_features(earlier_cluster(TODAY), to(2, validate_only=True))
+    assert (decision.records, len(decision.response.changed)) == ([], 1)
+
+
+def test_a_registered_broker_that_does_not_support_the_level_is_named_even_when_it_is_fenced() -> None:
+    image = earlier_cluster(TODAY, [])
+    with pytest.raises(Refusal, match=r"broker 2 supports 1 only; upgrade it first, or unregister it") as refused:
+        update_features(image, to(2))
+    assert refused.value.error_code is ErrorCode.INVALID_UPDATE_VERSION
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (to(3), "the active controller supports 1 to 2"),
+        (to(1), "metadata.version is at level 2, and going back to 1 is not built"),
+        (to(1, "group.version"), "group.version cannot be at level 1: the active controller supports 0 only"),
+        (to(1, "kraft.version"), "there is no feature 'kraft.version': there are group.version, metadata.version"),
+    ],
+)
+def test_levels_that_cannot_be_are_refused(request_: UpdateFeaturesRequest, words: str) -> None:
+    with pytest.raises(Refusal, match=words) as refused:
+        update_features(cluster(1), request_)
+    assert refused.value.error_code is ErrorCode.INVALID_UPDATE_VERSION
+
+
+def test_one_update_that_is_refused_refuses_them_all() -> None:
+    both = UpdateFeaturesRequest(updates=[*to(2).updates, *to(1, "group.version").updates], timeout_ms=1)
+    with pytest.raises(Refusal, match=r"group\.version"):
+        update_features(earlier_cluster(TODAY), both)
+    twice = UpdateFeaturesRequest(updates=[*to(2).updates, *to(1).updates], timeout_ms=1)
+    with pytest.raises(Refusal, match="is in the request 2 times"):
+        update_features(earlier_cluster(TODAY), twice)
+
+
+def test_a_broker_that_does_not_support_the_clusters_level_is_not_let_in() -> None:
+    outdated = replace(registration(4), features=[])
+    with pytest.raises(Refusal, match=r"broker 4 supports metadata\.version 1 only, and the cluster is at level 2"):
+        register_broker(cluster(1), outdated, session_is_alive=False)
+    assert register_broker(earlier_cluster(TODAY), outdated, session_is_alive=False).records
+
+
+def test_a_level_above_our_own_support_is_not_lived_with() -> None:
+    check_levels(cluster(1))
+    for feature, level in ((METADATA_VERSION, 9), ("share.version", 1)):
+        with pytest.raises(UnsupportedFeatureLevel, match=f"at level {level} of {feature} and this version of kraft"):
+            check_levels(cluster(1).replay([FeatureLevelSet(feature=feature, level=level)]))
+
+
+def test_a_node_that_tells_no_levels_is_of_the_first_version() -> None:
+    assert range_of([], METADATA_VERSION) == FeatureRange(feature=METADATA_VERSION, min_level=1, max_level=1)
+    assert range_of([], "share.version") == FeatureRange(feature="share.version", min_level=0, max_level=0)

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+from collections import Counter
+from uuid import UUID
+
+import pytest
+
+from kraft.metadata.controller import PARTITIONS_PER_REQUEST_MAX, create_partitions, fence_broker
+from kraft.metadata.decision import Decision
+from kraft.metadata.image import MetadataImage
+from kraft.model.errors import ErrorCode
+from kraft.model.ids import BrokerId, TopicId
+from kraft.model.partition_requests import CreatePartitionsRequest, NewPartitions, ReplicaAssignment
+from kraft.model.requests import TopicResult, TopicResults
+from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, with_topic
+
+
+def add(
+    image: MetadataImage, *topics: NewPartitions, validate_only: bool = False, start: int = 0
+) -> Decision[TopicResults]:
+    request = CreatePartitionsRequest(topics=list(topics), timeout_ms=1_000, validate_only=validate_only)
+    return create_partitions(image, request, placement_start=start)
+
+
+def to(count: int, *assignments: list[int], topic: str = "orders") -> NewPartitions:
+    placed = [ReplicaAssignment(replicas=replicas) for replicas in assignments]
+    return NewPartitions(topic=topic, count=count, assignments=placed)
+
+
+def replicas(image: MetadataImage) -> list[tuple[int, ...]]:
+    return [tuple(each.replicas) for each in image.topics[ORDERS].partitions.values()]
+
+
+def refusal(decision: Decision[TopicResults]) -> tuple[ErrorCode, str]:
+    (result,) = decision.response.results
+    assert decision.records == []
+    return result.error_code, result.error_message
+
+
+def without(image: MetadataImage, broker_id: int) -> MetadataImage:
+    fenced = fence_broker(image, BrokerId(broker_id), epoch_of(image, broker_id))
+    return image.replay(fenced.records)
+
+
+def test_added_partitions_go_on_where_the_placement_ended() -> None:
+    image = with_topic(cluster(1, 2, 3), [1, 2], [2, 3], [3, 1], [1, 3])
+    decision = add(image, to(7))
+    assert decision.response.results == [
+        TopicResult(topic="orders", error_code=ErrorCode.NONE, topic_id=ORDERS, partitions=7, replication_factor=2)
+    ]
+    after = image.replay(decision.records)
+    assert replicas(after)[4:] == [(2, 1), (3, 2), (1, 2)]
+    for number in (4, 5, 6):
+        state = after.topics[ORDERS].partitions[number]
+        assert (state.isr, state.leader, state.leader_epoch, state.partition_epoch) == (
+            state.replicas,
+            state.replicas[0],
+            0,
+            0,
+        )
+    assert replicas(after)[:4] == replicas(image)
+
+
+def test_a_broker_that_joined_since_gets_the_leaderships_it_lacks() -> None:
+    image = with_topic(cluster(1, 2, 3, 4), *[[1], [2], [3]] * 2)
+    for start in range(5):
+        after = image.replay(add(image, to(8), start=start).records)
+        leaders = Counter(each[0] for each in replicas(after))
+        assert sorted(leaders.values()) == [1, 2, 2, 3]
+        assert leaders[4] == 1
+    evened = image.replay(add(image, to(12)).records)
+    assert max(Counter(each[0] for each in replicas(evened)).values()) <= 4
+
+
+def test_added_partitions_are_spread_over_racks() -> None:
+    racks = {1: "a", 2: "a", 3: "b", 4: "b"}
+    image = with_topic(cluster(*racks, racks=racks), [1, 3])
+    after = image.replay(add(image, to(9)).records)
+    for first, second in replicas(after):
+        assert racks[first] != racks[second]
+
+
+def test_no_added_partition_is_on_a_broker_that_is_not_in_service() -> None:
+    image = without(with_topic(cluster(1, 2, 3), [1, 2]), 3)
+    after = image.replay(add(image, to(5)).records)
+    assert all(3 not in each for each in replicas(after))
+
+
+def test_partitions_are_added_where_the_request_says() -> None:
+    image = without(with_topic(cluster(1, 2, 3), [1, 2]), 2)
+    after = image.replay(add(image, to(3, [2, 3], [3, 1])).records)
+    assert replicas(after)[1:] == [(2, 3), (3, 1)]
+    waiting = after.topics[ORDERS].partitions[1]
+    assert (waiting.isr, waiting.leader) == ((3,), 3)
+
+
+@pytest.mark.parametrize(
+    ("count", "message"),
+    [
+        (2, "topic 'orders' already has 2 partitions"),
+        (1, "topic 'orders' has 2 partitions, 1 would not be an increase"),
+        (-1, "-1 would not be an increase"),
+        (PARTITIONS_PER_REQUEST_MAX + 3, "more than 10000 partitions in one request"),
+    ],
+)
+def test_only_a_higher_count_is_taken(count: int, message: str) -> None:
+    code, text = refusal(add(with_topic(cluster(1), [1], [1]), to(count)))
+    assert code is ErrorCode.INVALID_PARTITIONS
+    assert message in text
+
+
+@pytest.mark.parametrize(
+    ("assignments", "message"),
+    [
+        ([[1, 2]], "2 partitions are to be added, but the replicas of 1 are named"),
+        ([[1, 2], [1, 1]], "partition 2 on [1, 1]: a broker holds at most one replica"),
+        ([[1, 2], [1]], "partition 2 on [1]: "),
+        ([[1, 2], [1, 9]], "partition 2 on [1, 9]: there are no brokers [9]"),
+        ([[3, 4], [1, 2]], "partition 1 on [3, 4]: none of these brokers is alive"),
+        ([[1, 2], []], "partition 2 on []: no replicas"),
+    ],
+)
+def test_an_assignment_that_cannot_be_is_refused(assignments: list[list[int]], message: str) -> None:
+    image = without(without(with_topic(cluster(1, 2, 3, 4), [1, 2]), 3), 4)
+    code, text = refusal(add(image, to(3, *assignments)))
+    assert code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert message in text
+
+
+def test_more_replicas_than_brokers_in_service_are_refused() -> None:
+    code, text = refusal(add(without(with_topic(cluster(1, 2), [1, 2]), 2), to(2)))
+    assert (code, "1 broker is alive" in text) == (ErrorCode.INVALID_REPLICATION_FACTOR, True)
+
+
+def test_each_topic_is_decided_on_its_own() -> None:
+    image = with_topic(cluster(1), [1])
+    image = with_topic(image, [1], topic="bills", topic_id=TopicId(UUID(int=101)))
+    decision = add(image, to(2), to(3, topic="nowhere"), to(2, topic="bills"), to(3, topic="bills"))
+    assert [result.error_code for result in decision.response.results] == [
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
+    ]
+    assert len(decision.records) == 1
+
+
+def test_a_check_adds_nothing() -> None:
+    decision = add(with_topic(cluster(1), [1]), to(2), validate_only=True)
+    assert (decision.response.results[0].error_code, decision.records) == (ErrorCode.NONE, [])

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import pytest
+
+from kraft.metadata.controller import alter_client_quotas
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.quota_decisions import describe_client_quotas
+from kraft.metadata.records import ClientQuotaSet
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.quota_requests import (
+    AlterClientQuotasRequest,
+    DescribeClientQuotasRequest,
+    QuotaAlteration,
+    QuotaEntity,
+    QuotaFilter,
+    QuotaMatch,
+    QuotaOperation,
+)
+from tests.unit.metadata.clusters import cluster
+
+Names = dict[str, str | None]
+
+
+def entity(names: Names) -> list[QuotaEntity]:
+    return [QuotaEntity(entity_type=entity_type, name=name) for entity_type, name in names.items()]
+
+
+def alteration(names: Names, **values: float | None) -> QuotaAlteration:
+    operations = [QuotaOperation(key=key, value=value) for key, value in values.items()]
+    return QuotaAlteration(entity=entity(names), operations=operations)
+
+
+def asked(*alterations: QuotaAlteration, validate_only: bool = False) -> AlterClientQuotasRequest:
+    return AlterClientQuotasRequest(alterations=list(alterations), timeout_ms=1, validate_only=validate_only)
+
+
+def with_quotas(*alterations: QuotaAlteration) -> MetadataImage:
+    image = cluster(1)
+    return image.replay(alter_client_quotas(image, asked(*alterations)).records)
+
+
+def described(
+    image: MetadataImage, *filters: QuotaFilter, strict: bool = False
+) -> list[tuple[Names, dict[str, float]]]:
+    response = describe_client_quotas(image, DescribeClientQuotasRequest(filters=list(filters), strict=strict))
+    return [
+        ({part.entity_type: part.name for part in each.entity}, {quota.key: quota.value for quota in each.quotas})
+        for each in response.quotas
+    ]
+
+
+def exactly(entity_type: str, name: str) -> QuotaFilter:
+    return QuotaFilter(entity_type=entity_type, match=QuotaMatch.EXACT, name=name)
+
+
+def any_of(entity_type: str) -> QuotaFilter:
+    return QuotaFilter(entity_type=entity_type, match=QuotaMatch.ANY)
+
+
+def default_of(entity_type: str) -> QuotaFilter:
+    return QuotaFilter(entity_type=entity_type, match=QuotaMatch.DEFAULT)
+
+
+def test_a_quota_is_set_changed_and_taken_away() -> None:
+    image = cluster(1)
+    decision = alter_client_quotas(image, asked(alteration({"client-id": "loader"}, producer_byte_rate=1_024)))
+    record = ClientQuotaSet(entity=entity({"client-id": "loader"}), key="producer_byte_rate", value=1_024)
+    assert (decision.records, decision.response.changed) == ([record], 1)
+    image = image.replay(decision.records)
+    again = alter_client_quotas(image, asked(alteration({"client-id": "loader"}, producer_byte_rate=1_024)))
+    assert (again.records, again.response.changed) == ([], 0)
+    gone = alter_client_quotas(image, asked(alteration({"client-id": "loader"}, producer_byte_rate=None)))
+    assert image.replay(gone.records).client_quotas == {}
+
+
+def test_one_entity_is_one_whatever_the_order_of_its_parts() -> None:
+    image = with_quotas(alteration({"user": "anna", "client-id": "loader"}, request_percentage=12.5))
+    other_order = alteration({"client-id": "loader", "user": "anna"}, request_percentage=12.5)
+    assert alter_client_quotas(image, asked(other_order)).records == []
+
+
+def test_a_check_sets_nothing() -> None:
+    request = asked(alteration({"user": None}, consumer_byte_rate=5), validate_only=True)
+    decision = alter_client_quotas(cluster(1), request)
+    assert (decision.records, decision.response.changed) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    ("alteration_", "words"),
+    [
+        (alteration({}, producer_byte_rate=1), "a quota is for a user"),
+        (alteration({"topic": "a"}, producer_byte_rate=1), "'topic' has no quotas: user, client-id and ip have"),
+        (alteration({"ip": "10.0.0.1", "user": "a"}, connection_creation_rate=1), "cannot be for a user"),
+        (alteration({"ip": "10.0.0.1"}, producer_byte_rate=1), "there are connection_creation_rate"),
+        (alteration({"ip": "example.org"}, connection_creation_rate=1), "'example.org' is no IP address"),
+        (alteration({"user": ""}, producer_byte_rate=1), "has 0 letters"),
+        (alteration({"user": "a"}, produce_byte_rate=1), "there is no quota 'produce_byte_rate' here"),
+        (alteration({"user": "a"}, producer_byte_rate=0), "a quota is above 0"),
+        (alteration({"user": "a"}, producer_byte_rate=float("nan")), "a quota is above 0"),
+        (alteration({"user": "a"}, producer_byte_rate=0.5), "a whole number up to"),
+        (alteration({"user": "a"}, producer_byte_rate=1e30), "a whole number up to"),
+        (alteration({"ip": None}, connection_creation_rate=2**31), "a whole number up to 2147483647"),
+    ],
+)
+def test_what_is_no_quota_is_refused(alteration_: QuotaAlteration, words: str) -> None:
+    with pytest.raises(Refusal, match=words) as refused:
+        alter_client_quotas(cluster(1), asked(alteration_))
+    assert refused.value.error_code is ErrorCode.INVALID_REQUEST
+
+
+def test_two_values_for_one_quota_are_refused() -> None:
+    twice = [alteration({"user": "a"}, producer_byte_rate=value) for value in (1, 2)]
+    with pytest.raises(Refusal, match="producer_byte_rate of user 'a' is in the request twice"):
+        alter_client_quotas(cluster(1), asked(*twice))
+
+
+ANNA: Names = {"user": "anna"}
+ANNAS_LOADER: Names = {"client-id": "loader", "user": "anna"}
+EVERY_USER: Names = {"user": None}
+LOADER: Names = {"client-id": "loader"}
+
+
+def test_filters_let_through_what_they_name() -> None:
+    image = with_quotas(*(alteration(each, producer_byte_rate=7) for each in (ANNA, ANNAS_LOADER, EVERY_USER, LOADER)))
+    assert [names for names, _ in described(image)] == [LOADER, ANNAS_LOADER, EVERY_USER, ANNA]
+    assert [names for names, _ in described(image, exactly("user", "anna"))] == [ANNAS_LOADER, ANNA]
+    assert described(image, exactly("user", "anna"), strict=True) == [(ANNA, {"producer_byte_rate": 7})]
+    assert [names for names, _ in described(image, default_of("user"))] == [EVERY_USER]
+    assert [names for names, _ in described(image, any_of("user"), any_of("client-id"))] == [ANNAS_LOADER]
+    assert described(image, exactly("user", "berta")) == []
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        [QuotaFilter(entity_type="topic", match=QuotaMatch.ANY)],
+        [any_of("user"), default_of("user")],
+        [QuotaFilter(entity_type="user", match=QuotaMatch.EXACT)],
+        [QuotaFilter(entity_type="user", match=QuotaMatch.ANY, name="anna")],
+    ],
+)
+def test_filters_that_mean_nothing_are_refused(filters: list[QuotaFilter]) -> None:
+    with pytest.raises(Refusal):
+        described(cluster(1), *filters)

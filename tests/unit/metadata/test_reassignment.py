@@ -1,0 +1,361 @@
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kraft.metadata.commands import AlterPartitionRequest, AlterPartitionResult, IsrMember
+from kraft.metadata.configs import broker_defaults
+from kraft.metadata.controller import alter_partition, alter_partition_reassignments, fence_broker
+from kraft.metadata.decision import Decision
+from kraft.metadata.delta import delta
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.reassignment import REASSIGNMENTS_PER_REQUEST_MAX, list_partition_reassignments
+from kraft.metadata.records import TopicConfigSet
+from kraft.metadata.snapshot_records import snapshot_records
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import NO_BROKER, BrokerId, TopicId
+from kraft.model.partition_requests import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ListPartitionReassignmentsRequest,
+    OngoingReassignment,
+    PartitionName,
+    Reassignment,
+)
+from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, partition, with_topic
+
+BILLS = TopicId(UUID(int=101))
+
+
+def decide(
+    image: MetadataImage,
+    *asked: Reassignment,
+    allow_replication_factor_change: bool = True,
+    defaults: dict[str, str] | None = None,
+) -> Decision[AlterPartitionReassignmentsResponse]:
+    request = AlterPartitionReassignmentsRequest(
+        partitions=list(asked), timeout_ms=1_000, allow_replication_factor_change=allow_replication_factor_change
+    )
+    return alter_partition_reassignments(image, request, defaults=broker_defaults(defaults or {}))
+
+
+def to(*replicas: int, number: int = 0) -> Reassignment:
+    return Reassignment(topic="orders", partition=number, replicas=list(replicas))
+
+
+def cancel(number: int = 0) -> Reassignment:
+    return Reassignment(topic="orders", partition=number, cancels=True)
+
+
+def after(image: MetadataImage, *asked: Reassignment) -> MetadataImage:
+    decision = decide(image, *asked)
+    assert [result.error_code for result in decision.response.results] == [ErrorCode.NONE] * len(asked)
+    return image.replay(decision.records)
+
+
+def refusal(decision: Decision[AlterPartitionReassignmentsResponse]) -> tuple[ErrorCode, str]:
+    (result,) = decision.response.results
+    assert decision.records == []
+    return result.error_code, result.error_message
+
+
+def propose(image: MetadataImage, *isr: int) -> Decision[AlterPartitionResult]:
+    """The leader's wish for another ISR."""
+    state = partition(image)
+    members = [IsrMember(broker_id=BrokerId(member), broker_epoch=epoch_of(image, member)) for member in isr]
+    return alter_partition(
+        image,
+        AlterPartitionRequest(
+            broker_id=state.leader,
+            broker_epoch=epoch_of(image, state.leader),
+            topic_id=ORDERS,
+            partition=0,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.partition_epoch,
+            new_isr=members,
+        ),
+    )
+
+
+def in_sync(image: MetadataImage, *isr: int) -> MetadataImage:
+    return image.replay(propose(image, *isr).records)
+
+
+def fenced(image: MetadataImage, broker_id: int) -> MetadataImage:
+    return image.replay(fence_broker(image, BrokerId(broker_id), epoch_of(image, broker_id)).records)
+
+
+def layout(image: MetadataImage) -> tuple[list[int], list[int], list[int], list[int]]:
+    """Replicas, those added, those removed, ISR."""
+    state = partition(image)
+    return list(state.replicas), list(state.adding_replicas), list(state.removing_replicas), list(state.isr)
+
+
+# --- add, catch up, join, remove -----------------------------------------------------------------------------
+
+
+def test_new_replicas_stand_beside_the_old_ones_until_all_are_in_sync() -> None:
+    image = after(with_topic(cluster(1, 2, 3, 4), [1, 2]), to(3, 4))
+    assert layout(image) == ([3, 4, 1, 2], [3, 4], [1, 2], [1, 2])
+    assert (partition(image).leader, partition(image).leader_epoch, partition(image).partition_epoch) == (1, 0, 1)
+
+    image = in_sync(image, 1, 2, 3)
+    assert layout(image) == ([3, 4, 1, 2], [3, 4], [1, 2], [1, 2, 3])
+
+    decision = propose(image, 1, 2, 3, 4)
+    image = image.replay(decision.records)
+    assert layout(image) == ([3, 4], [], [], [3, 4])
+    assert (partition(image).leader, partition(image).leader_epoch, partition(image).partition_epoch) == (3, 1, 3)
+    result = decision.response
+    assert (result.error_code, result.leader_id, result.leader_epoch) == (ErrorCode.NEW_LEADER_ELECTED, 3, 1)
+
+
+def test_a_leader_that_stays_goes_into_a_new_epoch_when_another_replica_goes() -> None:
+    image = after(with_topic(cluster(1, 2, 3), [1, 2]), to(1, 3))
+    decision = propose(image, 1, 2, 3)
+    image = image.replay(decision.records)
+    assert layout(image) == ([1, 3], [], [], [1, 3])
+    assert (partition(image).leader, partition(image).leader_epoch) == (1, 1)
+    assert decision.response.error_code is ErrorCode.NEW_LEADER_ELECTED
+
+
+def test_a_raised_replication_factor_interrupts_nobody() -> None:
+    image = after(with_topic(cluster(1, 2, 3), [1]), to(1, 2, 3))
+    assert layout(image) == ([1, 2, 3], [2, 3], [], [1])
+    image = in_sync(image, 1, 2)
+    decision = propose(image, 1, 2, 3)
+    assert (decision.response.error_code, decision.response.isr) == (ErrorCode.NONE, [1, 2, 3])
+    image = image.replay(decision.records)
+    assert layout(image) == ([1, 2, 3], [], [], [1, 2, 3])
+    assert (partition(image).leader, partition(image).leader_epoch) == (1, 0)
+
+
+def test_replicas_are_removed_at_once_when_none_is_added() -> None:
+    image = after(with_topic(cluster(1, 2, 3), [1, 2, 3]), to(2, 3))
+    assert layout(image) == ([2, 3], [], [], [2, 3])
+    assert (partition(image).leader, partition(image).leader_epoch) == (2, 1)
+
+
+def test_what_alone_is_in_sync_is_not_removed_before_another_is() -> None:
+    image = after(with_topic(cluster(1, 2), [1, 2], isr=[1]), to(2))
+    assert layout(image) == ([2, 1], [], [1], [1])
+    image = in_sync(image, 1, 2)
+    assert layout(image) == ([2], [], [], [2])
+    assert partition(image).leader == 2
+
+
+def test_another_order_of_the_same_replicas_is_in_effect_at_once() -> None:
+    image = after(with_topic(cluster(1, 2), [1, 2]), to(2, 1))
+    assert layout(image) == ([2, 1], [], [], [1, 2])
+    assert (partition(image).leader, partition(image).leader_epoch) == (1, 0)
+
+
+def test_what_is_so_already_or_under_way_already_changes_nothing() -> None:
+    image = with_topic(cluster(1, 2, 3), [1, 2])
+    assert decide(image, to(1, 2)).records == []
+    moving = after(image, to(1, 3))
+    assert decide(moving, to(1, 3)).records == []
+
+
+def test_a_replica_that_dies_meanwhile_holds_the_completion_up() -> None:
+    image = after(with_topic(cluster(1, 2, 3), [1, 2]), to(1, 3))
+    image = fenced(in_sync(image, 1, 2), 3)
+    assert layout(image) == ([1, 3, 2], [3], [2], [1, 2])
+    image = fenced(image, 1)
+    assert (partition(image).leader, partition(image).isr) == (2, (2,))
+
+
+def test_an_isr_that_is_not_all_of_it_changes_as_ever() -> None:
+    image = after(with_topic(cluster(1, 2, 3), [1, 2]), to(1, 3))
+    decision = propose(image, 1)
+    assert decision.response.error_code is ErrorCode.NONE
+    assert layout(image.replay(decision.records)) == ([1, 3, 2], [3], [2], [1])
+
+
+# --- another target, and cancelled ---------------------------------------------------------------------------
+
+
+def test_a_new_target_replaces_the_old_one() -> None:
+    image = after(with_topic(cluster(1, 2, 3, 4), [1, 2]), to(1, 3))
+    image = after(in_sync(image, 1, 2), to(1, 4))
+    assert layout(image) == ([1, 4, 2], [4], [2], [1, 2])
+    # Broker 3 is gone, and a fetch of it that is still on its way says nothing any more.
+    assert partition(image).leader_epoch == 1
+
+
+def test_a_cancelled_reassignment_leads_back_to_where_the_partition_was() -> None:
+    image = after(with_topic(cluster(1, 2, 3, 4), [1, 2]), to(3, 4))
+    image = after(in_sync(image, 1, 2, 3), cancel())
+    assert layout(image) == ([1, 2], [], [], [1, 2])
+    assert (partition(image).leader, partition(image).leader_epoch) == (1, 1)
+    assert refusal(decide(image, cancel()))[0] is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+def test_an_added_replica_that_leads_by_now_hands_on_when_it_is_cancelled() -> None:
+    image = in_sync(after(with_topic(cluster(1, 2, 3, 4), [1, 2]), to(3, 4)), 1, 3, 2)
+    image = fenced(image, 1)
+    assert partition(image).leader == 3
+    image = after(image, cancel())
+    assert (partition(image).replicas, partition(image).isr, partition(image).leader) == ((1, 2), (2,), 2)
+
+
+def only_added_in_sync() -> MetadataImage:
+    image = in_sync(after(with_topic(cluster(1, 2, 3, 4), [1, 2]), to(3, 4)), 1, 3)
+    return fenced(image, 1)
+
+
+def test_added_replicas_that_alone_are_in_sync_are_not_taken_away() -> None:
+    image = only_added_in_sync()
+    for asked in (cancel(), to(2, 4)):
+        code, text = refusal(decide(image, asked))
+        assert code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert "brokers [3] alone are in sync" in text
+
+
+def test_they_are_where_the_topic_allows_to_lose_records() -> None:
+    own = TopicConfigSet(topic_id=ORDERS, key="unclean.leader.election.enable", value="true")
+    image = after(only_added_in_sync().replay([own]), cancel())
+    assert (partition(image).replicas, partition(image).isr, partition(image).leader) == ((1, 2), (2,), 2)
+
+
+def test_a_partition_that_waits_for_its_leader_goes_on_waiting() -> None:
+    image = fenced(fenced(with_topic(cluster(1, 2, 3), [1, 2]), 2), 1)
+    assert partition(image).leader == NO_BROKER
+    image = after(image, to(1, 3))
+    assert layout(image) == ([1, 3, 2], [3], [2], [1])
+    assert partition(image).leader == NO_BROKER
+    image = after(image, cancel())
+    assert (partition(image).replicas, partition(image).leader) == ((1, 2), NO_BROKER)
+
+
+# --- refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "message"),
+    [
+        (to(), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no replicas: at least one"),
+        (to(1, 1), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "at most one replica"),
+        (to(1, 9, -1), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "there are no brokers [-1, 9]"),
+        (to(1, number=5), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "topic 'orders' has no partition 5"),
+        (cancel(), ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "partition 0 of topic 'orders' is not being reassigned"),
+        (
+            Reassignment(topic="orders", partition=0, replicas=[1], cancels=True),
+            ErrorCode.INVALID_REQUEST,
+            "leave them out",
+        ),
+        (Reassignment(topic="x", partition=0, replicas=[1]), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic 'x'"),
+    ],
+)
+def test_a_move_that_cannot_be_is_refused(asked: Reassignment, code: ErrorCode, message: str) -> None:
+    found, text = refusal(decide(with_topic(cluster(1, 2), [1, 2]), asked))
+    assert found is code
+    assert message in text
+
+
+def test_a_change_of_the_replication_factor_can_be_forbidden() -> None:
+    image = with_topic(cluster(1, 2, 3), [1, 2])
+    decision = decide(image, to(1, 2, 3), allow_replication_factor_change=False)
+    assert refusal(decision) == (
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        "the replication factor would change from 2 to 3",
+    )
+    assert decide(image, to(2, 3), allow_replication_factor_change=False).records != []
+
+
+def test_fewer_replicas_than_acks_all_needs_are_refused() -> None:
+    image = with_topic(cluster(1, 2, 3), [1, 2, 3])
+    code, text = refusal(decide(image, to(1), defaults={"min.insync.replicas": "2"}))
+    assert (code, "set min.insync.replicas=1 on the topic first" in text) == (
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        True,
+    )
+    own = TopicConfigSet(topic_id=ORDERS, key="min.insync.replicas", value="1")
+    assert decide(image.replay([own]), to(1), defaults={"min.insync.replicas": "2"}).records != []
+
+
+def test_each_partition_is_decided_on_its_own_and_named_once() -> None:
+    image = with_topic(cluster(1, 2), [1], [1])
+    decision = decide(image, to(2), to(2, number=1), to(1, number=1))
+    codes = [result.error_code for result in decision.response.results]
+    assert codes == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST]
+    assert len(decision.records) == 1
+
+
+def test_more_than_fits_into_an_entry_is_refused_as_a_whole() -> None:
+    with pytest.raises(Refusal, match="reassign fewer at a time"):
+        decide(cluster(1), *[to(1, number=number) for number in range(REASSIGNMENTS_PER_REQUEST_MAX + 1)])
+
+
+# --- told ----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_under_way_is_listed() -> None:
+    image = with_topic(cluster(1, 2, 3), [1], [2])
+    image = with_topic(image, [1], topic="bills", topic_id=BILLS)
+    image = after(image, to(2, number=0), Reassignment(topic="bills", partition=0, replicas=[1, 3]))
+    everything = ListPartitionReassignmentsRequest(partitions=[], all_partitions=True)
+    bills = OngoingReassignment(topic="bills", partition=0, replicas=[1, 3], adding_replicas=[3], removing_replicas=[])
+    orders = OngoingReassignment(
+        topic="orders", partition=0, replicas=[2, 1], adding_replicas=[2], removing_replicas=[1]
+    )
+    assert list_partition_reassignments(image, everything).partitions == [bills, orders]
+    names = [PartitionName(topic="orders", partition=0), PartitionName(topic="orders", partition=1)]
+    some = ListPartitionReassignmentsRequest(partitions=names)
+    assert list_partition_reassignments(image, some).partitions == [orders]
+
+
+def test_brokers_are_told_what_comes_and_goes() -> None:
+    before = with_topic(cluster(1, 2, 3), [1, 2])
+    moving = after(before, to(1, 3))
+    for broker_id, leads, follows in ((1, 1, 0), (2, 0, 0), (3, 0, 1)):
+        step = delta(before, moving, BrokerId(broker_id))
+        assert (len(step.lead), len(step.follow), len(step.remove)) == (leads, follows, 0)
+    (added,) = delta(before, moving, BrokerId(3)).follow
+    assert added.is_new
+    moved = in_sync(moving, 1, 2, 3)
+    (removed,) = delta(moving, moved, BrokerId(2)).remove
+    assert not removed.topic_is_deleted
+    assert len(delta(moving, moved, BrokerId(1)).lead) == 1
+    assert len(delta(moving, moved, BrokerId(3)).follow) == 1
+
+
+# --- any course of events ------------------------------------------------------------------------------------
+
+
+@given(st.data())
+def test_nothing_acknowledged_is_ever_left_behind(data: st.DataObject) -> None:
+    """Whatever is asked in whatever order: an ISR only ever takes in what its leader brought into sync."""
+    brokers = list(range(1, 6))
+    start = data.draw(st.lists(st.sampled_from(brokers), min_size=1, max_size=3, unique=True))
+    image = with_topic(cluster(*brokers), start)
+    for _ in range(data.draw(st.integers(1, 12))):
+        state = partition(image)
+        step = data.draw(st.sampled_from(["move", "cancel", "sync", "fence"]))
+        if step == "move":
+            target = data.draw(st.lists(st.sampled_from(brokers), min_size=1, max_size=4, unique=True))
+            records = decide(image, to(*target)).records
+        elif step == "cancel":
+            records = decide(image, cancel()).records
+        elif step == "fence":
+            records = fence_broker(
+                image, BrokerId(broker := data.draw(st.sampled_from(brokers))), epoch_of(image, broker)
+            ).records
+        elif state.has_leader:
+            alive = [each for each in state.replicas if image.is_active(each) and each != state.leader]
+            joined = data.draw(st.lists(st.sampled_from(alive), unique=True)) if alive else []
+            records = propose(image, state.leader, *joined).records
+        else:
+            records = []
+        image = image.replay(records)
+        now = partition(image)
+        if step != "sync":
+            assert set(now.isr) <= set(state.isr)
+        if set(state.replicas) - set(now.replicas):
+            assert now.leader_epoch > state.leader_epoch
+        if state.has_leader and not now.has_leader:
+            assert step == "fence"
+        assert MetadataImage().replay(snapshot_records(image)) == image

@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+from dataclasses import fields
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kraft.metadata.image import EMPTY_IMAGE, BrokerRegistration, MetadataImage, PartitionImage, TopicImage
+from kraft.metadata.records import (
+    BrokerConfigSet,
+    BrokerFenced,
+    BrokerShuttingDown,
+    BrokerUnfenced,
+    BrokerUnregistered,
+    ClientQuotaSet,
+    ClusterInitialised,
+    Endpoint,
+    FeatureLevelSet,
+    MetadataRecord,
+    OperatorFenceSet,
+    PartitionChanged,
+    PartitionCreated,
+    ProducerIdsAllocated,
+    RegisterBroker,
+    TopicConfigSet,
+    TopicCreated,
+    TopicDeleted,
+)
+from kraft.metadata.snapshot_records import snapshot_records
+from kraft.model.feature_requests import FeatureRange
+from kraft.model.ids import (
+    NO_BROKER,
+    BrokerEpoch,
+    BrokerId,
+    DirectoryId,
+    LeaderEpoch,
+    PartitionEpoch,
+    ProducerId,
+    TopicId,
+)
+from kraft.model.quota_requests import QuotaEntity
+from tests.unit.metadata.clusters import cluster, with_topic
+
+COVERED = {
+    MetadataImage: {
+        "cluster_id",
+        "brokers",
+        "topics",
+        "topic_ids",
+        "next_broker_epoch",
+        "next_producer_id",
+        "features",
+        "broker_configs",
+        "client_quotas",
+    },
+    BrokerRegistration: {
+        "broker_id",
+        "incarnation_id",
+        "broker_epoch",
+        "endpoints",
+        "rack",
+        "directory_ids",
+        "fenced",
+        "in_controlled_shutdown",
+        "fenced_by_operator",
+        "features",
+    },
+    TopicImage: {"topic", "topic_id", "partitions", "configs"},
+    PartitionImage: {
+        "partition",
+        "replicas",
+        "isr",
+        "leader",
+        "leader_epoch",
+        "partition_epoch",
+        "adding_replicas",
+        "removing_replicas",
+    },
+}
+
+
+def through_a_snapshot(image: MetadataImage) -> MetadataImage:
+    return EMPTY_IMAGE.replay(snapshot_records(image))
+
+
+def test_the_empty_image_needs_no_record() -> None:
+    assert list(snapshot_records(EMPTY_IMAGE)) == []
+
+
+def test_a_small_cluster_comes_back_as_it_was() -> None:
+    image = with_topic(cluster(3, 1, 2, racks={1: "a"}), [1, 2, 3], [2, 3, 1])
+    assert through_a_snapshot(image) == image
+
+
+def test_what_was_deleted_or_overtaken_leaves_no_record() -> None:
+    image = with_topic(cluster(1, 2), [1, 2])
+    (topic_id,) = image.topics
+    registered = image.brokers[BrokerId(1)]
+    again = RegisterBroker(
+        broker_id=BrokerId(1),
+        incarnation_id=UUID(int=77),
+        broker_epoch=image.next_broker_epoch,
+        endpoints=list(registered.endpoints),
+        rack="",
+        directory_ids=list(registered.directory_ids),
+    )
+    image = image.replay([TopicDeleted(topic_id=topic_id), again])
+    assert through_a_snapshot(image) == image
+    assert [type(record) for record in snapshot_records(image)] == [
+        ClusterInitialised,
+        FeatureLevelSet,
+        RegisterBroker,
+        BrokerUnfenced,
+        RegisterBroker,
+    ]
+
+
+def test_topics_keep_their_order() -> None:
+    image = EMPTY_IMAGE
+    for number, name in enumerate(("z", "a", "m")):
+        image = image.replay([TopicCreated(topic=name, topic_id=TopicId(UUID(int=9 - number)))])
+    assert list(through_a_snapshot(image).topics) == list(image.topics)
+
+
+def test_no_field_of_an_image_is_forgotten() -> None:
+    """A field that is added to an image has to be given a record in a snapshot, and is then named here."""
+    for image_type, covered in COVERED.items():
+        assert {field.name for field in fields(image_type)} == covered, image_type.__name__
+
+
+# --- any image that records lead to -------------------------------------------------------------------------------
+
+NAMES = st.text("abcxyz.-_", min_size=1, max_size=6)
+CHANGES: list[type[BrokerFenced] | type[BrokerUnfenced] | type[BrokerShuttingDown]] = [
+    BrokerFenced,
+    BrokerUnfenced,
+    BrokerShuttingDown,
+]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[MetadataRecord]:
+    """Records as a controller may write them."""
+    records: list[MetadataRecord] = []
+    if draw(st.booleans()):
+        records.append(ClusterInitialised(cluster_id=draw(NAMES)))
+    epoch = 1
+    registered: dict[BrokerId, BrokerEpoch] = {}
+    for broker_id in draw(st.lists(st.integers(0, 4), max_size=6)):
+        epoch += draw(st.integers(0, 2))
+        records.append(_registration(draw, broker_id, epoch))
+        registered[BrokerId(broker_id)] = BrokerEpoch(epoch)
+        epoch += 1
+        changes = draw(st.lists(st.sampled_from(CHANGES), max_size=3))
+        records += [change(broker_id=BrokerId(broker_id), broker_epoch=BrokerEpoch(epoch - 1)) for change in changes]
+        fences = draw(st.lists(st.booleans(), max_size=2))
+        records += [OperatorFenceSet(broker_id=BrokerId(broker_id), fenced=fenced) for fenced in fences]
+    for gone_id, broker_epoch in registered.items():
+        if draw(st.booleans()):
+            records.append(BrokerUnregistered(broker_id=gone_id, broker_epoch=broker_epoch))
+    records += _settings(draw)
+    for number, name in enumerate(draw(st.lists(NAMES, max_size=4, unique=True))):
+        records += _topic_history(draw, name, TopicId(UUID(int=number + 1)))
+    next_id = 0
+    for step in draw(st.lists(st.integers(1, 5_000), max_size=2)):
+        next_id += step
+        records.append(ProducerIdsAllocated(next_producer_id=ProducerId(next_id)))
+    return records
+
+
+def _settings(draw: st.DrawFn) -> list[MetadataRecord]:
+    records: list[MetadataRecord] = []
+    levels = draw(st.lists(st.tuples(NAMES, st.integers(0, 3)), max_size=2))
+    records += [FeatureLevelSet(feature=feature, level=level) for feature, level in levels]
+    configs = draw(st.lists(st.tuples(st.sampled_from(["", "1", "2"]), NAMES, st.none() | NAMES), max_size=4))
+    records += [BrokerConfigSet(broker=broker, key=key, value=value) for broker, key, value in configs]
+    for name in draw(st.lists(st.none() | NAMES, max_size=3)):
+        entity = [QuotaEntity(entity_type="user", name=name)]
+        records.append(ClientQuotaSet(entity=entity, key=draw(NAMES), value=draw(st.none() | st.floats(1, 9))))
+    return records
+
+
+def _registration(draw: st.DrawFn, broker_id: int, epoch: int) -> RegisterBroker:
+    endpoints = [Endpoint(listener=name, host="host", port=1) for name in draw(st.lists(NAMES, max_size=2))]
+    return RegisterBroker(
+        broker_id=BrokerId(broker_id),
+        incarnation_id=UUID(int=draw(st.integers(0, 2**128 - 1))),
+        broker_epoch=BrokerEpoch(epoch),
+        endpoints=endpoints,
+        rack=draw(st.sampled_from(["", "a", "b"])),
+        features=[FeatureRange(feature=name, min_level=0, max_level=1) for name in draw(st.lists(NAMES, max_size=2))],
+        directory_ids=[DirectoryId(UUID(int=number)) for number in draw(st.lists(st.integers(0, 9), max_size=3))],
+    )
+
+
+def _topic_history(draw: st.DrawFn, name: str, topic_id: TopicId) -> list[MetadataRecord]:
+    records: list[MetadataRecord] = [TopicCreated(topic=name, topic_id=topic_id)]
+    for number in range(draw(st.integers(0, 3))):
+        replicas = [BrokerId(one) for one in draw(st.lists(st.integers(0, 5), min_size=1, max_size=4, unique=True))]
+        created = PartitionCreated(
+            topic_id=topic_id,
+            partition=number,
+            replicas=replicas,
+            isr=replicas,
+            leader=replicas[0],
+            leader_epoch=LeaderEpoch(0),
+            partition_epoch=PartitionEpoch(0),
+        )
+        records.append(created)
+        changes = draw(st.integers(0, 3))
+        for change in range(changes):
+            isr = draw(st.lists(st.sampled_from(replicas), min_size=1, unique=True))
+            records.append(
+                PartitionChanged(
+                    topic_id=topic_id,
+                    partition=number,
+                    isr=isr,
+                    leader=draw(st.sampled_from([NO_BROKER, *isr])),
+                    leader_epoch=LeaderEpoch(change + 1),
+                    partition_epoch=PartitionEpoch(change + 1),
+                )
+            )
+        if len(replicas) > 2 and draw(st.booleans()):
+            records.append(
+                PartitionChanged(
+                    topic_id=topic_id,
+                    partition=number,
+                    isr=replicas[:1],
+                    leader=replicas[0],
+                    leader_epoch=LeaderEpoch(changes + 1),
+                    partition_epoch=PartitionEpoch(changes + 1),
+                    replicas=draw(st.permutations(replicas)),
+                    adding_replicas=replicas[1:2],
+                    removing_replicas=replicas[2:],
+                )
+            )
+    configs = draw(st.lists(st.tuples(NAMES, st.none() | NAMES), max_size=3))
+    records += [TopicConfigSet(topic_id=topic_id, key=key, value=value) for key, value in configs]
+    if draw(st.integers(0, 4)) == 0:
+        records.append(TopicDeleted(topic_id=topic_id))
+    return records
+
+
+@given(histories())
+def test_every_image_comes_back_through_a_snapshot(history: list[MetadataRecord]) -> None:
+    image = EMPTY_IMAGE.replay(history)
+    assert through_a_snapshot(image) == image
+
+
+@given(histories())
+def test_a_snapshot_has_no_more_records_than_the_history_that_led_to_it(history: list[MetadataRecord]) -> None:
+    assert len(list(snapshot_records(EMPTY_IMAGE.replay(history)))) <= len(history)
+
+
+@given(histories(), histories())
+def test_the_log_goes_on_from_a_snapshot_as_from_the_image_itself(
+    history: list[MetadataRecord], later: list[MetadataRecord]
+) -> None:
+    image = EMPTY_IMAGE.replay(history)
+    topics = [record for record in later if isinstance(record, TopicCreated) and record.topic not in image.topic_ids]
+    after = [TopicCreated(topic=one.topic, topic_id=TopicId(UUID(int=one.topic_id.int + 100))) for one in topics]
+    assert through_a_snapshot(image).replay(after) == image.replay(after)

@@ -1,0 +1,346 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, fields
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from structlog.testing import capture_logs
+
+from kraft.metadata.commands import HeartbeatRequest, HeartbeatResult
+from kraft.model.errors import ErrorCode
+from kraft.model.ids import BrokerEpoch, BrokerId
+from kraft.model.replica_requests import ReplicaFetchRequest, ReplicaFetchResponse
+from kraft.model.requests import MetadataRequest, MetadataResponse
+from kraft.rpc.cluster_messages import FollowMetadataRequest, MetadataBatch
+from kraft.rpc.cluster_peers import ControllerPeer, ReplicationPeer
+from kraft.rpc.cluster_services import ControllerHandlers, ControllerService, ReplicationService
+from kraft.rpc.gatekeeper import REPLICATION_SERVICE, Gatekeeper, introduced_node_id, is_this_machine
+from kraft.rpc.introduced_channel import IntroducedChannel
+from kraft.rpc.introductions import HEADER, ClusterSecrets, Introduction, Secret
+from kraft.rpc.peers import Connections, Unreachable
+from kraft.rpc.refusal_log import RefusalLog
+from tests.unit.rpc.servers import broker_service, unasked
+
+SECRETS = ClusterSecrets([b"the secret of the cluster"])
+OTHERS = ClusterSecrets([b"the secret of another cluster"])
+HEARTBEAT = HeartbeatRequest(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(2), metadata_index=3, wants_shutdown=False)
+FETCH = ReplicaFetchRequest(
+    replica_id=BrokerId(1), broker_epoch=BrokerEpoch(2), max_wait_ms=0, min_bytes=1, max_bytes=1, partitions=[]
+)
+METHOD = "/kraft.v1.Controller/Heartbeat"
+MESSAGE_BYTES_MAX = 1_000
+EVERYTHING: Callable[[str], bool] = lambda _: True  # noqa: E731
+
+
+@dataclass
+class Node:
+    """One that serves brokers and clients, and counts whom it has answered."""
+
+    port: int = 0
+    answered: int = 0
+
+    async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResult:
+        assert request == HEARTBEAT
+        self.answered += 1
+        return HeartbeatResult(error_code=ErrorCode.NONE, error_message="", is_fenced=True)
+
+    async def follow_metadata(self, request: FollowMetadataRequest) -> AsyncGenerator[MetadataBatch, None]:
+        self.answered += 1
+        for index in range(request.after_index, 3):
+            yield MetadataBatch(index=index, term=1, records=b"", committed_index=3)
+
+    async def fetch(self, _: ReplicaFetchRequest) -> ReplicaFetchResponse:
+        self.answered += 1
+        return ReplicaFetchResponse(partitions=[])
+
+    async def metadata(self, _: MetadataRequest) -> MetadataResponse:
+        return MetadataResponse(cluster_id="", controller_id=1, brokers=[], topics=[])
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @asynccontextmanager
+    async def serving(
+        self,
+        secrets: ClusterSecrets | None = SECRETS,
+        is_guarded: Callable[[str], bool] = EVERYTHING,
+        this_machine_only: bool = False,
+    ) -> AsyncIterator[None]:
+        gatekeeper = Gatekeeper(
+            cluster_id="cluster",
+            cluster_secrets=secrets,
+            is_guarded=is_guarded,
+            this_machine_only=this_machine_only,
+            message_bytes_max=MESSAGE_BYTES_MAX,
+            refusals=RefusalLog(lambda: 0),
+        )
+        server = grpc.aio.server(interceptors=[gatekeeper])
+        answering: dict[str, Any] = {"heartbeat": self.heartbeat, "follow_metadata": self.follow_metadata}
+        names = [field.name for field in fields(ControllerHandlers)]
+        handlers = ControllerHandlers(**{name: answering.get(name, unasked) for name in names})
+        services = ControllerService(handlers), ReplicationService(self.fetch), broker_service(metadata=self.metadata)
+        for service in (gatekeeper, *services):
+            service.add_to(server)
+        self.port = server.add_insecure_port(self.address)
+        await server.start()
+        try:
+            yield
+        finally:
+            await server.stop(None)
+
+
+def bare_channel(node: Node) -> Any:
+    """For bytes instead of messages, which the types of gRPC do not know of."""
+    return grpc.aio.insecure_channel(node.address)
+
+
+def dial_as(secrets: ClusterSecrets | None, cluster_id: str = "cluster", node_id: int = 7) -> Connections:
+    def dial(address: str, options: list[tuple[str, Any]]) -> grpc.aio.Channel:
+        channel = grpc.aio.insecure_channel(address, options=options)
+        return channel if secrets is None else IntroducedChannel(channel, secrets, cluster_id, node_id)
+
+    return Connections(dial)
+
+
+async def beat(node: Node, connections: Connections) -> HeartbeatResult:
+    return await ControllerPeer(node.address, connections.channel(node.address)).heartbeat(HEARTBEAT, 5)
+
+
+async def followed(node: Node, connections: Connections) -> list[int]:
+    peer = ControllerPeer(node.address, connections.channel(node.address))
+    request = FollowMetadataRequest(cluster_id="cluster", broker_id=BrokerId(1), after_index=0)
+    return [batch.index async for batch in peer.follow_metadata(request)]
+
+
+async def fetched(node: Node, connections: Connections, times: int = 3) -> int:
+    stream = ReplicationPeer(node.address, connections.channel(node.address)).fetch_stream()
+    try:
+        for _ in range(times):
+            # The reader may be there before the stream is.
+            reading = asyncio.create_task(stream.receive())
+            await stream.send(FETCH)
+            await reading
+    finally:
+        await stream.close()
+    return times
+
+
+CALLS = [beat, followed, fetched]
+Call = Callable[[Node, Connections], Awaitable[object]]
+
+
+def play(scene: Callable[[Node], Awaitable[None]], **serving: Any) -> list[Any]:
+    """What was logged meanwhile."""
+
+    async def run() -> None:
+        node = Node()
+        async with node.serving(**serving):
+            await scene(node)
+
+    with capture_logs() as lines:
+        asyncio.run(run())
+    return lines
+
+
+def test_a_node_of_the_cluster_is_answered_whatever_kind_of_call_it_makes() -> None:
+    async def scene(node: Node) -> None:
+        connections = dial_as(SECRETS)
+        assert (await beat(node, connections)).is_fenced
+        assert await followed(node, connections) == [0, 1, 2]
+        assert await fetched(node, connections) == 3
+        await connections.close()
+
+    assert play(scene) == []
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    ("connections", "reason"),
+    [
+        (lambda: dial_as(None), "it does not introduce itself: set cluster.secret.file on every node"),
+        (lambda: dial_as(OTHERS), "does not know this cluster's secret: compare cluster.secret.file"),
+        (lambda: dial_as(SECRETS, "another"), "cluster.id differs: this is 'cluster', not 'another'"),
+    ],
+)
+def test_a_stranger_is_refused_in_one_line_that_names_it(
+    call: Call, connections: Callable[[], Connections], reason: str
+) -> None:
+    async def scene(node: Node) -> None:
+        stranger = connections()
+        for _ in range(3):
+            with pytest.raises(Unreachable, match=f"UNAUTHENTICATED.*{reason[:40]}"):
+                await call(node, stranger)
+        await stranger.close()
+        assert node.answered == 0
+
+    (line,) = play(scene)
+    assert line["event"] == "refused"
+    assert reason in line["reason"]
+    assert line["peer"].startswith("127.0.0.1:")
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_node_does_not_introduce_itself_to_a_stranger(call: Call) -> None:
+    async def scene(node: Node) -> None:
+        connections = dial_as(SECRETS)
+        with pytest.raises(Unreachable, match=r"nobody there knows of a cluster\.secret\.file"):
+            await call(node, connections)
+        await connections.close()
+        assert node.answered == 0
+
+    play(scene, secrets=None)
+
+
+class Pretender(ClusterSecrets):
+    """Says that it knows any secret, and does not."""
+
+    def find(self, secret_id: bytes) -> Secret:
+        return Secret(OTHERS.spoken.key, secret_id)
+
+
+def test_whoever_answers_must_know_the_secret_too() -> None:
+    async def scene(node: Node) -> None:
+        connections = dial_as(SECRETS)
+        with pytest.raises(Unreachable, match="whoever answers does not know this cluster's secret"):
+            await beat(node, connections)
+        await connections.close()
+        assert node.answered == 0
+
+    play(scene, secrets=Pretender([b"the secret of another cluster"]))
+
+
+def test_a_call_is_made_once_more_to_a_process_that_does_not_know_the_session() -> None:
+    async def run() -> None:
+        node, connections = Node(), dial_as(SECRETS)
+        for _ in range(2):
+            async with node.serving():
+                await beat(node, connections)
+        async with node.serving():
+            # A stream breaks with the process that it was to; the next one is whole.
+            with pytest.raises(Unreachable):
+                await fetched(node, connections)
+            assert await fetched(node, connections) == 3
+        await connections.close()
+
+    asyncio.run(run())
+
+
+def test_a_call_that_somebody_recorded_cannot_be_made_again() -> None:
+    async def scene(node: Node) -> None:
+        connections = dial_as(SECRETS)
+        await beat(node, connections)
+        introducer = connections.channel(node.address)._introducer  # type: ignore[attr-defined]
+        session, count = introducer._session, introducer._count
+        header = Introduction(cluster_id="cluster", node_id=7, session=session, count=count)
+        recorded = ((HEADER, header.to_header(SECRETS.spoken, METHOD)),)
+        async with bare_channel(node) as channel:
+            with pytest.raises(grpc.aio.AioRpcError, match="a call was repeated by somebody"):
+                await channel.unary_unary(METHOD)(b"", metadata=recorded, timeout=5)
+        await connections.close()
+        assert node.answered == 1
+
+    play(scene)
+
+
+def test_clients_are_answered_where_only_some_methods_are_for_nodes() -> None:
+    async def scene(node: Node) -> None:
+        client = dial_as(None)
+        answer = await client.broker(node.address).metadata(MetadataRequest(topics=[]), 5)
+        assert answer.controller_id == 1
+        with pytest.raises(Unreachable, match="UNAUTHENTICATED"):
+            await fetched(node, client)
+        await client.close()
+
+    play(scene, is_guarded=lambda method: method.startswith(REPLICATION_SERVICE))
+
+
+def test_without_a_secret_a_node_on_another_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(node: Node) -> None:
+        neighbour = dial_as(None)
+        for call in CALLS:
+            await call(node, neighbour)
+        monkeypatch.setattr("kraft.rpc.gatekeeper.is_this_machine", lambda _: False)
+        for call in CALLS:
+            with pytest.raises(Unreachable, match=r"on another machine: set cluster\.secret\.file"):
+                await call(node, neighbour)
+        await neighbour.close()
+
+    (line,) = play(scene, secrets=None, this_machine_only=True)
+    assert "on another machine" in line["reason"]
+
+
+@pytest.mark.parametrize("method", [METHOD, "/kraft.v1.Controller/FollowMetadata", "/kraft.v1.Broker/Metadata"])
+def test_bytes_that_are_no_request_are_one_line_and_no_traceback(method: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def scene(node: Node) -> None:
+        async with bare_channel(node) as channel:
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                async for _ in channel.unary_stream(method)(b"\xff" * 20, timeout=5):
+                    pass
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+    (line,) = play(scene, secrets=None)
+    assert line["reason"].startswith(f"{method}: bytes that are no request: ")
+    assert caplog.records == []
+
+
+def test_a_message_above_the_cap_is_refused_in_one_line_that_names_its_sender() -> None:
+    async def scene(node: Node) -> None:
+        async with bare_channel(node) as channel:
+            for size, expected in ((1_000, "Error parsing"), (1_001, "a message of 1001 bytes, above 1000")):
+                with pytest.raises(grpc.aio.AioRpcError, match=expected):
+                    await channel.unary_unary(METHOD)(b"\xff" * size, timeout=5)
+                with pytest.raises(grpc.aio.AioRpcError, match=expected):
+                    async for _ in channel.stream_stream("/kraft.v1.Replication/Fetch")(iter([b"\xff" * size])):
+                        pass
+
+    lines = play(scene, secrets=None)
+    assert f"{METHOD}: bytes that are no request: a message of 1001 bytes, above 1000" in [
+        line["reason"] for line in lines
+    ]
+
+
+@pytest.mark.parametrize(
+    "method", ["/kraft.v1.Replication/Fetch", "/kraft.v1.Broker/Produce", "/kraft.v1.Broker/Fetch"]
+)
+def test_a_stream_of_bytes_that_are_no_request_ends_without_a_traceback(
+    method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene(node: Node) -> None:
+        async with bare_channel(node) as channel:
+            with pytest.raises(grpc.aio.AioRpcError, match="bytes that are no request") as refused:
+                async for _ in channel.stream_stream(method)(iter([b"\xff" * 20]), timeout=5):
+                    pass
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+    play(scene, secrets=None)
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    ("peer", "is_here"),
+    [
+        ("ipv4:127.0.0.1:1", True),
+        ("ipv4:127.9.9.9:1", True),
+        ("ipv6:%5B::1%5D:1", True),
+        ("ipv6:[::ffff:127.0.0.1]:1", True),
+        ("unix:/tmp/socket", True),
+        ("ipv4:10.0.0.1:1", False),
+        ("ipv6:%5B2001:db8::1%5D:1", False),
+        ("ipv6:%5Bfe80::1%25eth0%5D:1", False),
+        ("", False),
+    ],
+)
+def test_whether_a_peer_is_on_this_machine_is_told_by_its_address(peer: str, is_here: bool) -> None:
+    assert is_this_machine(peer) is is_here
+
+
+def test_who_introduced_itself_is_known_to_the_handlers() -> None:
+    said = Introduction(cluster_id="cluster", node_id=7, session=bytes(24), count=1).to_header(SECRETS.spoken, METHOD)
+    assert introduced_node_id([("other", b"x"), (HEADER, said)]) == 7
+    assert introduced_node_id([]) is None

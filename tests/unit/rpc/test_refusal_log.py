@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pytest
+from structlog.testing import capture_logs
+
+from kraft.rpc.refusal_log import AGAIN_AFTER_MS, LINES_MAX, TEXT_MAX, RefusalLog, readable_peer
+
+
+class Time:
+    def __init__(self) -> None:
+        self.now_ms = 1_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+def test_the_line_names_the_peer_and_the_reason() -> None:
+    with capture_logs() as lines:
+        RefusalLog(Time()).tell("ipv6:%5B::1%5D:40000", "a stranger")
+    assert lines == [{"event": "refused", "log_level": "warning", "peer": "[::1]:40000", "reason": "a stranger"}]
+
+
+def test_a_host_that_knocks_again_and_again_is_told_of_once_in_a_while() -> None:
+    time = Time()
+    refusals = RefusalLog(time)
+    with capture_logs() as lines:
+        for port in range(1_000):
+            refusals.tell(f"ipv4:10.0.0.1:{port}", "a stranger")
+        refusals.tell("ipv4:10.0.0.2:1", "a stranger")
+        time.now_ms += AGAIN_AFTER_MS
+        refusals.tell("ipv4:10.0.0.1:1", "a stranger")
+    assert [(line["peer"], line.get("others_refused")) for line in lines] == [
+        ("10.0.0.1:0", None),
+        ("10.0.0.2:1", 999),
+        ("10.0.0.1:1", None),
+    ]
+
+
+def test_reasons_of_a_strangers_own_making_do_not_fill_the_log() -> None:
+    refusals = RefusalLog(Time())
+    with capture_logs() as lines:
+        for number in range(10_000):
+            refusals.tell("ipv4:10.0.0.1:1", f"{number} " + "x" * 10_000)
+    assert len(lines) == LINES_MAX
+    assert max(len(line["reason"]) for line in lines) == TEXT_MAX
+
+
+@pytest.mark.parametrize(
+    ("peer", "readable"),
+    [("ipv4:127.0.0.1:1", "127.0.0.1:1"), ("unix:/a", "unix:/a"), ("ipv6:%5Bfe80::1%25eth0%5D:1", "[fe80::1%eth0]:1")],
+)
+def test_grpcs_names_of_peers_are_made_readable(peer: str, readable: str) -> None:
+    assert readable_peer(peer) == readable

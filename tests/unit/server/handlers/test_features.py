@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from kraft.metadata.image import EMPTY_IMAGE
+from kraft.metadata.records import FeatureLevelSet
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.feature_requests import (
+    FeatureDescription,
+    FeatureUpdate,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from kraft.server.controller_client import NoController
+from kraft.server.handlers.features import FeaturesHandler, describe_features
+from kraft.server.metadata_loader import MetadataLoader
+from tests.unit.client.virtual_time import run_virtually
+from tests.unit.metadata.clusters import cluster
+from tests.unit.metadata.test_feature_decisions import TODAY, earlier_cluster
+from tests.unit.server.fake_controllers import FakeControllers
+from tests.unit.server.handlers.test_topics import Loader
+
+UPDATE = FeatureUpdate(feature="metadata.version", level=2)
+REQUEST = UpdateFeaturesRequest(updates=[UPDATE], timeout_ms=30_000)
+DONE = UpdateFeaturesResponse(changed=[UPDATE])
+
+
+def handler(loader: Loader, **answers: object) -> FeaturesHandler:
+    return FeaturesHandler(cast(MetadataLoader, loader), FakeControllers(**answers).as_client())
+
+
+def metadata_version(min_level: int, max_level: int, finalized_level: int) -> FeatureDescription:
+    return FeatureDescription(
+        feature="metadata.version", min_level=min_level, max_level=max_level, finalized_level=finalized_level
+    )
+
+
+def test_features_are_described_with_what_all_brokers_support() -> None:
+    described = describe_features(cluster(1, 2), 17)
+    assert described.epoch == 17
+    assert [each.feature for each in described.features] == ["group.version", "metadata.version", "transaction.version"]
+    assert metadata_version(1, 2, 2) in described.features
+    assert metadata_version(1, 1, 1) in describe_features(earlier_cluster(TODAY, []), 1).features
+    assert metadata_version(1, 2, 1) in describe_features(EMPTY_IMAGE, 1).features
+
+
+def test_who_raises_a_level_is_answered_when_this_broker_acts_on_it_too() -> None:
+    async def scenario() -> None:
+        loader = Loader(earlier_cluster(TODAY))
+        answer = asyncio.ensure_future(handler(loader, update_features=DONE).update(REQUEST))
+        await asyncio.sleep(0.5)
+        assert not answer.done()
+        loader.image = loader.image.replay([FeatureLevelSet(feature="metadata.version", level=2)])
+        assert await answer == DONE
+
+    run_virtually(scenario())
+
+
+def test_without_an_active_controller_the_caller_may_ask_again() -> None:
+    async def scenario() -> None:
+        with pytest.raises(Refusal) as refused:
+            await handler(Loader(), update_features=NoController("no controller is active")).update(REQUEST)
+        assert refused.value.error_code is ErrorCode.REQUEST_TIMED_OUT
+
+    run_virtually(scenario())

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, cast
+
+import pytest
+
+from kraft.metadata.configs import KAFKA_DEFAULTS
+from kraft.metadata.controller import alter_partition_reassignments, create_partitions, elect_leaders
+from kraft.metadata.image import MetadataImage
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.partition_requests import (
+    AlterPartitionReassignmentsRequest,
+    CreatePartitionsRequest,
+    ElectionType,
+    ElectLeadersRequest,
+    ListPartitionReassignmentsRequest,
+    NewPartitions,
+    PartitionName,
+    Reassignment,
+)
+from kraft.server.controller_client import NoController
+from kraft.server.handlers.partition_changes import LOCALLY_KNOWN_MAX_S, PartitionChangesHandler
+from kraft.server.metadata_loader import MetadataLoader
+from tests.unit.client.virtual_time import run_virtually
+from tests.unit.metadata.clusters import cluster, with_topic
+from tests.unit.server.fake_controllers import FakeControllers
+from tests.unit.server.handlers.test_topics import Loader
+
+IMAGE = with_topic(cluster(1, 2, 3), [1, 2], isr=[2, 1])
+GROW = CreatePartitionsRequest(topics=[NewPartitions(topic="orders", count=3)], timeout_ms=30_000)
+ELECT = ElectLeadersRequest(
+    election_type=ElectionType.PREFERRED, partitions=[PartitionName(topic="orders", partition=0)], timeout_ms=30_000
+)
+MOVE = AlterPartitionReassignmentsRequest(
+    partitions=[Reassignment(topic="orders", partition=0, replicas=[1, 3])], timeout_ms=30_000
+)
+NONE_ACTIVE = NoController("no controller is active: 1@localhost:9093 cannot be reached")
+
+
+def handler(controllers: FakeControllers, loader: Loader) -> PartitionChangesHandler:
+    return PartitionChangesHandler(cast(MetadataLoader, loader), controllers.as_client(), KAFKA_DEFAULTS)
+
+
+def grown(image: MetadataImage) -> MetadataImage:
+    return image.replay(create_partitions(image, GROW, placement_start=0).records)
+
+
+def elected(image: MetadataImage) -> MetadataImage:
+    return image.replay(elect_leaders(image, ELECT).records)
+
+
+def moving(image: MetadataImage) -> MetadataImage:
+    return image.replay(alter_partition_reassignments(image, MOVE, defaults=KAFKA_DEFAULTS).records)
+
+
+async def answered_only_after(asking: Coroutine[Any, Any, Any], loader: Loader, news: MetadataImage) -> None:
+    answer = asyncio.ensure_future(asking)
+    await asyncio.sleep(0.5)
+    assert not answer.done()
+    loader.image = news
+    await asyncio.sleep(0.1)
+    assert answer.done()
+    (result,) = answer.result().results
+    assert result.error_code is ErrorCode.NONE
+
+
+def test_who_changes_partitions_is_answered_when_this_broker_knows_it_too() -> None:
+    async def scenario() -> None:
+        loader = Loader()
+        asked = handler(
+            FakeControllers(
+                create_partitions=create_partitions(IMAGE, GROW, placement_start=0).response,
+                elect_leaders=elect_leaders(IMAGE, ELECT).response,
+                alter_partition_reassignments=alter_partition_reassignments(
+                    IMAGE, MOVE, defaults=KAFKA_DEFAULTS
+                ).response,
+            ),
+            loader,
+        )
+        loader.image = IMAGE
+        await answered_only_after(asked.create_partitions(GROW), loader, grown(IMAGE))
+        loader.image = IMAGE
+        await answered_only_after(asked.elect_leaders(ELECT), loader, elected(IMAGE))
+        loader.image = IMAGE
+        await answered_only_after(asked.alter_reassignments(MOVE), loader, moving(IMAGE))
+
+    run_virtually(scenario())
+
+
+def test_a_broker_that_hears_late_answers_all_the_same() -> None:
+    async def scenario() -> None:
+        response = elect_leaders(IMAGE, ELECT).response
+        began = asyncio.get_running_loop().time()
+        assert await handler(FakeControllers(elect_leaders=response), Loader(IMAGE)).elect_leaders(ELECT) == response
+        assert asyncio.get_running_loop().time() - began == pytest.approx(LOCALLY_KNOWN_MAX_S, abs=0.1)
+
+    run_virtually(scenario())
+
+
+def test_what_was_refused_is_not_waited_for() -> None:
+    async def scenario() -> None:
+        settled = elected(IMAGE)
+        response = elect_leaders(settled, ELECT).response
+        assert response.results[0].error_code is ErrorCode.ELECTION_NOT_NEEDED
+        began = asyncio.get_running_loop().time()
+        await handler(FakeControllers(elect_leaders=response), Loader(IMAGE)).elect_leaders(ELECT)
+        assert asyncio.get_running_loop().time() == began
+
+    run_virtually(scenario())
+
+
+def test_without_a_controller_the_answer_is_that_time_ran_out() -> None:
+    async def scenario() -> None:
+        controllers = FakeControllers(
+            create_partitions=NONE_ACTIVE, elect_leaders=NONE_ACTIVE, alter_partition_reassignments=NONE_ACTIVE
+        )
+        asked = handler(controllers, Loader(IMAGE))
+        (result,) = (await asked.create_partitions(GROW)).results
+        assert (result.topic, result.error_code) == ("orders", ErrorCode.REQUEST_TIMED_OUT)
+        assert (await asked.elect_leaders(ELECT)).error_code is ErrorCode.REQUEST_TIMED_OUT
+        assert (await asked.alter_reassignments(MOVE)).error_code is ErrorCode.REQUEST_TIMED_OUT
+
+    run_virtually(scenario())
+
+
+def test_a_request_that_is_refused_as_a_whole_is_passed_on() -> None:
+    async def scenario() -> None:
+        refusal = Refusal(ErrorCode.INVALID_REQUEST, "fewer at a time")
+        controllers = FakeControllers(alter_partition_reassignments=refusal)
+        with pytest.raises(Refusal, match="fewer at a time"):
+            await handler(controllers, Loader(IMAGE)).alter_reassignments(MOVE)
+
+    run_virtually(scenario())
+
+
+def test_what_is_under_way_is_told_by_this_broker_itself() -> None:
+    async def scenario() -> None:
+        everything = ListPartitionReassignmentsRequest(partitions=[], all_partitions=True)
+        controllers = FakeControllers()
+        (told,) = (await handler(controllers, Loader(moving(IMAGE))).list_reassignments(everything)).partitions
+        assert (told.replicas, told.adding_replicas, told.removing_replicas) == ([1, 3, 2], [3], [2])
+        assert controllers.asked == []
+
+    run_virtually(scenario())
