@@ -119,15 +119,8 @@ class History:
         self._check_not_refused(payload, index)
         return state_hash
 
-    def state_at(self, index: int, term: int, state_hash: bytes) -> None:
-        """A snapshot says that the entries up to this one lead to this state."""
-        known = self.committed.get(index)
-        if known is None or known[2] != term:
-            raise self.violation(f"a snapshot stands at entry {index} of term {term}, which is not what was committed")
-        if self._state_hashes.get(index) != state_hash:
-            raise self.violation(f"a snapshot at entry {index} holds another state than the entries led to")
-
     def check_snapshot(self, index: int, term: int, state_hash: bytes) -> None:
+        """It says that the entries up to this one lead to this state."""
         if self._state_hashes.get(index) != state_hash or self.committed[index][2] != term:
             raise self.violation(f"a snapshot at entry {index} is not what the entries up to there led to")
 
@@ -156,10 +149,11 @@ class History:
 
     def check_logs(self) -> None:
         """Log matching: where two logs have an entry of the same index and term, all before it is equal."""
+        # The first entry is the engine's own, or a base without its content.
         logs = [disk.journal[1:] for disk in self.disks.values() if disk.journal is not None]
         known: dict[tuple[int, int], bytes] = {}
         for log in logs:
-            for command, index, term in log[log[0][1] > FIRST_INDEX :]:
+            for command, index, term in log:
                 # The base of a trimmed log has no content.
                 if known.setdefault((index, term), command) != command:
                     raise self.violation(f"two logs have different entries {index} of term {term}")

@@ -52,7 +52,8 @@ class Tally:
         return (
             f"{self.seeds} seeds: {self.virtual_s:.0f} virtual s, {self.events} events, {self.faults} faults, "
             f"{self.deaths} deaths of voters, {self.terms} leaderships, {self.committed} entries committed, "
-            f"{self.acknowledged} acknowledged, {self.installed} snapshots installed; healed within {self.heal_s_max:.2f} s"
+            f"{self.acknowledged} acknowledged, {self.installed} snapshots installed; "
+            f"healed within {self.heal_s_max:.2f} s"
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kraft.quorum import journal_format
+from kraft.quorum.journal import QuorumJournal
 from kraft.quorum.snapshots import Snapshot, SnapshotId, SnapshotStore
 from tests.simulation.quorum_invariants import VoterWatch
 from tests.simulation.sim_disk import SimDisk
@@ -11,6 +13,14 @@ CHUNK_BYTES = 12
 """Small, so that a snapshot travels in several parts."""
 
 
+def journal_content(journal: QuorumJournal) -> bytes:
+    """The bytes of a journal with the base, term, vote and entries of this one."""
+    content = journal_format.encode_header()
+    for body in journal._bodies():
+        content += journal_format.encode_frame(len(content), body)
+    return content
+
+
 class SimKeeper:
     """Implements `kraft.quorum.snapshot_transfer.SnapshotKeeper`."""
 
@@ -18,7 +28,7 @@ class SimKeeper:
         """Raises Corruption and OSError."""
         self._store = SnapshotStore(disk, DIRECTORY)
         self._watch = watch
-        self._captured: Snapshot | None = None
+        self.captured: Snapshot | None = None
         loaded = self._store.load()
         self.start_id = None if loaded is None else loaded.id
         if loaded is not None:
@@ -37,15 +47,15 @@ class SimKeeper:
 
     def capture(self, index: int, term: int, state_hash: bytes) -> bool:
         """What will be written; False while another one is still to be."""
-        if self._captured is not None:
+        if self.captured is not None:
             return False
         chunks = tuple(state_hash[start : start + CHUNK_BYTES] for start in range(0, len(state_hash), CHUNK_BYTES))
-        self._captured = Snapshot(id=SnapshotId(index=index, term=term), chunks=chunks)
+        self.captured = Snapshot(id=SnapshotId(index=index, term=term), chunks=chunks)
         return True
 
     def write(self) -> int:
         """Writes what was captured. Two snapshots contain everything up to the index returned; 0 for none."""
-        snapshot, self._captured = self._captured, None
+        snapshot, self.captured = self.captured, None
         assert snapshot is not None, "nothing was captured"
         self._store.write(snapshot.id, snapshot.chunks)
         generations = self._store.generations()
