@@ -54,12 +54,13 @@ class Outcome(Enum):
     CUT = "cut off as torn, and reported"
     SCRUBBED = "found by the scrub"
     SERVED = "SERVED"
+    WITHHELD = "WITHHELD WITHOUT A WORD"
     UNNOTICED = "UNNOTICED"
     BROKE = "AN ERROR THAT IS NOT CORRUPTION"
 
     @property
     def is_bad(self) -> bool:
-        return self in (Outcome.SERVED, Outcome.UNNOTICED, Outcome.BROKE)
+        return self in (Outcome.SERVED, Outcome.WITHHELD, Outcome.UNNOTICED, Outcome.BROKE)
 
 
 def _request(random: Random, number: int, value_bytes: int) -> bytes:
@@ -185,9 +186,10 @@ class FlippedLog:
     def _read(self, log: PartitionLog, bit: int) -> Outcome:
         """All of the log, and then the batches around the flipped bit, as a consumer would that came so far."""
         outcomes = [self._read_all(log), *(self._read_one(log, start) for start in self._starts_around(bit))]
-        if Outcome.SERVED in outcomes:
-            return Outcome.SERVED
-        return Outcome.UNNOTICED if outcomes[0] is Outcome.UNNOTICED else Outcome.READ_REFUSED
+        for outcome in (Outcome.SERVED, Outcome.WITHHELD):
+            if outcome in outcomes:
+                return outcome
+        return outcomes[0]
 
     def _read_all(self, log: PartitionLog) -> Outcome:
         """What is read before Corruption is met must be right as well."""
@@ -195,7 +197,9 @@ class FlippedLog:
         try:
             while offset < self.end:
                 data = log.read(offset, _READ_BYTES, self.end)
-                if not data or data != self.whole[position : position + len(data)]:
+                if not data:
+                    return Outcome.WITHHELD
+                if data != self.whole[position : position + len(data)]:
                     return Outcome.SERVED
                 position += len(data)
                 offset = split(data)[-1][0].next_offset
@@ -210,6 +214,8 @@ class FlippedLog:
             data = log.read(Offset(offset), 1, self.end)
         except Corruption:
             return Outcome.READ_REFUSED
+        if not data:
+            return Outcome.WITHHELD
         is_right = data == self.bytes[self.starts[number] : self.starts[number + 1]]
         return Outcome.UNNOTICED if is_right else Outcome.SERVED
 
@@ -253,7 +259,8 @@ def try_bits(
 def told(situation: Situation, seen: Counter[Outcome]) -> str:
     outcomes = ", ".join(f"{count:,} {outcome.value}" for outcome, count in sorted(seen.items(), key=str))
     bad = sum(count for outcome, count in seen.items() if outcome.is_bad)
-    return f"{seen.total():,} of {BITS:,} single bit flips in {situation.value}: {bad} served or unnoticed ({outcomes})"
+    tried = f"{seen.total():,} of {BITS:,} single bit flips in {situation.value}"
+    return f"{tried}: {bad} served, withheld or unnoticed ({outcomes})"
 
 
 def _try_stretch(task: tuple[Situation, int, int]) -> tuple[Counter[Outcome], dict[Outcome, int]]:

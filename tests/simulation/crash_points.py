@@ -202,7 +202,7 @@ def crash_everywhere(workload_seed: int) -> Tally:
 
 def _crash_everywhere(workload_seed: int) -> Tally:
     workload = WatchedWorkload(workload_seed, CONFIGS[workload_seed // 3 % len(CONFIGS)])
-    workload.run(STEPS)
+    workload.run_all_kinds(STEPS)
     tally = Tally(points=len(workload.moments), steps=workload.steps)
     for moment in workload.moments:
         for mode, seeds in CRASHES.items():
