@@ -22,11 +22,8 @@ from crc32c import crc32c
 
 from kraft.log.compression import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress, decompressed_bytes_max
 from kraft.log.record_codec import (
-    BytesWriter,
-    Header,
     Record,
     RecordColumns,
-    append_record,
     decode_columns,
     encode_columns,
     encode_records,
@@ -367,51 +364,3 @@ def placed(
         _TIMESTAMP.pack_into(header, _MAX_TIMESTAMP_AT, append_time_ms)
         _CRC.pack_into(header, _CRC_STARTS_AT, crc32c(payload, crc32c(header[_CRC_COVERS_FROM:])))
     return header, payload
-
-
-class RecordBatchBuilder:
-    """Gathers a producer's records into one batch of at most `bytes_max`, counted before compression."""
-
-    def __init__(self, codec: Codec, bytes_max: int) -> None:
-        self._codec = codec
-        self._bytes_max = bytes_max
-        self._writer = BytesWriter()
-        self._base_timestamp_ms = 0
-        self._max_timestamp_ms = 0
-        self.record_count = 0
-        self.size_bytes = HEADER_BYTES
-        """Of the batch that `build` would make without compression."""
-
-    def append(self, key: bytes | None, value: bytes | None, headers: tuple[Header, ...], timestamp_ms: int) -> bool:
-        """False, and nothing is added, when the batch would grow above its bound. The first record always fits.
-
-        Raises InvalidBatch for a timestamp too far from that of the first record.
-        """
-        if self.record_count == 0:
-            self._base_timestamp_ms = self._max_timestamp_ms = timestamp_ms
-        timestamp_delta = timestamp_ms - self._base_timestamp_ms
-        if not -TIMESTAMP_MAX - 1 <= timestamp_delta <= TIMESTAMP_MAX:
-            raise InvalidBatch("the timestamps of a batch lie too far apart", ErrorCode.INVALID_TIMESTAMP)
-        room = self._bytes_max - self.size_bytes if self.record_count else SEQUENCE_MAX
-        size = append_record(self._writer, self.record_count, timestamp_delta, key, value, headers, room)
-        if size == 0:
-            return False
-        self._max_timestamp_ms = max(self._max_timestamp_ms, timestamp_ms)
-        self.record_count += 1
-        self.size_bytes += size
-        return True
-
-    def build(self, producer_id: int = -1, producer_epoch: int = -1, base_sequence: int = -1) -> bytes:
-        """The batch, with offsets from 0 as a producer sends it. The builder can be asked again, and goes on."""
-        assert self.record_count, "a batch holds at least one record"
-        codec, payload = _packed(self._codec, self._writer.getvalue())
-        return _assemble(
-            payload=payload,
-            attributes=codec,
-            record_count=self.record_count,
-            base_timestamp_ms=self._base_timestamp_ms,
-            max_timestamp_ms=self._max_timestamp_ms,
-            producer=(producer_id, producer_epoch, base_sequence),
-            base_offset=0,
-            leader_epoch=-1,
-        )

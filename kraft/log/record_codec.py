@@ -124,16 +124,15 @@ def _read_long_varint(data: bytes, start: int, bytes_max: int) -> tuple[int, int
 # --- encoding ------------------------------------------------------------------------------------------------
 
 
-def append_record(
+def _append_record(
     writer: BytesWriter,
     offset_delta: i64,
     timestamp_delta: i64,
     key: bytes | None,
     value: bytes | None,
-    headers: tuple[Header, ...] = (),
-    bytes_max: i64 = _INT64_MAX,
-) -> i64:
-    """Adds one record to a payload and returns its size in bytes; 0, and nothing is added, above `bytes_max`.
+    headers: tuple[Header, ...],
+) -> None:
+    """Adds one record to a payload.
 
     Both deltas fit 64 bits. Raises InvalidBatch for the name of a header that is no text.
     """
@@ -157,11 +156,7 @@ def append_record(
         size += length + len(value_length)
     headers_field = _encode_headers(headers) if headers else _ZERO
     size += len(headers_field)
-    size_field = _SMALL[size] if size < _SMALL_COUNT else encode_varint(size)
-    size += len(size_field)
-    if size > bytes_max:
-        return 0
-    writer.write(size_field)
+    writer.write(_SMALL[size] if size < _SMALL_COUNT else encode_varint(size))
     writer.write(_ZERO)
     writer.write(timestamp_field)
     writer.write(offset_field)
@@ -170,7 +165,6 @@ def append_record(
     writer.write(value_length)
     writer.write(value)
     writer.write(headers_field)
-    return size
 
 
 def encode_records(records: list[Record], base_timestamp_ms: int) -> bytes:
@@ -181,7 +175,7 @@ def encode_records(records: list[Record], base_timestamp_ms: int) -> bytes:
     writer = BytesWriter()
     try:
         for offset_delta, record in enumerate(records):
-            append_record(writer, offset_delta, record[1] - base_timestamp_ms, record[2], record[3], record[4])
+            _append_record(writer, offset_delta, record[1] - base_timestamp_ms, record[2], record[3], record[4])
     except ValueError:
         # Compiled, the difference does not become an i64; interpreted, it does not become a varint.
         raise _too_far_apart() from None
@@ -194,7 +188,7 @@ def encode_columns(columns: RecordColumns, base_offset: int, base_timestamp_ms: 
     writer = BytesWriter()
     try:
         for offset, timestamp_ms, key, value, headers in zip(*columns, strict=False):
-            append_record(writer, offset - base_offset, timestamp_ms - base_timestamp_ms, key, value, headers)
+            _append_record(writer, offset - base_offset, timestamp_ms - base_timestamp_ms, key, value, headers)
     except ValueError:
         # Compiled, the difference does not become an i64; interpreted, it does not become a varint.
         raise _too_far_apart() from None

@@ -160,7 +160,9 @@ class Segment:
         try:
             position = self.file.append(pieces)
         except OSError:
+            # Synced, or else the remains may come back among what is written there later, and look like rot.
             self.file.truncate(size)
+            self.file.sync()
             raise
         for header in headers:
             self.note_batch(position, header)
@@ -430,8 +432,13 @@ class Segment:
         self._index = index
 
     def rebuild_indexes(self) -> None:
-        """From the batches, every one of them checked. Raises Corruption."""
-        self._rebuild(is_known=True)
+        """From the batches, every one of them checked. Raises Corruption, and all is as before."""
+        known = vars(self).copy()
+        try:
+            self._rebuild(is_known=True)
+        except BaseException:
+            vars(self).update(known)
+            raise
 
     def _rebuild(self, is_known: bool) -> Offset:
         end, max_timestamp_ms = self.next_offset, self.max_timestamp_ms
@@ -442,8 +449,8 @@ class Segment:
                 raise Corruption(self.path, position, reason)
             self.note_batch(position, header)
         if is_known and (self.next_offset, self.max_timestamp_ms) != (end, max_timestamp_ms):
-            found, self.next_offset = self.next_offset, end
-            raise Corruption(self.path, self.file.size, f"the batches end at offset {found}, not {end}")
+            reason = f"the batches end at offset {self.next_offset}, not {end}"
+            raise Corruption(self.path, self.file.size, reason)
         _, time_index = self._indexes()
         time_index.note(self.max_timestamp_ms, self._max_timestamp_offset)
         return self.next_offset

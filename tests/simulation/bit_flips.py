@@ -11,6 +11,7 @@ import argparse
 import struct
 import sys
 import time
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -53,12 +54,13 @@ class Outcome(Enum):
     CUT = "cut off as torn, and reported"
     SCRUBBED = "found by the scrub"
     SERVED = "SERVED"
+    WITHHELD = "WITHHELD WITHOUT A WORD"
     UNNOTICED = "UNNOTICED"
     BROKE = "AN ERROR THAT IS NOT CORRUPTION"
 
     @property
     def is_bad(self) -> bool:
-        return self in (Outcome.SERVED, Outcome.UNNOTICED, Outcome.BROKE)
+        return self in (Outcome.SERVED, Outcome.WITHHELD, Outcome.UNNOTICED, Outcome.BROKE)
 
 
 def _request(random: Random, number: int, value_bytes: int) -> bytes:
@@ -119,6 +121,7 @@ class FlippedLog:
         self.end = log.log_end_offset
         self.epochs = log.epoch_cache
         self.batches = [(header, len(batch)) for header, batch in split(self.bytes)]
+        self.bases = [header.base_offset for header, _ in self.batches]
         self.starts = [0]
         for _, size in self.batches:
             self.starts.append(self.starts[-1] + size)
@@ -181,27 +184,40 @@ class FlippedLog:
     # --- reading ---------------------------------------------------------------------------------------------
 
     def _read(self, log: PartitionLog, bit: int) -> Outcome:
-        """All of the log, and then from the batches around the flipped bit, as a consumer that came so far would."""
-        outcomes = [self._read_from(log, start) for start in (0, *self._starts_around(bit))]
-        if Outcome.SERVED in outcomes:
-            return Outcome.SERVED
-        return Outcome.UNNOTICED if outcomes[0] is Outcome.UNNOTICED else Outcome.READ_REFUSED
+        """All of the log, and then the batches around the flipped bit, as a consumer would that came so far."""
+        outcomes = [self._read_all(log), *(self._read_one(log, start) for start in self._starts_around(bit))]
+        for outcome in (Outcome.SERVED, Outcome.WITHHELD):
+            if outcome in outcomes:
+                return outcome
+        return outcomes[0]
 
-    def _read_from(self, log: PartitionLog, offset: int) -> Outcome:
-        """To the end. What is read before Corruption is met must be right as well."""
-        position = next(
-            at for at, (header, _) in zip(self.starts, self.batches, strict=False) if header.last_offset >= offset
-        )
+    def _read_all(self, log: PartitionLog) -> Outcome:
+        """What is read before Corruption is met must be right as well."""
+        offset, position = Offset(0), 0
         try:
             while offset < self.end:
-                data = log.read(Offset(offset), _READ_BYTES, self.end)
-                if not data or data != self.whole[position : position + len(data)]:
+                data = log.read(offset, _READ_BYTES, self.end)
+                if not data:
+                    return Outcome.WITHHELD
+                if data != self.whole[position : position + len(data)]:
                     return Outcome.SERVED
                 position += len(data)
                 offset = split(data)[-1][0].next_offset
         except Corruption:
             return Outcome.READ_REFUSED
         return Outcome.UNNOTICED
+
+    def _read_one(self, log: PartitionLog, offset: int) -> Outcome:
+        """The batch that holds the offset, which is the first of a read that begins there."""
+        number = bisect_right(self.bases, offset) - 1
+        try:
+            data = log.read(Offset(offset), 1, self.end)
+        except Corruption:
+            return Outcome.READ_REFUSED
+        if not data:
+            return Outcome.WITHHELD
+        is_right = data == self.bytes[self.starts[number] : self.starts[number + 1]]
+        return Outcome.UNNOTICED if is_right else Outcome.SERVED
 
     def _starts_around(self, bit: int) -> Iterator[int]:
         """The flipped batch's first and last offset, and the next one's first."""
@@ -213,10 +229,10 @@ class FlippedLog:
             yield header.next_offset
 
     def _batch_of(self, bit: int) -> int:
-        return next(number for number, start in enumerate(self.starts[1:]) if bit // 8 < start)
+        return bisect_right(self.starts, bit // 8) - 1
 
     def _reads_differ(self, log: PartitionLog, bit: int) -> bool:
-        return any(self._read_from(log, start) is not Outcome.UNNOTICED for start in self._starts_around(bit))
+        return any(self._read_one(log, start) is not Outcome.UNNOTICED for start in self._starts_around(bit))
 
     # --- which bits ------------------------------------------------------------------------------------------
 
@@ -243,7 +259,8 @@ def try_bits(
 def told(situation: Situation, seen: Counter[Outcome]) -> str:
     outcomes = ", ".join(f"{count:,} {outcome.value}" for outcome, count in sorted(seen.items(), key=str))
     bad = sum(count for outcome, count in seen.items() if outcome.is_bad)
-    return f"{seen.total():,} of {BITS:,} single bit flips in {situation.value}: {bad} served or unnoticed ({outcomes})"
+    tried = f"{seen.total():,} of {BITS:,} single bit flips in {situation.value}"
+    return f"{tried}: {bad} served, withheld or unnoticed ({outcomes})"
 
 
 def _try_stretch(task: tuple[Situation, int, int]) -> tuple[Counter[Outcome], dict[Outcome, int]]:

@@ -40,7 +40,7 @@ CONFIGS: Final = (
     replace(SMALL, segment_bytes=20_000, segment_index_bytes=64),
 )
 
-CRASHES: Final = {CrashMode.DROP: (1,), CrashMode.KEEP: (1,), CrashMode.TEAR: (1, 2), CrashMode.REORDER: (1, 2, 3)}
+CRASHES: Final = {CrashMode.DROP: (1,), CrashMode.KEEP: (1,), CrashMode.TEAR: (1,), CrashMode.REORDER: (1, 2)}
 """The seeds of the crashes at each point; without chance in a mode, one is enough."""
 
 STEPS: Final = 150
@@ -149,7 +149,7 @@ def crash_twice(moment: Moment, crashed: SimDisk, random: Random) -> int:
     return 1 + min(SECOND_CRASHES, len(clones))
 
 
-def try_moment(moment: Moment, mode: CrashMode, seed: int, twice: bool) -> int:
+def try_moment(moment: Moment, mode: CrashMode, seed: int, twice: bool, goes_on_too: bool = True) -> int:
     """Crashes and recovers; raises AssertionError with all that is needed to do it again."""
     random = Random(f"{moment.point} {mode.value} {seed}")
     crashed = moment.disk.clone()
@@ -159,7 +159,8 @@ def try_moment(moment: Moment, mode: CrashMode, seed: int, twice: bool) -> int:
         if twice:
             second = crash_twice(moment, crashed, random)
         log, expectation = recover(crashed, moment)
-        goes_on(log, crashed, moment, expectation)
+        if goes_on_too:
+            goes_on(log, crashed, moment, expectation)
     except (KraftError, Broken, OSError, AssertionError) as problem:
         raise AssertionError(
             f"point {moment.point} ({moment.operation}, in {moment.step!r}), {mode.value}, crash seed {seed}: "
@@ -201,12 +202,14 @@ def crash_everywhere(workload_seed: int) -> Tally:
 
 def _crash_everywhere(workload_seed: int) -> Tally:
     workload = WatchedWorkload(workload_seed, CONFIGS[workload_seed // 3 % len(CONFIGS)])
-    workload.run(STEPS)
+    workload.run_all_kinds(STEPS)
     tally = Tally(points=len(workload.moments), steps=workload.steps)
     for moment in workload.moments:
         for mode, seeds in CRASHES.items():
             for seed in seeds:
-                tally.second_crashes += try_moment(moment, mode, seed, twice=(moment.point + seed) % 5 == 0)
+                # Every recovery is looked at; these take longer, and not every point is new to them.
+                twice, goes_on_too = (moment.point + seed) % 5 == 0, (moment.point + seed) % 3 == 0
+                tally.second_crashes += try_moment(moment, mode, seed, twice, goes_on_too)
                 tally.recoveries += 1
     return tally
 

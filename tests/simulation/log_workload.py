@@ -37,13 +37,23 @@ class Workload:
         for _ in range(steps):
             self.run_step()
 
+    def run_all_kinds(self, steps: int) -> None:
+        """The same, and in the end those kinds that chance has left out."""
+        self.run(steps)
+        for step in self.kinds():
+            if step not in self.steps:
+                self._take(step)
+
     def run_step(self) -> None:
         kinds = self.kinds()
         often = TEMPERS[self.temper]
         weights = [weight * 8 if name in often else weight for name, (_, weight) in kinds.items()]
-        (self.step,) = self.random.choices(list(kinds), weights)
-        kinds[self.step][0]()
-        self.steps[self.step] += 1
+        self._take(self.random.choices(list(kinds), weights)[0])
+
+    def _take(self, step: str) -> None:
+        self.step = step
+        self.kinds()[step][0]()
+        self.steps[step] += 1
         self.model.check()
 
     def kinds(self) -> dict[str, tuple[Callable[[], None], int]]:

@@ -83,6 +83,8 @@ class Expectation:
     start_most: int
     cleaned_end: int = 0
     """Below, compaction may have been at work: there producers are not asked for."""
+    is_going: bool = False
+    """All of the log was to be dropped when the power failed: what is left of it need not know its producers."""
 
     def check(self, log: PartitionLog) -> None:
         """Raises Broken."""
@@ -119,6 +121,8 @@ class Expectation:
         Returns how many were tried. Raises Broken.
         """
         tried = 0
+        if self.is_going:
+            return tried
         end = log.log_end_offset
         for producer_id in sorted({batch.producer_id for batch in self.batches if batch.producer_id >= 0}):
             own = [batch for batch in self.batches if batch.producer_id == producer_id]
@@ -322,7 +326,7 @@ class ModelledLog:
         return end, end
 
     def begin_anew(self, offset: int) -> None:
-        before = replace(self._expectation(), end_least=self.start)
+        before = replace(self._expectation(), end_least=self.start, is_going=True)
         after = Expectation(
             batches=(), epochs=(), end_least=offset, start_least=offset, start_most=offset, cleaned_end=0
         )

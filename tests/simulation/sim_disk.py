@@ -19,11 +19,11 @@ from enum import Enum
 from random import Random
 from typing import Final
 
-from kraft.runtime.disk import _TEMPORARY_SUFFIX as TEMPORARY_SUFFIX
-
 Buffer = bytes | bytearray | memoryview
 
 SECTOR_BYTES: Final = 512
+TEMPORARY_SUFFIX: Final = ".tmp"
+"""Of what `write_atomically` writes, as on the real disk."""
 
 
 class PowerFailure(BaseException):
@@ -80,8 +80,8 @@ class _Truncate:
         image.extend(bytes(self.size - len(image)))
 
 
-class _Content:
-    """An inode: what programs read, what is durable, and what lies between."""
+class Content:
+    """What a file holds, by whatever name, an inode: what programs read, what is durable, and what lies between."""
 
     __slots__ = ("cache", "durable", "pending", "reserved")
 
@@ -110,8 +110,8 @@ class _Content:
         if failure is SyncFailure.DROPS:
             self.cache[:] = self.durable
 
-    def copy(self) -> _Content:
-        copied = _Content(self.durable)
+    def copy(self) -> Content:
+        copied = Content(self.durable)
         copied.cache = bytearray(self.cache)
         copied.pending = list(self.pending)
         copied.reserved = self.reserved
@@ -169,14 +169,14 @@ def _reordered(images: list[bytearray], random: Random) -> bytearray:
 
 # --- names ---------------------------------------------------------------------------------------------------
 
-_Names = dict[str, _Content | None]
+_Names = dict[str, Content | None]
 """None is a directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Link:
     path: str
-    content: _Content | None
+    content: Content | None
 
     def apply(self, names: _Names) -> None:
         names[self.path] = self.content
@@ -200,7 +200,7 @@ class _Unlink:
 class _Rename:
     source: str
     target: str
-    content: _Content
+    content: Content
 
     def apply(self, names: _Names) -> None:
         if names.get(self.source) is self.content:
@@ -225,7 +225,7 @@ def _directory(path: str) -> str:
 class SimFile:
     """A handle. Implements `kraft.log.disk.File`; dead after a crash."""
 
-    def __init__(self, disk: SimDisk, path: str, content: _Content) -> None:
+    def __init__(self, disk: SimDisk, path: str, content: Content) -> None:
         self._disk = disk
         self._life = disk.life
         self._path = path
@@ -329,9 +329,9 @@ class SimDisk:
 
     def clone(self) -> SimDisk:
         """A disk of its own in the same state, unsynced operations included; without handles, hooks and faults."""
-        contents: dict[int, _Content] = {}
+        contents: dict[int, Content] = {}
 
-        def copied(content: _Content | None) -> _Content | None:
+        def copied(content: Content | None) -> Content | None:
             if content is None:
                 return None
             if id(content) not in contents:
@@ -369,7 +369,7 @@ class SimDisk:
 
     def write_file(self, path: str, data: bytes) -> None:
         """For tests that put bytes under the log's feet; durable at once, and no point."""
-        content = _Content(data)
+        content = Content(data)
         for names in (self._names, self._durable_names):
             names[path] = content
 
@@ -379,7 +379,7 @@ class SimDisk:
         self._check_power()
         if path not in self._names and create:
             self._check_directory(_parent(path))
-            self._change_names(f"create {path}", _Link(path, _Content()))
+            self._change_names(f"create {path}", _Link(path, Content()))
         return SimFile(self, path, self._file(path))
 
     def exists(self, path: str) -> bool:
@@ -461,7 +461,7 @@ class SimDisk:
         if path in self.unreadable:
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
-    def write(self, path: str, content: _Content, position: int, data: bytes) -> None:
+    def write(self, path: str, content: Content, position: int, data: bytes) -> None:
         """Of what does not fit, the first part is written before the error, as file systems do."""
         self._check_power()
         growth = max(position + len(data) - content.allocated, 0)
@@ -471,19 +471,19 @@ class SimDisk:
         if missing > 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
-    def truncate(self, path: str, content: _Content, size: int) -> None:
+    def truncate(self, path: str, content: Content, size: int) -> None:
         self._check_power()
         content.change(_Truncate(size))
         content.reserved = 0
         self._begin(f"truncate {path} to {size}")
 
-    def reserve(self, content: _Content, size: int) -> None:
+    def reserve(self, content: Content, size: int) -> None:
         self._check_power()
         if size - content.allocated > self.free_bytes(""):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         content.reserved = max(content.reserved, size)
 
-    def sync(self, path: str, content: _Content) -> None:
+    def sync(self, path: str, content: Content) -> None:
         self._check_power()
         self._begin(f"sync {path}")
         self._take_sync_failure(path, content)
@@ -505,7 +505,7 @@ class SimDisk:
         if self.is_off:
             raise PowerFailure("the power is off")
 
-    def _take_sync_failure(self, path: str, content: _Content | None) -> None:
+    def _take_sync_failure(self, path: str, content: Content | None) -> None:
         for index, (suffix, failure) in enumerate(self._sync_failures):
             if path.endswith(suffix):
                 del self._sync_failures[index]
@@ -518,7 +518,7 @@ class SimDisk:
         self._pending_names.append(operation)
         self._begin(words)
 
-    def _file(self, path: str) -> _Content:
+    def _file(self, path: str) -> Content:
         content = self._names.get(path)
         if content is None:
             missing = errno.EISDIR if path in self._names else errno.ENOENT
@@ -532,7 +532,7 @@ class SimDisk:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
 
     def _used_bytes(self) -> int:
-        contents: Iterable[_Content | None] = {id(content): content for content in self._names.values()}.values()
+        contents: Iterable[Content | None] = {id(content): content for content in self._names.values()}.values()
         return sum(content.allocated for content in contents if content is not None)
 
 

@@ -13,7 +13,7 @@ from kraft.model.errors import Corruption, ErrorCode, KraftError, Refusal
 from kraft.model.ids import LeaderEpoch
 from tests.simulation.log_workload import Workload
 from tests.simulation.modelled_log import ModelledLog, meets, open_log
-from tests.simulation.sim_disk import CrashMode, SimDisk, SyncFailure, _Content
+from tests.simulation.sim_disk import Content, CrashMode, SimDisk, SyncFailure
 from tests.unit.log.log_building import NOW_MS, batch_of
 
 STEPS = 120
@@ -160,7 +160,7 @@ class LyingDisk(SimDisk):
 
     lies_about: Callable[[str], bool]
 
-    def sync(self, path: str, content: _Content) -> None:
+    def sync(self, path: str, content: Content) -> None:
         if not self.lies_about(path):
             super().sync(path, content)
 

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from kraft.log.compression import Codec
 from kraft.log.record_batch import (
     HEADER_BYTES,
-    RecordBatchBuilder,
     TimestampType,
     assign_offsets,
     build_batch,
@@ -166,24 +165,6 @@ def test_a_batch_comes_back_in_every_codec(records: list[Record], codec: Codec, 
     assert decode_batch_columns(batch).keys == [record.key for record in records]
 
 
-@given(RECORDS, st.sampled_from(list(Codec)))
-def test_the_builder_makes_the_same_batch(records: list[Record], codec: Codec) -> None:
-    builder = RecordBatchBuilder(codec, bytes_max=1 << 20)
-    for record in records:
-        assert builder.append(record.key, record.value, record.headers, record.timestamp_ms)
-    assert builder.record_count == len(records)
-    assert builder.build(5, 1, 9) == build_batch(records, codec, 5, 1, 9)
-    assert builder.size_bytes == len(build_batch(records))
-
-
-def test_the_builder_refuses_what_would_grow_above_its_bound_but_never_the_first_record() -> None:
-    builder = RecordBatchBuilder(Codec.NONE, bytes_max=100)
-    assert builder.append(None, b"v" * 500, (), 1)
-    assert not builder.append(None, b"", (), 2)
-    assert len(decode_batch(builder.build())) == 1
-    assert read_header(builder.build()).max_timestamp_ms == 1
-
-
 def test_placing_a_batch_leaves_its_checksum_valid() -> None:
     buffer = bytearray(b"before" + PLAIN)
     assign_offsets(buffer, 6, Offset(2**40), LeaderEpoch(17))
@@ -242,9 +223,6 @@ def test_what_readers_would_take_for_a_bomb_is_sent_uncompressed() -> None:
     records = [Record(0, 1, None, bytes(20 << 20))]
     assert read_header(build_batch(records, Codec.ZSTD)).codec is Codec.NONE
     assert decode_batch(build_batch(records, Codec.ZSTD)) == records
-    builder = RecordBatchBuilder(Codec.ZSTD, bytes_max=1 << 30)
-    builder.append(None, bytes(20 << 20), (), 1)
-    assert decode_batch(builder.build()) == records
     assert read_header(build_batch([RECORD] * 1000, Codec.ZSTD)).codec is Codec.ZSTD
 
 
@@ -255,10 +233,6 @@ def test_fields_that_do_not_fit_are_refused() -> None:
         build_batch([RECORD], producer_epoch=40_000)
     with pytest.raises(InvalidBatch, match="is no text"):
         build_batch([RECORD._replace(headers=(("\ud800", None),))])
-    builder = RecordBatchBuilder(Codec.NONE, bytes_max=1000)
-    assert builder.append(None, None, (), -(2**63))
-    with pytest.raises(InvalidBatch, match="too far apart"):
-        builder.append(None, None, (), 2**63 - 1)
 
 
 def test_a_batch_without_an_offset_is_refused() -> None:
