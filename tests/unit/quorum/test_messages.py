@@ -13,6 +13,7 @@ from kraft.quorum.messages import (
     Append,
     AppendResponse,
     BadMessage,
+    ForEngine,
     Message,
     VoteRequest,
     VoteResponse,
@@ -63,7 +64,7 @@ def test_messages_come_through_the_wire_as_they_were(messages: list[Message]) ->
 
 
 @given(MESSAGES)
-def test_messages_come_through_the_engines_dictionaries_as_they_were(message: Message) -> None:
+def test_messages_come_through_the_engines_dictionaries_as_they_were(message: ForEngine) -> None:
     term = message.term if isinstance(message, AppendResponse) else 1
     assert from_engine(to_engine(message), term) == message
 
