@@ -226,4 +226,5 @@ def test_bytes_that_are_no_frame_are_refused_in_one_line(
     details, ((_, reason),) = refusals_behind(QuorumDoor(), tmp_path, *frames)
     assert details == reason
     assert reason.startswith("bytes that are no frame: ")
-    assert caplog.records == []
+    # gRPC may still have something to say to the loop of a test before.
+    assert [one for one in caplog.records if "PollerCompletionQueue" not in one.getMessage()] == []
