@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kraft.log.log_config import NEVER, LogConfig
-from kraft.log.record_batch import BatchHeader, Buffer, TimestampType, check_crc, decode_batch_columns, split
+from kraft.log.record_batch import BatchHeader, Buffer, TimestampType, check_frame, decode_batch_columns, split
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import TopicPartition
 
@@ -25,7 +25,7 @@ def admit(
                 f"a batch of {header.size_bytes} bytes is larger than "
                 f"max.message.bytes={config.max_message_bytes} of topic {topic_partition.topic}",
             )
-        check_crc(header, batch)
+        check_frame(batch, header.crc)
         _check_header(header)
         _check_timestamps(header, batch, config, now_ms)
         if config.compacts:
@@ -46,12 +46,14 @@ def _check_header(header: BatchHeader) -> None:
     if header.record_count != header.last_offset_delta + 1:
         reason = f"{header.record_count} records over {header.last_offset_delta + 1} offsets"
         raise InvalidBatch(f"a producer's batch has {reason}", ErrorCode.INVALID_RECORD)
+    if header.has_producer and (header.base_sequence < 0 or header.producer_epoch < 0):
+        raise InvalidBatch("a batch with a producer id lacks its epoch or sequence", ErrorCode.INVALID_RECORD)
+    if header.is_plain:
+        return
     if header.is_control:
         raise InvalidBatch("clients are not allowed to write control records", ErrorCode.INVALID_RECORD)
     if header.is_transactional:
         raise InvalidBatch("transactions are not supported by this version", ErrorCode.INVALID_REQUEST)
-    if header.has_producer and (header.base_sequence < 0 or header.producer_epoch < 0):
-        raise InvalidBatch("a batch with a producer id lacks its epoch or sequence", ErrorCode.INVALID_RECORD)
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         raise InvalidBatch("only a broker sets the timestamp type LogAppendTime", ErrorCode.INVALID_TIMESTAMP)
 

@@ -56,6 +56,7 @@ _CODEC_MASK: Final = 0x07
 _LOG_APPEND_TIME_BIT: Final = 0x08
 _TRANSACTIONAL_BIT: Final = 0x10
 _CONTROL_BIT: Final = 0x20
+_NOT_PLAIN: Final = _LOG_APPEND_TIME_BIT | _TRANSACTIONAL_BIT | _CONTROL_BIT
 DELETE_HORIZON_BIT: Final = 0x40
 """The base timestamp is the time from which on compaction drops the tombstones of the batch (KIP-534)."""
 
@@ -110,6 +111,11 @@ class BatchHeader(NamedTuple):
     def timestamp_type(self) -> TimestampType:
         is_append_time = self.attributes & _LOG_APPEND_TIME_BIT
         return TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME
+
+    @property
+    def is_plain(self) -> bool:
+        """True for CreateTime, no transaction, no marker: what nearly every producer sends."""
+        return not self.attributes & _NOT_PLAIN
 
     @property
     def is_transactional(self) -> bool:

@@ -50,6 +50,9 @@ class RealFile:
 
     def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> int:
         position = self._size
+        if len(pieces) <= _PIECES_MAX:
+            self._append_some(pieces)
+            return position
         for start in range(0, len(pieces), _PIECES_MAX):
             self._append_some(pieces[start : start + _PIECES_MAX])
         return position
