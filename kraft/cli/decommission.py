@@ -117,6 +117,7 @@ def empty(admin: Admin, broker_id: int, deadline_s: float, report: Callable[[int
                 f"broker {broker_id} still has {under_way + len(waiting)} replicas after {deadline_s:g} s; what is "
                 "under way goes on, and the same command takes it from there"
             )
+        # Nobody tells a client when a move is over. The deadline was looked at just now.
         time.sleep(POLL_S)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -34,7 +35,7 @@ class Mismatch(NamedTuple):
     reason: str
 
 
-class _IndexCheck(Generic[_Entry]):
+class _IndexCheck(ABC, Generic[_Entry]):
     """Entries ascend as batches do, so both are walked through once, side by side.
 
     The index may be missing: then there is nothing to compare, and `exists` says so. It is opened before the log is.
@@ -98,8 +99,9 @@ class _IndexCheck(Generic[_Entry]):
     def _ascends(self, earlier: _Entry, later: _Entry) -> bool:
         return all(before < after for before, after in zip(earlier, later, strict=True))
 
+    @abstractmethod
     def _told(self) -> str:
-        raise NotImplementedError
+        """The present entry, in words."""
 
 
 class OffsetIndexCheck(_IndexCheck[IndexEntry]):

@@ -18,9 +18,9 @@ from kraft.model.errors import ErrorCode, InvalidBatch
 
 try:
     # mypyc knows this buffer and writes to it without a call into Python; a compiled codec needs it at run time.
-    from librt.strings import BytesWriter as BytesWriter  # noqa: PLC0414  Said so that others may import it from here.
+    from librt.strings import BytesWriter
 except ImportError:
-    from kraft.log.bytes_writer import BytesWriter  # type: ignore[assignment]
+    from kraft.log.bytes_writer import BytesWriter  # type: ignore[assignment]  # Another class, the same methods.
 
 if TYPE_CHECKING:
     # A number that mypyc keeps in a register. It stands in annotations alone, which the interpreter never evaluates.

@@ -169,5 +169,7 @@ def _journal_given(journal: QuorumJournal) -> Iterator[None]:
 
 
 class _NoSnapshots(Serializer):  # type: ignore[misc]  # PySyncObj has no type information.
+    """In the place of the engine's own snapshots, which are off: ours are written and sent without it."""
+
     def getTransmissionData(self, transmissionID: VoterNode) -> None:
         """Called by the engine for a voter that lags; its transport sees to that one. The original logs a failure."""

@@ -33,6 +33,7 @@ _VALUE_BYTES: Final = 2_000
 _SEGMENT_BYTES: Final = 4 * MIB
 _FULL_DEADLINE_S: Final = 60.0
 _QUIET_S: Final = 0.3
+"""Without an acknowledgement for so long, a probe is sent: the refusal of that is what counts, not the time."""
 _COMMAND_DEADLINE_S: Final = 60.0
 
 

@@ -105,6 +105,7 @@ class NumberedLoad:
                     continue
                 for _ in range(_BURST):
                     self._send(self.sent)
+                # The load has a rate, so that a run of many faults ends with a log that can be compared.
                 time.sleep(_BURST_PAUSE_S)
         except BaseException as error:  # noqa: BLE001  `check` raises it where somebody sees it.
             self._crash = error

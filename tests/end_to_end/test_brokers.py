@@ -114,7 +114,7 @@ def test_a_fenced_broker_leads_nothing_until_it_is_unfenced_over_a_restart_of_ev
     cluster.start()
     cluster.wait_ready()
     until(lambda: broker(admin, 2).broker_epoch > seen.broker_epoch, "broker 2 is not back")
-    # A broker that may serve is put into service by its first heartbeats.
+    # A broker that may serve is put into service by its first heartbeats, so this one would be by now.
     time.sleep(0.5)
     assert broker(admin, 2).fenced
     assert 2 not in leaders(admin, "orders")

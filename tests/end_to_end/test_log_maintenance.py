@@ -131,6 +131,7 @@ def test_records_go_by_age_on_every_replica_when_the_topic_is_told_so_while_it_r
     place = create(cluster, "aged", segment_bytes="20000")
     publish(cluster, "aged", numbered(1_000), batches=20)
     assert all(len(log_files(cluster, node_id, place)) > 3 for node_id in NODES)
+    # Several checks of retention pass, and every record grows older than what it will be told.
     time.sleep(1)
     assert bounds(cluster, place) == (0, 1_000)
     with Admin(cluster.bootstrap_servers) as admin:
@@ -327,6 +328,7 @@ def test_producers_are_refused_on_a_full_disk_while_reads_go_on_and_taken_again_
             assert len(read(cluster, place)) == 1_000
             with Producer(cluster.bootstrap_servers) as patient:
                 kept = patient.send("orders", b"kept")
+                # Long enough for the producer to have been refused and to have come again.
                 time.sleep(1)
                 assert not kept.done()
                 filler.unlink()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
@@ -30,7 +31,7 @@ from kraft.model.requests import QuorumDescription
 Answer = TypeVar("Answer")
 
 
-class ClusterAdmin:
+class ClusterAdmin(ABC):
     """What an `Admin` can do besides topics, records and configs."""
 
     async def describe_brokers(
@@ -145,13 +146,16 @@ class ClusterAdmin:
 
     # --- what an Admin brings along ----------------------------------------------------------------------------
 
+    @abstractmethod
     async def _change(self, ask: Callable[[AdminNode, float], Awaitable[Answer]], timeout_ms: int | None) -> Answer:
-        raise NotImplementedError
+        """Asks for what the active controller has to decide."""
 
+    @abstractmethod
     async def _ask_admin(
         self, ask: Callable[[AdminNode, float], Awaitable[Answer]], timeout_ms: int, attempt_ms: int | None = None
     ) -> Answer:
-        raise NotImplementedError
+        """Asks one broker after the other, until one answers or the time is over."""
 
+    @abstractmethod
     def _timeout(self, timeout_ms: int | None) -> int:
-        raise NotImplementedError
+        """The caller's, or else the Admin's own."""
