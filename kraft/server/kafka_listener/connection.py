@@ -1,0 +1,271 @@
+"""One client's connection: requests begun as they arrive, answers written in the same order.
+
+Produce requests are begun while earlier ones still wait for their replicas. Every other request waits until all before
+it are answered, and so is there never more than one large answer a connection in memory. Nothing is read that cannot
+be begun, and nothing is begun for a client that does not read its answers: TCP tells it to wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from kraft.server.kafka_listener.receive_buffer import BadFrame, ReceiveBuffer
+
+Answer = Sequence[bytes | bytearray | memoryview]
+"""The bytes of a response, its size in front; empty when the client is sent none."""
+
+PIPELINED_MAX: Final = 64
+"""Produce requests of one connection that wait for their replicas at the same time."""
+
+
+class CloseConnection(Exception):
+    """The request cannot be answered, and the connection ends: one line that says why."""
+
+
+class Requests(Protocol):
+    """What answers the requests of one connection."""
+
+    def is_pipelined(self, frame: memoryview) -> bool:
+        """True when it may be begun before earlier requests of its kind are answered."""
+
+    def begin(self, frame: memoryview) -> Awaitable[Answer] | Answer:
+        """Begins the request. The frame's bytes are there until it returns. Raises CloseConnection."""
+
+
+class ListenerSide(Protocol):
+    """What a connection tells its listener."""
+
+    def opened(self, connection: KafkaConnection) -> bool:
+        """False: there are too many, it has to close."""
+
+    def closed(self, connection: KafkaConnection, reason: str | None) -> None:
+        """`reason` is None when nothing was wrong with what came."""
+
+    def failed(self, connection: KafkaConnection, error: BaseException) -> None:
+        """A request on it failed by an error of our own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    request_s_max: float
+    """A request that has begun to arrive is here after so long, or the connection ends."""
+
+    unread_s_max: float
+    """So long a client may leave its answers unread."""
+
+    idle_s_max: float
+    """`connections.max.idle.ms`"""
+
+
+@dataclass(slots=True)
+class _Reply:
+    answer: Answer | None = None
+    """None until it is there."""
+
+    task: asyncio.Task[Answer] | None = None
+
+
+class KafkaConnection(asyncio.BufferedProtocol):
+    def __init__(
+        self,
+        listener: ListenerSide,
+        make_buffer: Callable[[Callable[[], None]], ReceiveBuffer],
+        make_requests: Callable[[str], Requests],
+        limits: ConnectionLimits,
+    ) -> None:
+        """`make_buffer` is told whom to call when memory is free again, `make_requests` the client's address."""
+        self._listener = listener
+        self._make_requests = make_requests
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._buffer = make_buffer(self._take_frames_soon)
+        self._replies: deque[_Reply] = deque()
+        """In the order of their requests. What is there at the front is written."""
+        self._pipelining = False
+        """The requests that wait for their answers may be followed by others of their kind."""
+        self._is_draining = False
+        self._is_over = False
+        self._reason: str | None = None
+        self._used_at_s = self._loop.time()
+        self._partial_since_s: float | None = None
+        self._unread_since_s: float | None = None
+        self._transport: asyncio.Transport
+        self._requests: Requests
+        self.peer = ""
+
+    # --- what asyncio tells --------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport), "a TCP connection has both directions"
+        self._transport = transport
+        self.peer = _address(transport.get_extra_info("peername"))
+        self._requests = self._make_requests(self.peer)
+        if not self._listener.opened(self):
+            self._end("there are as many connections as max.connections allows")
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if not self._is_over:
+            self._used_at_s = self._loop.time()
+            self._buffer.received(nbytes)
+            self._take_frames()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._unread_since_s = self._loop.time()
+
+    def resume_writing(self) -> None:
+        self._unread_since_s = None
+        self._take_frames()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_over = True
+        for reply in self._replies:
+            if reply.task is not None:
+                reply.task.cancel()
+        self._replies.clear()
+        self._buffer.clear()
+        self._listener.closed(self, self._reason)
+
+    # --- what the listener asks for ------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Ends the connection of a client that keeps us waiting."""
+        now_s, limits = self._loop.time(), self._limits
+        if _lasts(self._unread_since_s, limits.unread_s_max, now_s):
+            self._reason = self._reason or f"its answers were not read for {limits.unread_s_max:g} s"
+            self.abort()
+        elif _lasts(self._partial_since_s, limits.request_s_max, now_s):
+            self._end(f"a request had not arrived whole after {limits.request_s_max:g} s")
+        elif not self._replies and _lasts(self._used_at_s, limits.idle_s_max, now_s):
+            self._end(None)
+
+    def drain(self) -> None:
+        """Begins nothing more, and closes when what was begun is answered."""
+        self._is_draining = True
+        self._take_frames()
+
+    def abort(self) -> None:
+        """Without another word."""
+        self._is_over = True
+        self._transport.abort()
+
+    # --- requests and answers ------------------------------------------------------------------------------------
+
+    def _take_frames(self) -> None:
+        """Begins what may be begun, and reads on if there is room for more."""
+        if self._is_over:
+            return
+        try:
+            self._write_answers()
+            taken = False
+            while self._may_begin() and (frame := self._buffer.next_frame()) is not None:
+                self._begin(frame)
+                taken = True
+            self._write_answers()
+            self._buffer.keep_rest()
+            self._note_partial(taken)
+            self._read_on()
+        except (BadFrame, CloseConnection) as error:
+            self._end(str(error))
+        except Exception as error:  # noqa: BLE001  Whatever a request did, other connections do not notice.
+            self._fail(error)
+
+    def _take_frames_soon(self) -> None:
+        """Not at once: whoever gave memory back is in the middle of something."""
+        self._loop.call_soon(self._take_frames)
+
+    def _may_begin(self) -> bool:
+        if self._is_over or self._is_draining or self._unread_since_s is not None:
+            return False
+        if not self._replies:
+            return True
+        if not self._pipelining or len(self._replies) >= PIPELINED_MAX:
+            return False
+        frame = self._buffer.peek_frame()
+        return frame is not None and self._requests.is_pipelined(frame)
+
+    def _begin(self, frame: memoryview) -> None:
+        self._pipelining = self._requests.is_pipelined(frame)
+        begun = self._requests.begin(frame)
+        if isinstance(begun, Awaitable):
+            reply = _Reply(task=asyncio.ensure_future(begun))
+            assert reply.task is not None, "just made"
+            reply.task.add_done_callback(lambda task: self._answered(reply, task))
+        else:
+            reply = _Reply(answer=begun)
+        self._replies.append(reply)
+        if not self._pipelining:
+            self._write_answers()
+
+    def _answered(self, reply: _Reply, task: asyncio.Task[Answer]) -> None:
+        if self._is_over or task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            reply.answer = task.result()
+            self._take_frames()
+        elif isinstance(error, CloseConnection):
+            self._end(str(error))
+        else:
+            self._fail(error)
+
+    def _write_answers(self) -> None:
+        pieces: list[bytes | bytearray | memoryview] = []
+        while self._replies and (answer := self._replies[0].answer) is not None:
+            self._replies.popleft()
+            pieces += answer
+        if pieces:
+            self._used_at_s = self._loop.time()
+            self._transport.writelines(pieces)
+
+    def _note_partial(self, frame_taken: bool) -> None:
+        if not self._buffer.is_partial:
+            self._partial_since_s = None
+        elif frame_taken or self._partial_since_s is None:
+            self._partial_since_s = self._loop.time()
+
+    def _read_on(self) -> None:
+        if self._is_draining and not self._replies:
+            self._end(None)
+        elif not self._is_draining and self._unread_since_s is None and self._buffer.has_room():
+            if not self._transport.is_reading():
+                self._transport.resume_reading()
+        elif self._transport.is_reading():
+            self._transport.pause_reading()
+
+    # --- the end -------------------------------------------------------------------------------------------------
+
+    def _fail(self, error: BaseException) -> None:
+        self._listener.failed(self, error)
+        self._end("a request failed by an error of our own")
+
+    def _end(self, reason: str | None) -> None:
+        """What was written before still goes out, if the client reads it in time."""
+        self._is_over = True
+        self._reason = reason
+        self._partial_since_s = None
+        self._unread_since_s = self._unread_since_s or self._loop.time()
+        self._buffer.clear()
+        self._transport.close()
+
+
+def _lasts(since_s: float | None, s_max: float, now_s: float) -> bool:
+    return since_s is not None and now_s - since_s > s_max
+
+
+def _address(name: object) -> str:
+    """As in messages: `10.0.0.7:51000`, `[::1]:51000`."""
+    match name:
+        case (str(host), int(port), *_):
+            return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        case _:
+            return "?"

@@ -1,0 +1,302 @@
+"""Real sockets; the requests are plain bytes: what a frame begins with says what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from kraft.rpc.refusal_log import RefusalLog
+from kraft.server.kafka_listener.connection import Answer, CloseConnection, ConnectionLimits
+from kraft.server.kafka_listener.listener import KafkaListener, ListenerLimits
+
+DEADLINE_S = 10.0
+
+PATIENT = ListenerLimits(
+    frame_bytes_max=1_000_000,
+    connections_max=100,
+    connection=ConnectionLimits(request_s_max=60, unread_s_max=60, idle_s_max=60),
+)
+
+
+@dataclass
+class Requests:
+    """`now,..` is answered at once, `wait..` when it is let go, `pipe..` likewise and while others wait."""
+
+    begun: list[bytes] = field(default_factory=list)
+    let_go: dict[bytes, asyncio.Future[bytes]] = field(default_factory=dict)
+    cancelled: list[bytes] = field(default_factory=list)
+
+    def is_pipelined(self, frame: memoryview) -> bool:
+        return bytes(frame).startswith(b"pipe")
+
+    def begin(self, frame: memoryview) -> Awaitable[Answer] | Answer:
+        request = bytes(frame)
+        self.begun.append(request)
+        match request[:4]:
+            case b"now,":
+                return framed(b"answer to " + request)
+            case b"none":
+                return []
+            case b"shut":
+                raise CloseConnection("asked to shut")
+            case b"bug ":
+                raise ZeroDivisionError("a bug")
+            case _:
+                return self._waiting(request)
+
+    def _waiting(self, request: bytes) -> Awaitable[Answer]:
+        self.let_go[request] = asyncio.get_running_loop().create_future()
+        return self._wait(request)
+
+    async def _wait(self, request: bytes) -> Answer:
+        try:
+            return framed(await self.let_go[request])
+        except asyncio.CancelledError:
+            self.cancelled.append(request)
+            raise
+
+
+def framed(content: bytes) -> list[bytes]:
+    return [len(content).to_bytes(4, "big"), content]
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    def send(self, *requests: bytes) -> None:
+        self.writer.write(b"".join(piece for request in requests for piece in framed(request)))
+
+    async def answer(self) -> bytes:
+        size = int.from_bytes(await self.reader.readexactly(4), "big")
+        return await self.reader.readexactly(size)
+
+    async def is_closed(self) -> bool:
+        try:
+            return await self.reader.read(1) == b""
+        except ConnectionError:
+            return True
+
+
+@dataclass
+class Served:
+    listener: KafkaListener
+    requests: Requests
+    port: int
+    clients: list[Client] = field(default_factory=list)
+
+    async def client(self) -> Client:
+        self.clients.append(Client(*await asyncio.open_connection("127.0.0.1", self.port)))
+        return self.clients[-1]
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        while not holds():  # noqa: ASYNC110  What is waited for happens on the other side of a socket.
+            await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def served(limits: ListenerLimits) -> AsyncIterator[Served]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    requests = Requests()
+    listener = KafkaListener(limits, lambda peer: requests, RefusalLog(lambda: 0))
+    await listener.start("127.0.0.1", port)
+    everything = Served(listener, requests, port)
+    try:
+        yield everything
+    finally:
+        for client in everything.clients:
+            client.writer.close()
+        await listener.stop(0)
+
+
+def run(test: Callable[[Served], Coroutine[Any, Any, None]], limits: ListenerLimits = PATIENT) -> list[Any]:
+    """The log lines that the test gave rise to."""
+
+    async def with_deadline() -> None:
+        async with asyncio.timeout(DEADLINE_S), served(limits) as everything:
+            await test(everything)
+
+    structlog.reset_defaults()
+    with capture_logs() as lines:
+        asyncio.run(with_deadline())
+    return lines
+
+
+def impatient(**limits: float) -> ListenerLimits:
+    return replace(PATIENT, connection=replace(PATIENT.connection, **limits))
+
+
+def test_requests_are_answered_in_their_order() -> None:
+    async def test(served: Served) -> None:
+        client = await served.client()
+        client.send(b"pipe one", b"pipe two", b"now, three")
+        await served.until(lambda: len(served.requests.let_go) == 2)
+        served.requests.let_go[b"pipe two"].set_result(b"second")
+        served.requests.let_go[b"pipe one"].set_result(b"first")
+        assert [await client.answer() for _ in range(3)] == [b"first", b"second", b"answer to now, three"]
+
+    assert run(test) == []
+
+
+def test_a_request_that_is_not_pipelined_is_begun_when_all_before_it_are_answered() -> None:
+    async def test(served: Served) -> None:
+        client = await served.client()
+        client.send(b"wait one", b"now, two", b"wait three", b"pipe four")
+        await served.until(lambda: bool(served.requests.let_go))
+        assert served.requests.begun == [b"wait one"]
+        served.requests.let_go[b"wait one"].set_result(b"first")
+        assert [await client.answer() for _ in range(2)] == [b"first", b"answer to now, two"]
+        assert served.requests.begun == [b"wait one", b"now, two", b"wait three"]
+
+    run(test)
+
+
+def test_a_request_without_an_answer_holds_nothing_up() -> None:
+    async def test(served: Served) -> None:
+        client = await served.client()
+        client.send(b"none, thanks", b"now, two")
+        assert await client.answer() == b"answer to now, two"
+
+    run(test)
+
+
+def test_a_large_request_and_many_small_ones_behind_it_arrive() -> None:
+    async def test(served: Served) -> None:
+        client = await served.client()
+        large = b"now," + bytes(900_000)
+        client.send(large, *(b"now, %06d" % number for number in range(20_000)))
+        assert await client.answer() == b"answer to " + large
+        assert [await client.answer() for _ in range(20_000)] == [b"answer to now, %06d" % n for n in range(20_000)]
+        assert served.requests.begun[1:3] == [b"now, 000000", b"now, 000001"]
+
+    run(test)
+
+
+def test_only_so_many_pipelined_requests_are_under_way() -> None:
+    async def test(served: Served) -> None:
+        client = await served.client()
+        client.send(*(b"pipe %06d" % number for number in range(200)))
+        await served.until(lambda: len(served.requests.begun) == 64)
+        for number in range(200):
+            await served.until(lambda wanted=b"pipe %06d" % number: wanted in served.requests.let_go)  # type: ignore[misc]  # Bound by its default.
+            served.requests.let_go[b"pipe %06d" % number].set_result(b"done")
+            assert await client.answer() == b"done"
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "a request of 1195725856 bytes"),
+        (b"".join(framed(b"shut, please")), "asked to shut"),
+        (b"".join(framed(b"bug in here")), "a request failed by an error of our own"),
+    ],
+)
+def test_a_connection_that_goes_wrong_is_closed_with_a_line_and_no_other_notices(sent: bytes, reason: str) -> None:
+    async def test(served: Served) -> None:
+        other, client = await served.client(), await served.client()
+        client.writer.write(sent)
+        assert await client.is_closed()
+        other.send(b"now, still")
+        assert await other.answer() == b"answer to now, still"
+
+    (line,) = [line for line in run(test) if line["event"] == "refused"]
+    assert reason in line["reason"]
+    assert line["peer"].startswith("127.0.0.1:")
+
+
+def test_a_request_that_does_not_come_to_its_end_costs_the_connection() -> None:
+    async def test(served: Served) -> None:
+        client = await served.client()
+        client.writer.write(b"\x00\x00\x00\x40only the beginning")
+        assert await client.is_closed()
+
+    (line,) = run(test, impatient(request_s_max=0.2))
+    assert line["reason"] == "a request had not arrived whole after 0.2 s"
+
+
+def test_a_client_that_reads_no_answers_is_cut_off_and_given_nothing_more_to_read() -> None:
+    async def test(served: Served) -> None:
+        client = await served.client()
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # A TCP transport can.
+        for number in range(200):
+            client.send(b"now, %06d" % number + bytes(400_000))
+        await served.until(lambda: served.listener.connection_count == 0)
+        assert len(served.requests.begun) < 150
+
+    (line,) = run(test, impatient(unread_s_max=0.2))
+    assert line["reason"] == "its answers were not read for 0.2 s"
+
+
+def test_an_idle_connection_is_closed_without_a_line_and_one_that_waits_is_not() -> None:
+    async def test(served: Served) -> None:
+        idle, waiting = await served.client(), await served.client()
+        waiting.send(b"wait one")
+        assert await idle.is_closed()
+        served.requests.let_go[b"wait one"].set_result(b"first")
+        assert await waiting.answer() == b"first"
+
+    assert run(test, impatient(idle_s_max=0.2)) == []
+
+
+def test_there_are_never_more_connections_than_allowed() -> None:
+    async def test(served: Served) -> None:
+        first, second, third = [await served.client() for _ in range(3)]
+        assert await third.is_closed()
+        for client in (first, second):
+            client.send(b"now, still")
+            assert await client.answer() == b"answer to now, still"
+
+    (line,) = run(test, replace(PATIENT, connections_max=2))
+    assert line["reason"] == "there are as many connections as max.connections allows"
+
+
+def test_what_a_client_waits_for_is_given_up_when_it_goes() -> None:
+    async def test(served: Served) -> None:
+        client = await served.client()
+        client.send(b"wait one")
+        await served.until(lambda: bool(served.requests.let_go))
+        client.writer.close()
+        await served.until(lambda: served.requests.cancelled == [b"wait one"])
+
+    assert run(test) == []
+
+
+def test_a_listener_that_stops_answers_what_was_begun_and_begins_nothing_more() -> None:
+    async def test(served: Served) -> None:
+        busy, idle = await served.client(), await served.client()
+        busy.send(b"wait one", b"now, two")
+        await served.until(lambda: bool(served.requests.let_go))
+        stopping = asyncio.create_task(served.listener.stop(DEADLINE_S))
+        assert await idle.is_closed()
+        served.requests.let_go[b"wait one"].set_result(b"first")
+        assert await busy.answer() == b"first"
+        assert await busy.is_closed()
+        await stopping
+        assert served.requests.begun == [b"wait one"]
+        with pytest.raises(ConnectionError):
+            await served.client()
+
+    run(test)
+
+
+def test_a_listener_that_stops_does_not_wait_longer_than_it_was_told() -> None:
+    async def test(served: Served) -> None:
+        client = await served.client()
+        client.send(b"wait one")
+        await served.until(lambda: bool(served.requests.let_go))
+        await served.listener.stop(0.05)
+        assert await client.is_closed()
+
+    assert run(test) == []

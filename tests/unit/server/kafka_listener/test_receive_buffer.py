@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kraft.server.kafka_listener.receive_budget import ReceiveBudget
+from kraft.server.kafka_listener.receive_buffer import KEPT_BYTES_MIN, BadFrame, ReceiveBuffer
+
+FRAME_BYTES_MAX = 100_000
+
+
+class Connections:
+    """Buffers that share one scratch and one budget, as those of one listener do."""
+
+    def __init__(self, scratch_bytes: int = 4_096, budget_bytes: int = FRAME_BYTES_MAX) -> None:
+        self.scratch = memoryview(bytearray(scratch_bytes))
+        self.budget = ReceiveBudget(budget_bytes)
+        self.asked_again: list[int] = []
+
+    def new(self, number: int = 0) -> ReceiveBuffer:
+        return ReceiveBuffer(self.scratch, FRAME_BYTES_MAX, self.budget, lambda: self.asked_again.append(number))
+
+
+def frame(content: bytes) -> bytes:
+    return len(content).to_bytes(4, "big", signed=True) + content
+
+
+def taken(buffer: ReceiveBuffer) -> bytes | None:
+    frame = buffer.next_frame()
+    return None if frame is None else bytes(frame)
+
+
+def feed(buffer: ReceiveBuffer, data: bytes, step: int | None = None) -> list[bytes]:
+    """Receives it in pieces, as large as the room and no larger than `step`; the frames that came whole."""
+    found = []
+    while data and buffer.has_room():
+        room = buffer.room()
+        count = min(len(room), len(data), step or len(data))
+        room[:count] = data[:count]
+        data = data[count:]
+        buffer.received(count)
+        while (whole := taken(buffer)) is not None:
+            found.append(whole)
+        buffer.keep_rest()
+    assert not data, "there was no room"
+    return found
+
+
+@given(st.lists(st.binary(min_size=8, max_size=20_000), max_size=8), st.integers(1, 9_000))
+def test_frames_come_out_as_they_went_in_however_they_are_cut(contents: list[bytes], step: int) -> None:
+    connections = Connections()
+    buffer = connections.new()
+    assert feed(buffer, b"".join(map(frame, contents)), step) == contents
+    assert not buffer.is_partial
+    assert connections.budget.lent_bytes == 0
+
+
+def test_frames_that_arrive_together_and_whole_are_not_copied() -> None:
+    connections = Connections()
+    buffer = connections.new()
+    data = frame(b"first one") + frame(b"second one")
+    buffer.room()[: len(data)] = data
+    buffer.received(len(data))
+    first = buffer.next_frame()
+    assert first is not None
+    assert first.obj is connections.scratch.obj
+    assert taken(buffer) == b"second one"
+    assert buffer.next_frame() is None
+
+
+def test_what_is_left_over_survives_other_connections() -> None:
+    connections = Connections()
+    one, other = connections.new(1), connections.new(2)
+    assert feed(one, frame(b"begun by one")[:9]) == []
+    assert feed(other, frame(b"a whole frame of the other")) == [b"a whole frame of the other"]
+    assert feed(one, frame(b"begun by one")[9:]) == [b"begun by one"]
+
+
+def test_whole_frames_wait_for_their_turn() -> None:
+    buffer = Connections().new()
+    data = frame(b"first one") + frame(b"second one")
+    buffer.room()[: len(data)] = data
+    buffer.received(len(data))
+    assert taken(buffer) == b"first one"
+    buffer.keep_rest()
+    assert not buffer.is_partial
+    assert not buffer.has_room(), "nothing more is read as long as one waits"
+    assert taken(buffer) == b"second one"
+    buffer.keep_rest()
+    assert not buffer.is_partial
+
+
+@pytest.mark.parametrize("size", [-1, 0, 7, FRAME_BYTES_MAX + 1, 0x47455420])
+def test_a_size_that_no_request_has_is_refused(size: int) -> None:
+    buffer = Connections().new()
+    with pytest.raises(BadFrame, match=rf"a request of {size} bytes"):
+        feed(buffer, size.to_bytes(4, "big", signed=True))
+
+
+def test_a_claimed_size_costs_no_more_than_what_came_is_worth() -> None:
+    connections = Connections()
+    buffer = connections.new()
+    feed(buffer, FRAME_BYTES_MAX.to_bytes(4, "big") + bytes(16))
+    assert buffer.has_room()
+    assert connections.budget.lent_bytes == KEPT_BYTES_MIN
+
+
+def test_who_finds_the_budget_used_up_waits_and_is_asked_again() -> None:
+    connections = Connections(budget_bytes=5_000)
+    first, second, third = connections.new(1), connections.new(2), connections.new(3)
+    large = frame(bytes(50_000))
+    # The first to ask in vain has the right of way, so that one at least will finish.
+    feed(first, large[:4_000])
+    assert first.has_room()
+    feed(second, large[:1_000])
+    feed(third, large[:1_000])
+    assert not second.has_room()
+    assert not third.has_room()
+    assert feed(first, large[4_000:]) == [bytes(50_000)]
+    assert connections.asked_again == [2, 3]
+    assert second.has_room()
+    assert third.has_room(), "now it has the right of way"
+    assert feed(third, large[1_000:]) == [bytes(50_000)]
+
+
+def test_while_the_budget_is_used_up_little_is_read_at_a_time() -> None:
+    connections = Connections(budget_bytes=2_000)
+    feed(connections.new(1), frame(bytes(5_000))[:3_000])
+    buffer = connections.new(2)
+    assert len(buffer.room()) == KEPT_BYTES_MIN
+    assert feed(buffer, frame(b"small, and whole")) == [b"small, and whole"]
+
+
+def test_a_connection_that_goes_on_and_on_keeps_no_right_of_way() -> None:
+    connections = Connections(budget_bytes=3_000)
+    busy, other = connections.new(1), connections.new(2)
+    large = frame(bytes(9_000))
+    feed(busy, large + large[:3_500])
+    feed(other, large[:1_000])
+    assert busy.has_room()
+    assert not other.has_room()
+    assert feed(busy, large[3_500:] + large[:10]) == [bytes(9_000)]
+    assert connections.asked_again == [2]
+    assert other.has_room()
