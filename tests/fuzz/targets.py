@@ -37,6 +37,7 @@ from kraft.log.time_index import TimeIndex
 from kraft.model.errors import Corruption, InvalidBatch
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.fuzz.partition_files import PARTITION_FILES, open_and_read, verify_and_inspect
+from tests.fuzz.wire_frames import read_request, read_response, request_frames, responses
 from tests.unit.log.codec_variants import pure_codec
 
 TEXT: Final = b"the quick brown fox jumps over the lazy dog, " * 4
@@ -72,6 +73,8 @@ def targets() -> dict[str, Target]:
         Target(name="producer-snapshot", run=_producer_snapshot, seeds=_producer_snapshots()),
         Target(name="recovery", run=_recovery, seeds=_partition_files()),
         Target(name="verification", run=_verification, seeds=_partition_files()),
+        Target(name="wire-request", run=read_request, seeds=request_frames()),
+        Target(name="wire-response", run=read_response, seeds=responses()),
     ]
     for codec in Codec:
         found.append(Target(name=f"batch-{codec.config_name}", run=_batch_of(codec), seeds=_batch_seeds(codec)))

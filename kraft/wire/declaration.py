@@ -1,0 +1,263 @@
+"""The words that `kraft/wire/schema` declares messages in.
+
+    class FetchPartition(Struct):
+        partition: Int32
+        current_leader_epoch: Int32 = field("9+", default=-1)
+        fetch_offset: Int64
+
+    class FetchRequest(Message, key=1, versions="4-18", flexible="12+"):
+        max_wait_ms: Int32
+        topics: Array[FetchTopic]
+        rack_id: String = field("11+", default="")
+
+An annotation says how a field is written, and to mypy what it holds. A field is in every version of its message unless
+`field` says in which. Those that are not have a default, which stands in for them in the other versions. Where the
+annotation ends in `| None` the field may be null.
+
+Structs are values: mypy refuses an assignment to a field, as it does for a frozen dataclass. At run time nothing
+watches over it, since the watch of a frozen dataclass makes building one two and a half times as slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from struct import calcsize
+from types import NoneType
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, dataclass_transform, get_args, get_origin, overload
+from uuid import UUID
+
+from kraft.wire.versions import EVERY_VERSION, NO_VERSION, Versions
+
+T = TypeVar("T")
+
+# --- how a field is written ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Always as many bytes, as `struct` packs them in network order."""
+
+    code: str
+
+    @property
+    def size(self) -> int:
+        return calcsize(f">{self.code}")
+
+
+class Sized(Enum):
+    """Bytes behind their length. The value is the code of that length in versions that are not flexible."""
+
+    STRING = "h"
+    BYTES = "i"
+    RECORDS = "i "
+    """Record batches: never copied, neither out of what was received nor into what is sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identifier:
+    """A UUID: sixteen bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayOf:
+    element: Form
+
+
+Form: TypeAlias = "Fixed | Sized | Identifier | ArrayOf | type[Struct]"
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+Bool: TypeAlias = bool
+Int8: TypeAlias = Annotated[int, Fixed("b")]
+Int16: TypeAlias = Annotated[int, Fixed("h")]
+UInt16: TypeAlias = Annotated[int, Fixed("H")]
+Int32: TypeAlias = Annotated[int, Fixed("i")]
+Int64: TypeAlias = Annotated[int, Fixed("q")]
+Float64: TypeAlias = Annotated[float, Fixed("d")]
+String: TypeAlias = str
+Bytes: TypeAlias = bytes
+Records: TypeAlias = Annotated[Buffer, Sized.RECORDS]
+Uuid: TypeAlias = UUID
+Array: TypeAlias = tuple[T, ...]
+
+ZERO_UUID: Final = UUID(int=0)
+"""Stands for no UUID."""
+
+_FORMS: Final[dict[object, Form]] = {bool: Fixed("?"), str: Sized.STRING, bytes: Sized.BYTES, UUID: Identifier()}
+
+
+def _read_annotation(annotation: Any) -> tuple[Form, bool]:
+    """How such a field is written, and whether it may be null."""
+    alternatives = get_args(annotation)
+    if NoneType in alternatives:
+        # Two alternatives, or the parts of an `Annotated` that was joined with None: the other one is the form.
+        (annotation,) = (alternative for alternative in alternatives if alternative is not NoneType)
+        return _form(annotation), True
+    return _form(annotation), False
+
+
+def _form(annotation: Any) -> Form:
+    if get_origin(annotation) is Annotated:
+        form: Form = annotation.__metadata__[0]
+        return form
+    if get_origin(annotation) is tuple:
+        return ArrayOf(_form(get_args(annotation)[0]))
+    if isinstance(annotation, type) and issubclass(annotation, Struct):
+        return annotation
+    return _FORMS[annotation]
+
+
+# --- fields ----------------------------------------------------------------------------------------------------
+
+
+class _Missing(Enum):
+    MISSING = "missing"
+
+
+_MISSING: Final = _Missing.MISSING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One field of a struct, and what becomes of it in which version of the message around it."""
+
+    name: str
+    form: Form
+    versions: Versions
+    nullable: Versions
+    tag: int | None
+    """Its number among the tagged fields of its struct; None for a field that is always written."""
+    default: Any
+
+    @property
+    def is_required(self) -> bool:
+        """Whoever builds the struct has to say it."""
+        return self.default is _MISSING
+
+
+@dataclass(frozen=True, slots=True)
+class _Specified:
+    """What `field` said."""
+
+    versions: Versions = EVERY_VERSION
+    default: Any = _MISSING
+    nullable: Versions | None = None
+    tag: int | None = None
+
+
+@overload
+def field(versions: str = ..., *, default: T, nullable: str | None = None, tag: int | None = None) -> T: ...
+
+
+@overload
+def field(versions: str = ..., *, nullable: str) -> Any: ...
+
+
+def field(versions: str = "0+", *, default: Any = _MISSING, nullable: str | None = None, tag: int | None = None) -> Any:
+    """A field that is not in every version, or not nullable in every one, or tagged."""
+    return _Specified(
+        versions=Versions.parse(versions),
+        default=default,
+        nullable=None if nullable is None else Versions.parse(nullable),
+        tag=tag,
+    )
+
+
+def _declared_field(owner: str, name: str, annotation: Any, said: Any) -> Field:
+    assert not isinstance(annotation, str), f"{owner}: a file of declarations does without postponed annotations"
+    form, may_be_null = _read_annotation(annotation)
+    specified = said if isinstance(said, _Specified) else _Specified(default=said)
+    optional = specified.versions != EVERY_VERSION or specified.tag is not None
+    assert not optional or specified.default is not _MISSING, f"{owner}.{name} is not in every version: say its default"
+    return Field(
+        name=name,
+        form=form,
+        versions=specified.versions,
+        nullable=(specified.nullable or EVERY_VERSION) if may_be_null else NO_VERSION,
+        tag=specified.tag,
+        default=specified.default,
+    )
+
+
+# --- structs and messages --------------------------------------------------------------------------------------
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
+class Declared(type):
+    """Makes a class with one slot a field out of a declaration, and holds what was declared."""
+
+    fields: tuple[Field, ...]
+    message_key: int
+    """The API's number on the wire; -1 for what is no message of its own."""
+    versions: Versions
+    """Those that can be encoded and decoded. A struct has none: it is in those of the message around it."""
+    flexible: Versions
+    """Those with compact lengths and tagged fields (KIP-482)."""
+
+    def __new__(
+        mcs,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        *,
+        key: int = -1,
+        versions: str = "none",
+        flexible: str = "none",
+    ) -> Declared:
+        annotations: dict[str, Any] = namespace.get("__annotations__", {})
+        assert not annotations.keys() & Declared.__annotations__.keys(), f"a field of {name} hides what it declares"
+        fields = tuple(
+            _declared_field(name, field_name, annotation, namespace.pop(field_name, _MISSING))
+            for field_name, annotation in annotations.items()
+        )
+        namespace["__slots__"] = tuple(annotations)
+        namespace["__init__"] = _initializer(fields)
+        declared = super().__new__(mcs, name, bases, namespace)
+        declared.fields = fields
+        declared.message_key = key
+        declared.versions = Versions.parse(versions)
+        declared.flexible = Versions.parse(flexible)
+        return declared
+
+
+def _initializer(fields: tuple[Field, ...]) -> Callable[..., None]:
+    """The `__init__` of a struct: every field by its name."""
+    parameters = "".join(f", {each.name}{'' if each.is_required else f'=default_{each.name}'}" for each in fields)
+    body = "".join(f"\n    self.{each.name} = {each.name}" for each in fields)
+    namespace = {f"default_{each.name}": each.default for each in fields}
+    star = ", *" if fields else ""
+    # The names in it are those of our own declarations; nothing from outside is ever executed.
+    exec(f"def __init__(self{star}{parameters}):{body or ' pass'}", namespace)  # noqa: S102
+    made: Callable[..., None] = namespace["__init__"]
+    return made
+
+
+class Struct(metaclass=Declared):
+    """A value with declared fields."""
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(getattr(self, each.name) == getattr(other, each.name) for each in type(self).fields)
+
+    __hash__ = None  # type: ignore[assignment]  # Records are memoryviews, which may still change.
+
+    def __repr__(self) -> str:
+        said = ", ".join(f"{each.name}={_shown(getattr(self, each.name))}" for each in type(self).fields)
+        return f"{type(self).__name__}({said})"
+
+
+def _shown(value: object) -> str:
+    # Neither megabytes of records nor the bytes of a password belong into a log.
+    return f"<{len(value)} bytes>" if isinstance(value, bytes | bytearray | memoryview) else repr(value)
+
+
+class Message(Struct):
+    """A struct that is sent by itself, as a request or as a response."""
+
+
+def tagged_fields(struct: type[Struct], version: int) -> list[Field]:
+    """In the order of their tags, which is that on the wire."""
+    found = [(each.tag, each) for each in struct.fields if each.tag is not None and version in each.versions]
+    return [each for _, each in sorted(found, key=lambda tagged: tagged[0])]

@@ -1,0 +1,285 @@
+"""Writes the function that decodes one version of one message.
+
+What it writes is what one would write by hand for speed: neighbours of fixed size are unpacked together, structs are
+filled in place, nested ones in the loop over their array. `python -m kraft.wire` prints it:
+
+    def decode(data, p, budget):
+        ...
+        acks, timeout_ms, n = unpack_from_hii(data, p)
+
+In it `p` is the position, `end` the position behind the last byte, `n` a length, and `budget` how many more array
+elements and tagged fields this message may have. A length is compared with the bytes that are left before anything is
+made for it, so that what is allocated stays in proportion to what was received.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
+from struct import calcsize, unpack_from
+from struct import error as struct_error
+from typing import Any, Final, TypeAlias
+from uuid import UUID
+
+from kraft.wire.declaration import ArrayOf, Field, Fixed, Form, Identifier, Message, Sized, Struct, tagged_fields
+from kraft.wire.errors import ends_early, not_text, too_many_elements, wrong_length, wrong_tagged_size
+from kraft.wire.source import Source
+from kraft.wire.varint import decode_uvarint
+
+Decode: TypeAlias = Callable[[memoryview, int, int], tuple[Any, int]]
+"""From data, position and budget to the message and the position behind it. Raises ProtocolError."""
+
+_STRING_BYTES_MAX: Final = 0x7FFF
+"""Also where the length would have room for more, as Kafka has it."""
+
+
+def decoder(message: type[Message], version: int) -> Decode:
+    return decoder_source(message, version).run("decode")
+
+
+def decoder_source(message: type[Message], version: int) -> Source:
+    writer = _DecoderWriter(message, version)
+    writer.write()
+    return writer.source
+
+
+class _DecoderWriter:
+    def __init__(self, message: type[Message], version: int) -> None:
+        self.source = Source()
+        self._message = message
+        self._version = version
+        self._is_flexible = version in message.flexible
+        self._run: list[tuple[str, str]] = []
+        """Fields of fixed size that were not unpacked yet: the code of each, and where its value goes."""
+        self._identifiers: list[tuple[str, str]] = []
+        """Those among them that become a UUID: where to, and what was unpacked."""
+        self.source.names.update(
+            MESSAGE=f"{message.__name__} version {version}",
+            decode_length=_decode_length,
+            decode_uvarint=decode_uvarint,
+            ends_early=ends_early,
+            identifier=_identifier,
+            new=object.__new__,
+            not_text=not_text,
+            skip_tagged_fields=skip_tagged_fields,
+            struct_error=struct_error,
+            too_many_elements=too_many_elements,
+            unpack_from=unpack_from,
+            wrong_length=wrong_length,
+            wrong_tagged_size=wrong_tagged_size,
+        )
+
+    def write(self) -> None:
+        source = self.source
+        with source.block("def decode(data, p, budget):"):
+            source.line("end = len(data)")
+            with source.block("try:"):
+                made = self._struct(self._message)
+                source.line(f"return {made}, p")
+            with source.block("except (IndexError, struct_error):"):
+                source.line("raise ends_early(MESSAGE, p) from None")
+            with source.block("except UnicodeDecodeError:"):
+                source.line("raise not_text(MESSAGE, p) from None")
+
+    # --- structs -----------------------------------------------------------------------------------------------
+
+    def _struct(self, struct: type[Struct]) -> str:
+        """Decodes one, and returns the variable that holds it. Nothing is left in the run."""
+        made = self.source.variable("s")
+        self.source.line(f"{made} = new({self.source.constant(struct)})")
+        for field in struct.fields:
+            if field.tag is not None or self._version not in field.versions:
+                self._default(made, field)
+            else:
+                self._value(field.form, self._version in field.nullable, f"{made}.{field.name}")
+        self._flush()
+        if self._is_flexible:
+            self._tagged_fields(made, tagged_fields(struct, self._version))
+        return made
+
+    def _default(self, owner: str, field: Field) -> None:
+        self.source.line(f"{owner}.{field.name} = {self.source.constant(field.default)}")
+
+    def _tagged_fields(self, owner: str, fields: list[Field]) -> None:
+        source = self.source
+        if not fields:
+            with source.block("if data[p]:"):
+                source.line("p, budget = skip_tagged_fields(MESSAGE, data, p, budget)")
+            with source.block("else:"):
+                source.line("p += 1")
+            return
+        stop = source.variable("stop")
+        source.line("n = data[p]")
+        source.line("p += 1")
+        with source.block("if n:"):
+            source.line("n, p = decode_uvarint(data, p - 1)")
+            self._spend_budget()
+        with source.block("for _ in range(n):"):
+            source.line("tag, p = decode_uvarint(data, p)")
+            source.line("n, p = decode_uvarint(data, p)")
+            source.line(f"{stop} = p + n")
+            with source.block(f"if {stop} > end:"):
+                source.line("raise wrong_length(MESSAGE, n, p, end)")
+            for number, field in enumerate(fields):
+                with source.block(f"{'elif' if number else 'if'} tag == {field.tag}:"):
+                    self._value(field.form, self._version in field.nullable, f"{owner}.{field.name}")
+                    self._flush()
+                    with source.block(f"if p != {stop}:"):
+                        source.line(f"raise wrong_tagged_size(MESSAGE, {field.tag}, p)")
+            source.line(f"p = {stop}")
+
+    # --- values ------------------------------------------------------------------------------------------------
+
+    def _value(self, form: Form, nullable: bool, target: str) -> None:
+        match form:
+            case Fixed(code):
+                self._run.append((code, target))
+            case Identifier():
+                raw = self.source.variable("raw")
+                self._run.append(("16s", raw))
+                self._identifiers.append((target, raw))
+            case Sized():
+                self._sized(form, nullable, target)
+            case ArrayOf(element):
+                self._array(element, nullable, target)
+            case _:
+                self._nested(form, nullable, target)
+
+    def _sized(self, form: Sized, nullable: bool, target: str) -> None:
+        source = self.source
+        self._length(form.value.strip())
+        with self._unless_null(nullable, target):
+            limit = f"0 <= n <= {_STRING_BYTES_MAX}" if form is Sized.STRING else "0 <= n"
+            with source.block(f"if not {limit} or n > end - p:"):
+                source.line("raise wrong_length(MESSAGE, n, p, end)")
+            cut = "data[p : p + n]"
+            value = {Sized.STRING: f'str({cut}, "utf-8")', Sized.BYTES: f"bytes({cut})", Sized.RECORDS: cut}[form]
+            source.line(f"{target} = {value}")
+            source.line("p += n")
+
+    def _array(self, element: Form, nullable: bool, target: str) -> None:
+        source = self.source
+        self._length("i")
+        with self._unless_null(nullable, target):
+            size = bytes_min(element, False, self._version, self._is_flexible)
+            # An element without any bytes would make the check worthless, and would say nothing.
+            assert size > 0, f"an element of {target} may be empty"
+            with source.block(f"if not 0 <= n <= (end - p) // {size}:"):
+                source.line("raise wrong_length(MESSAGE, n, p, end)")
+            self._spend_budget()
+            if isinstance(element, Fixed):
+                source.line(f'{target} = unpack_from(f">{{n}}{element.code}", data, p)')
+                source.line(f"p += n * {size}")
+                return
+            items = source.variable("items")
+            source.line(f"{items} = []")
+            with source.block("for _ in range(n):"):
+                if isinstance(element, type):
+                    item = self._struct(element)
+                else:
+                    item = source.variable("item")
+                    self._value(element, False, item)
+                    self._flush()
+                source.line(f"{items}.append({item})")
+            source.line(f"{target} = tuple({items})")
+
+    def _nested(self, struct: type[Struct], nullable: bool, target: str) -> None:
+        self._flush()
+        if nullable:
+            # A signed byte stands in front: below zero for null.
+            self.source.line("n = -1 if data[p] > 127 else 1")
+            self.source.line("p += 1")
+        with self._unless_null(nullable, target):
+            self.source.line(f"{target} = {self._struct(struct)}")
+
+    # --- pieces ------------------------------------------------------------------------------------------------
+
+    def _length(self, code: str) -> None:
+        """Leaves a length in `n`; -1 for null."""
+        if not self._is_flexible:
+            self._run.append((code, "n"))
+            self._flush()
+            return
+        self._flush()
+        self.source.line("n = data[p] - 1")
+        self.source.line("p += 1")
+        with self.source.block("if n > 126:"):
+            self.source.line("n, p = decode_length(data, p - 1)")
+
+    def _unless_null(self, nullable: bool, target: str) -> AbstractContextManager[None]:
+        if not nullable:
+            return nullcontext()
+        with self.source.block("if n == -1:"):
+            self.source.line(f"{target} = None")
+        return self.source.block("else:")
+
+    def _spend_budget(self) -> None:
+        self.source.line("budget -= n")
+        with self.source.block("if budget < 0:"):
+            self.source.line("raise too_many_elements(MESSAGE, p)")
+
+    def _flush(self) -> None:
+        """Unpacks what was put off."""
+        if not self._run:
+            return
+        codes = "".join(code for code, _ in self._run)
+        targets = ", ".join(target for _, target in self._run)
+        comma = "," if len(self._run) == 1 else ""
+        self.source.line(f"{targets}{comma} = {self.source.fixed(codes, 'unpack_from')}(data, p)")
+        self.source.line(f"p += {calcsize(f'>{codes}')}")
+        for target, raw in self._identifiers:
+            self.source.line(f"{target} = identifier({raw})")
+        self._run.clear()
+        self._identifiers.clear()
+
+
+def bytes_min(form: Form, nullable: bool, version: int, is_flexible: bool) -> int:
+    """How few bytes such a value can be."""
+    match form:
+        case Fixed():
+            return form.size
+        case Identifier():
+            return 16
+        case Sized():
+            return 1 if is_flexible else calcsize(f">{form.value.strip()}")
+        case ArrayOf():
+            return 1 if is_flexible else 4
+        case _:
+            sizes = [
+                bytes_min(field.form, version in field.nullable, version, is_flexible)
+                for field in form.fields
+                if version in field.versions and field.tag is None
+            ]
+            return 1 if nullable else sum(sizes) + (1 if is_flexible else 0)
+
+
+# --- what the written functions call ---------------------------------------------------------------------------
+
+
+def _decode_length(data: memoryview, p: int) -> tuple[int, int]:
+    """A length that takes more than a byte. What is written is one more, so that 0 is left for null."""
+    length, p = decode_uvarint(data, p)
+    return length - 1, p
+
+
+def skip_tagged_fields(message: str, data: memoryview, p: int, budget: int) -> tuple[int, int]:
+    """Goes past tagged fields of which none is known here; a later Kafka may have added them."""
+    end = len(data)
+    count, p = decode_uvarint(data, p)
+    budget -= count
+    if budget < 0:
+        raise too_many_elements(message, p)
+    for _ in range(count):
+        _, p = decode_uvarint(data, p)
+        size, p = decode_uvarint(data, p)
+        if size > end - p:
+            raise wrong_length(message, size, p, end)
+        p += size
+    return p, budget
+
+
+@lru_cache(maxsize=4096)
+def _identifier(raw: bytes) -> UUID:
+    """Topics are few and named in every request; building a UUID costs ten times what finding it does."""
+    return UUID(bytes=raw)

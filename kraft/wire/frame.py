@@ -1,0 +1,126 @@
+"""What stands around a message on a connection: four bytes of size, a header, the message.
+
+A frame here is what the size counts: header and message. Splitting what was received into frames is the listener's,
+which knows its buffers. Source: protocol guide, "Common Request and Response Structure"; KIP-482 for headers with
+tagged fields.
+"""
+
+from __future__ import annotations
+
+from struct import Struct, error, pack_into
+from typing import Final, NamedTuple, TypeVar
+
+from kraft.wire.api_keys import ApiKey, request_type
+from kraft.wire.codec import ELEMENTS_MAX, decode, encode
+from kraft.wire.declaration import Buffer, Message
+from kraft.wire.decoder import skip_tagged_fields
+from kraft.wire.errors import ends_early, not_text, wrong_length
+
+M = TypeVar("M", bound=Message)
+
+SIZE_BYTES: Final = 4
+"""Of the size in front of each frame."""
+
+_REQUEST_HEAD: Final = Struct(">hhih")
+"""API key, version, correlation id, length of the client id."""
+
+_RESPONSE_HEAD: Final = Struct(">ii")
+"""Size of the frame, correlation id."""
+
+_REQUEST: Final = "request header"
+_NO_TAGGED_FIELDS: Final = b"\0"
+
+
+class RequestHeader(NamedTuple):
+    """Headers 1 and 2. Neither key nor version need be known ones: that is for whoever serves them to say."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
+    """The header, and the position in `frame` where the message begins. Raises ProtocolError."""
+    data = memoryview(frame)
+    try:
+        api_key, api_version, correlation_id, length = _REQUEST_HEAD.unpack_from(data)
+    except error:
+        raise ends_early(_REQUEST, 0) from None
+    position = _REQUEST_HEAD.size
+    client_id = None
+    if length >= 0:
+        # Its length stays one of two bytes in header 2, so that header can be read before its version is known.
+        if length > len(data) - position:
+            raise wrong_length(_REQUEST, length, position, len(data))
+        try:
+            client_id = str(data[position : position + length], "utf-8")
+        except UnicodeDecodeError:
+            raise not_text(_REQUEST, position) from None
+        position += length
+    if _has_tagged_fields(api_key, api_version):
+        try:
+            position, _ = skip_tagged_fields(_REQUEST, data, position, ELEMENTS_MAX)
+        except IndexError:
+            raise ends_early(_REQUEST, position) from None
+    return RequestHeader(api_key, api_version, correlation_id, client_id), position
+
+
+def encode_response(response: Message, version: int, correlation_id: int) -> list[Buffer]:
+    """Size, header and message, as buffers to write one after the other. Records are not copied."""
+    head = bytearray(_RESPONSE_HEAD.pack(0, correlation_id))
+    if _response_has_tagged_fields(type(response), version):
+        head += _NO_TAGGED_FIELDS
+    return _sized(encode(response, version, head), head)
+
+
+# --- the client's side -------------------------------------------------------------------------------------------
+
+
+def encode_request(request: Message, version: int, correlation_id: int, client_id: str | None) -> list[Buffer]:
+    """Size, header and message, as buffers to write one after the other. Records are not copied."""
+    name = b"" if client_id is None else client_id.encode()
+    length = -1 if client_id is None else len(name)
+    head = bytearray(SIZE_BYTES)
+    head += _REQUEST_HEAD.pack(type(request).message_key, version, correlation_id, length)
+    head += name
+    if version in type(request).flexible:
+        head += _NO_TAGGED_FIELDS
+    return _sized(encode(request, version, head), head)
+
+
+def decode_response(response: type[M], version: int, frame: Buffer) -> tuple[int, M]:
+    """The correlation id and the message. Raises ProtocolError."""
+    data = memoryview(frame)
+    if len(data) < 4:
+        raise ends_early("response header", 0)
+    position = 4
+    if _response_has_tagged_fields(response, version):
+        try:
+            position, _ = skip_tagged_fields("response header", data, position, ELEMENTS_MAX)
+        except IndexError:
+            raise ends_early("response header", position) from None
+    return int.from_bytes(data[:4], "big", signed=True), decode(response, version, data, position)
+
+
+# --- pieces ------------------------------------------------------------------------------------------------------
+
+
+def _has_tagged_fields(api_key: int, api_version: int) -> bool:
+    """Whether a request comes with header 2. In an unknown version nobody can tell, and its message is not read."""
+    try:
+        request = request_type(api_key)
+    except KeyError:
+        return False
+    return api_version in request.versions and api_version in request.flexible
+
+
+def _response_has_tagged_fields(response: type[Message], version: int) -> bool:
+    # A client reads the answer to ApiVersions before it knows what this broker understands: header 0 at all times.
+    return version in response.flexible and response.message_key != ApiKey.API_VERSIONS
+
+
+def _sized(buffers: list[Buffer], head: bytearray) -> list[Buffer]:
+    """The same buffers, with the size of all of them where `head` left room for it."""
+    pack_into(">i", head, 0, sum(map(len, buffers)) - SIZE_BYTES)
+    return buffers

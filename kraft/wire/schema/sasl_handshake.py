@@ -1,0 +1,12 @@
+"""SaslHandshake: chooses how to authenticate; in version 0 bare tokens follow, without Kafka's headers."""
+
+from kraft.wire.declaration import Array, Int16, Message, String
+
+
+class SaslHandshakeRequest(Message, key=17, versions="0-1"):
+    mechanism: String
+
+
+class SaslHandshakeResponse(Message, key=17, versions="0-1"):
+    error_code: Int16
+    mechanisms: Array[String]

@@ -1,0 +1,48 @@
+"""Unsigned variable-length numbers: the lengths and tags of flexible versions.
+
+Seven bits a byte, the lowest first, no zigzag; at most 32 bits. Source: KIP-482.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraft.wire.errors import ProtocolError
+
+_BITS_MAX: Final = 32
+
+
+def encode_uvarint(value: int) -> bytes:
+    """Raises ValueError below 0 and above 32 bits."""
+    if not 0 <= value < 1 << _BITS_MAX:
+        raise ValueError(f"{value} is no unsigned number of {_BITS_MAX} bits")
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+SMALL_UVARINTS: Final = tuple(encode_uvarint(value) for value in range(0x80))
+"""Those of one byte, which nearly all are."""
+
+
+def decode_uvarint(data: memoryview, position: int) -> tuple[int, int]:
+    """The number at `position`, and the position behind it.
+
+    Raises ProtocolError for a number of more than 32 bits, IndexError at the end of the data.
+    """
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift >= _BITS_MAX:
+            raise ProtocolError(f"a variable-length number that ends at byte {position} or later is too long")
+    if value >> _BITS_MAX:
+        raise ProtocolError(f"a variable-length number before byte {position} has more than {_BITS_MAX} bits")
+    return value, position
