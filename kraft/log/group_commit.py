@@ -30,3 +30,61 @@ class SyncTicket:
         except OSError as error:
             self.error = error
         self.is_run = True
+
+
+class GroupCommit:
+    """How far a log is durable, and the ticket that is under way, if one is. The loop's only."""
+
+    # Counted at every append.
+    __slots__ = ("_ticket", "bytes_since_checkpoint", "synced_end", "unsynced_bytes", "unsynced_records")
+
+    def __init__(self) -> None:
+        self.synced_end = Offset(0)
+        """Everything below is durable."""
+        self.unsynced_records = 0
+        self.unsynced_bytes = 0
+        """Appended since the last ticket was prepared."""
+        self.bytes_since_checkpoint = 0
+        self._ticket: SyncTicket | None = None
+
+    def prepare(self, file: File, log_end: Offset) -> SyncTicket:
+        assert self._ticket is None, "the sync before has to be completed first"
+        self._ticket = SyncTicket(file, log_end)
+        self.unsynced_records = self.unsynced_bytes = 0
+        return self._ticket
+
+    def take_back(self, ticket: SyncTicket) -> OSError | None:
+        """The ticket was run. Its error, or None; whether its end counts as durable is for the log to say."""
+        assert ticket is self._ticket, "this is not the ticket that was prepared last"
+        assert ticket.is_run, "the ticket has to be run first"
+        self._ticket = None
+        if ticket.closes_file:
+            ticket.file.close()
+        return ticket.error
+
+    def durable_up_to(self, end: Offset) -> None:
+        """The loop itself has synced all up to `end`, where the log ends."""
+        if self._ticket is None:
+            self.synced_end = end
+            return
+        # An error of the disk may have been told to the ticket's sync instead of ours: both have to succeed.
+        self.synced_end = min(self.synced_end, end)
+        self._ticket.end_offset = end
+
+    def begin_anew(self, offset: Offset) -> None:
+        """The log is empty and begins at `offset`."""
+        self.synced_end = offset
+        if self._ticket is not None:
+            # Its file is gone with all it held; what it says of the disk still counts.
+            self._ticket.end_offset = offset
+
+    def rolled(self) -> None:
+        """All that was appended is in a segment that is durable."""
+        self.unsynced_records = self.unsynced_bytes = self.bytes_since_checkpoint = 0
+
+    def close_file(self, file: File) -> None:
+        """Now, or when the ticket that syncs it is taken back."""
+        if self._ticket is not None and self._ticket.file is file:
+            self._ticket.closes_file = True
+        else:
+            file.close()

@@ -6,30 +6,29 @@ knows of other replicas: which records count as committed is for the caller to s
 
 from __future__ import annotations
 
-import errno
-from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from kraft.log import segment_lookup
 from kraft.log.admission import admit
-from kraft.log.cleaned_segments import CleanedGroup, CleaningResult, close_cleaned, discard
-from kraft.log.disk import Disk, File
-from kraft.log.group_commit import SyncTicket
-from kraft.log.leader_epochs import CHECKPOINT_NAME
-from kraft.log.log_checkpoint import LogCheckpoint, write_checkpoint
+from kraft.log.cleaned_segments import CleaningResult, close_cleaned, discard
+from kraft.log.continuation import check_continuation, runs_that_fit
+from kraft.log.disk import Disk
+from kraft.log.group_commit import GroupCommit, SyncTicket
 from kraft.log.log_config import LogConfig
+from kraft.log.log_files import LogFiles, parent_of
+from kraft.log.log_health import LogHealth
 from kraft.log.producer_state import Duplicate, ProducerState, ProducerStates
-from kraft.log.record_batch import BatchHeader, Buffer, TimestampType, check_crc, placed, split
+from kraft.log.record_batch import BatchHeader, Buffer, TimestampType, placed, split
 from kraft.log.recovery import RecoveredLog, RecoveryReport, rebuild_producers, recover
 from kraft.log.retention import segments_to_drop
-from kraft.log.segment import RELATIVE_OFFSET_MAX, Segment
+from kraft.log.rolling import is_old, must_roll_before
+from kraft.log.segment import Segment
 from kraft.log.segment_facts import SegmentFacts
-from kraft.log.segment_swap import swap_in
+from kraft.log.side_files import SideFiles
 from kraft.log.timestamp_lookup import offset_for_timestamp, offset_of_max_timestamp
-from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
+from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
 
 CHECKPOINT_INTERVAL_BYTES: Final = 256 << 20
@@ -68,26 +67,24 @@ class PartitionLog:
         self.epoch_cache = recovered.epochs
         self._disk = disk
         self._config = config
-        self._checkpoint: LogCheckpoint = recovered.checkpoint
-        self._snapshots = recovered.snapshots
-        self._producers: ProducerStates = recovered.producers
+        self._health = LogHealth(directory, topic_partition)
+        self._side_files = SideFiles(disk, directory, recovered.checkpoint, recovered.epochs, recovered.snapshots)
+        self._sync = GroupCommit()
         self._segments: list[Segment] = recovered.segments
-        self._ticket: SyncTicket | None = None
-        self._failure: str | None = None
-        self._is_closed = False
+        self._files = LogFiles(disk, directory, self._segments, self._side_files, self._sync, self._health)
+        self._producers: ProducerStates = recovered.producers
+        start = recovered.checkpoint.log_start_offset
         if not self._segments:
-            self._begin_segment(self._checkpoint.log_start_offset)
+            self._files.begin_segment(start, config)
         self._log_end = self._active.next_offset
         # What an earlier process wrote may be in the page cache only; from here on it has to be durable to count.
         self._active.file.sync()
-        self._synced_end = self._log_end
-        self._unsynced_records = self._unsynced_bytes = 0
-        self._bytes_since_checkpoint = 0
-        if self._log_end < self._checkpoint.log_start_offset:
+        self._sync.durable_up_to(self._log_end)
+        if self._log_end < start:
             # With the page cache as durability the end of the log may be lost, though its start was moved beyond it.
-            self._start_at(self._checkpoint.log_start_offset)
+            self._start_at(start)
         elif recovered.epochs_changed:
-            self._write_epochs()
+            self._side_files.write_epochs()
 
     @classmethod
     def open(
@@ -105,7 +102,7 @@ class PartitionLog:
         disk.make_dir(directory)
         if not clean_shutdown:
             # What an earlier process did to the directories may not have reached the disk, and is counted on from here.
-            disk.sync_dir(_parent(directory))
+            disk.sync_dir(parent_of(directory))
             disk.sync_dir(directory)
         recovered = recover(disk, directory, config.index_interval_bytes, clean_shutdown)
         return cls(disk, directory, config, topic_partition, recovered)
@@ -119,7 +116,7 @@ class PartitionLog:
     @property
     def log_start_offset(self) -> Offset:
         """Records below are gone."""
-        start = self._checkpoint.log_start_offset
+        start = self._side_files.checkpoint.log_start_offset
         return max(start, self._segments[0].base_offset) if self._segments else start
 
     @property
@@ -130,31 +127,31 @@ class PartitionLog:
     @property
     def synced_end_offset(self) -> Offset:
         """Everything below is durable."""
-        return self._synced_end
+        return self._sync.synced_end
 
     @property
     def dirty(self) -> bool:
         """True when there is something that a sync would make durable."""
-        return self._synced_end < self._log_end
+        return self._sync.synced_end < self._log_end
 
     @property
     def unsynced_records(self) -> int:
         """How many were appended since the last sync was prepared."""
-        return self._unsynced_records
+        return self._sync.unsynced_records
 
     @property
     def unsynced_bytes(self) -> int:
-        return self._unsynced_bytes
+        return self._sync.unsynced_bytes
 
     @property
     def cleaned_end_offset(self) -> Offset:
         """Compaction has been through everything below."""
-        return self._checkpoint.cleaned_end_offset
+        return self._side_files.checkpoint.cleaned_end_offset
 
     @property
     def is_sparse(self) -> bool:
         """Compaction has left offsets out, or may have."""
-        return self._checkpoint.is_sparse
+        return self._side_files.checkpoint.is_sparse
 
     @property
     def producers(self) -> Mapping[int, ProducerState]:
@@ -163,8 +160,7 @@ class PartitionLog:
 
     def segments(self) -> tuple[SegmentFacts, ...]:
         """In order; the last one is the one that grows."""
-        ends = [segment.base_offset for segment in self._segments[1:]] + [self._log_end]
-        return tuple(segment.facts(end) for segment, end in zip(self._segments, ends, strict=True))
+        return segment_lookup.facts(self._segments, self._log_end)
 
     @property
     def latest_epoch(self) -> LeaderEpoch:
@@ -177,7 +173,7 @@ class PartitionLog:
     @property
     def failure(self) -> str | None:
         """Why the log takes no more appends; None while all is well."""
-        return self._failure
+        return self._health.failure
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         """The answer to OffsetsForLeaderEpoch; see `LeaderEpochCache.end_offset_for`."""
@@ -198,7 +194,7 @@ class PartitionLog:
 
         On a full disk that is KAFKA_STORAGE_ERROR with `failure` None: the log is well, and goes on when there is room.
         """
-        self._check_writable()
+        self._health.check_writable()
         if leader_epoch < self.latest_epoch:
             raise Refusal(
                 ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {leader_epoch} is over, the log is at {self.latest_epoch}"
@@ -233,99 +229,45 @@ class PartitionLog:
         Raises InvalidBatch, and writes nothing, unless they are whole and continue the log in offset and epoch; a
         leader whose log was compacted may leave offsets out.
         """
-        self._check_writable()
+        self._health.check_writable()
         batches = split(records)
         if batches and self.size_bytes == 0 and batches[0][0].base_offset < self._log_end <= batches[0][0].last_offset:
             self._make_room_for(batches[0][0])
-        next_offset, epoch = self._log_end, int(self.latest_epoch)
-        has_hole = False
-        for header, batch in batches:
-            check_crc(header, batch)
-            if header.base_offset < next_offset:
-                raise InvalidBatch(f"{self.topic_partition}: offset {header.base_offset} came, expected {next_offset}")
-            if header.leader_epoch < epoch:
-                raise InvalidBatch(f"{self.topic_partition}: leader epoch {header.leader_epoch} came after {epoch}")
-            has_hole = has_hole or header.base_offset > next_offset
-            next_offset, epoch = header.next_offset, header.leader_epoch
-        if has_hole and not self._checkpoint.is_sparse:
-            # Known before there is one: otherwise it would be taken for rot after a crash.
-            self._guarded(lambda: self._remember(replace(self._checkpoint, is_sparse=True)))
-        for run in self._runs_that_fit(batches):
+        end = check_continuation(batches, self._log_end, self.latest_epoch, self.topic_partition)
+        if end.has_hole:
+            self._health.guarded(self._side_files.remember_holes)
+        for run in runs_that_fit(batches, self._active.size_bytes, self._config.segment_bytes):
             self._write([batch for _, batch in run], [header for header, _ in run])
-        return Offset(next_offset - 1)
+        return Offset(end.next_offset - 1)
 
     def _make_room_for(self, first: BatchHeader) -> None:
         """An empty log that begins inside its leader's batch takes all of it, and still begins where it did."""
-        start = self.log_start_offset
+        start, files = self.log_start_offset, self._side_files
         self.truncate_fully_and_start_at(Offset(first.base_offset))
-        self._guarded(lambda: self._remember(replace(self._checkpoint, log_start_offset=start)))
-
-    def _runs_that_fit(
-        self, batches: Sequence[tuple[BatchHeader, memoryview]]
-    ) -> list[list[tuple[BatchHeader, memoryview]]]:
-        """What a leader wrote over several segments is not written into one."""
-        runs: list[list[tuple[BatchHeader, memoryview]]] = []
-        size = self._active.size_bytes
-        for header, batch in batches:
-            if not runs or size + header.size_bytes > self._config.segment_bytes:
-                runs.append([])
-                size = 0 if len(runs) > 1 else size
-            runs[-1].append((header, batch))
-            size += header.size_bytes
-        return runs
+        self._health.guarded(lambda: files.remember(replace(files.checkpoint, log_start_offset=start)))
 
     def _write(self, pieces: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
         """Offsets, epochs and sequences were checked; from here on only the disk can fail."""
-        size = records = 0
+        last, size, records = headers[-1], 0, 0
         for header in headers:
             size += header.size_bytes
             records += header.record_count
-        if self._must_roll_before(size, headers[-1]):
+        if must_roll_before(self._active, self._config, size, last):
             self.roll()
         try:
-            if headers[-1].leader_epoch != self.epoch_cache.latest_epoch:
-                self._begin_epochs(headers)
+            if last.leader_epoch != self.epoch_cache.latest_epoch:
+                self._side_files.begin_epochs(headers)
             self._active.append(pieces, headers)
         except OSError as error:
             self.epoch_cache.truncate_from(self._log_end)
-            self._refuse(error)
+            self._health.refuse(error)
         for header in headers:
             self._producers.update(header)
-        self._unsynced_records += records
-        self._unsynced_bytes += size
-        self._bytes_since_checkpoint += size
-        self._log_end = headers[-1].next_offset
-
-    def _must_roll_before(self, size: int, last: BatchHeader) -> bool:
-        active, config = self._active, self._config
-        if last.last_offset - active.base_offset > RELATIVE_OFFSET_MAX:
-            return True
-        return active.size_bytes > 0 and (
-            active.size_bytes + size > config.segment_bytes
-            or active.index_bytes >= config.segment_index_bytes
-            or self._is_old(last.max_timestamp_ms)
-        )
-
-    def _begin_epochs(self, headers: Sequence[BatchHeader]) -> None:
-        """Durable before the first batch of an epoch: recovery asks the file which epoch a batch is of."""
-        for header in headers:
-            if header.leader_epoch != self.epoch_cache.latest_epoch:
-                self.epoch_cache.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
-        self._write_epochs()
-
-    def _is_old(self, now_ms: int) -> bool:
-        """Whether `segment.ms` have passed since the first record of the active segment; never without timestamps."""
-        first_ms, config = self._active.first_timestamp_ms, self._config
-        if first_ms < 0:
-            return False
-        age_ms = now_ms - first_ms
-        return age_ms > config.segment_ms or (
-            config.segment_jitter_ms > 0 and age_ms > config.segment_ms - self._jitter_ms()
-        )
-
-    def _jitter_ms(self) -> int:
-        """Differs between partitions and segments, and is the same after a restart."""
-        return crc32c(self._active.path.encode()) % (min(self._config.segment_jitter_ms, self._config.segment_ms) + 1)
+        sync = self._sync
+        sync.unsynced_records += records
+        sync.unsynced_bytes += size
+        sync.bytes_since_checkpoint += size
+        self._log_end = last.next_offset
 
     # --- reading ---------------------------------------------------------------------------------------------
 
@@ -340,21 +282,13 @@ class PartitionLog:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {start} of {self.topic_partition} is outside [{self.log_start_offset}, {self._log_end}]",
             )
-        upper = min(upper, self._log_end)
         try:
-            for number in range(self._number_of(start), len(self._segments)):
-                if start >= upper:
-                    break
-                records = self._segments[number].read(
-                    start, bytes_max, upper, self.epoch_cache, self._checkpoint.is_sparse
-                )
-                if records:
-                    return records
-                # Compaction may have taken the last records of a segment.
-                start = max(start, self._end_of(number))
+            is_sparse, end = self._side_files.checkpoint.is_sparse, self._log_end
+            return segment_lookup.read(
+                self._segments, start, bytes_max, min(upper, end), self.epoch_cache, is_sparse, end
+            )
         except OSError as error:
-            self._fail(error)
-        return b""
+            self._health.fail(error)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[Offset, int] | None:
         """Offset and timestamp of the first record at or after that time."""
@@ -371,104 +305,56 @@ class PartitionLog:
 
         One at a time; `dirty` says whether it is worth while.
         """
-        self._check_writable()
-        assert self._ticket is None, "the sync before has to be completed first"
-        self._ticket = SyncTicket(self._active.file, self._log_end)
-        self._unsynced_records = self._unsynced_bytes = 0
-        return self._ticket
+        self._health.check_writable()
+        return self._sync.prepare(self._active.file, self._log_end)
 
     def complete_sync(self, ticket: SyncTicket) -> None:
         """Moves `synced_end_offset`. Raises Refusal with KAFKA_STORAGE_ERROR, for good, when the sync had failed."""
-        assert ticket is self._ticket, "this is not the ticket that was prepared last"
-        assert ticket.is_run, "the ticket has to be run first"
-        self._ticket = None
-        if ticket.closes_file:
-            ticket.file.close()
-        if ticket.error is not None:
-            self._fail(ticket.error)
-        self._check_writable()
-        self._synced_end = max(self._synced_end, ticket.end_offset)
-        if self._bytes_since_checkpoint >= CHECKPOINT_INTERVAL_BYTES:
-            self._bytes_since_checkpoint = 0
+        sync = self._sync
+        failed = sync.take_back(ticket)
+        if failed is not None:
+            self._health.fail(failed)
+        self._health.check_writable()
+        sync.synced_end = max(sync.synced_end, ticket.end_offset)
+        if sync.bytes_since_checkpoint >= CHECKPOINT_INTERVAL_BYTES:
+            sync.bytes_since_checkpoint = 0
             try:
                 self._advance_recovery_point()
             except OSError as error:
                 # On a full disk recovery will have more to read, and that is all.
-                if error.errno != errno.ENOSPC:
-                    self._fail(error)
+                self._health.tolerate_full_disk(error)
 
     def _advance_recovery_point(self) -> None:
         """After a crash, what is durable now need not be read again."""
         self._active.write_indexes()
         # It may be ahead of what is durable; recovery takes it only if the log then reaches so far.
-        self._snapshots.write(self._log_end, self._producers.states)
-        self._remember(replace(self._checkpoint, recovery_point=self._synced_end))
-        self._drop_stale_snapshots()
-
-    def _durable_up_to(self, end: Offset) -> None:
-        """The loop itself has synced all up to `end`, where the log ends."""
-        if self._ticket is None:
-            self._synced_end = end
-            return
-        # An error of the disk may have been told to the ticket's sync instead of ours: both have to succeed.
-        self._synced_end = min(self._synced_end, end)
-        self._ticket.end_offset = end
+        self._side_files.write_producers(self._log_end, self._producers.states, self._sync.synced_end)
+        self._files.drop_stale_snapshots()
 
     def roll(self) -> None:
         """Closes the active segment to appends and begins a new one; an empty one is left as it is."""
-        self._check_writable()
+        self._health.check_writable()
         if self._active.size_bytes:
-            self._guarded(self._roll)
+            self._health.guarded(self._roll)
 
     def _roll(self) -> None:
         # The order matters: recovery takes it for granted that all segments but the last are durable.
         old = self._active
-        self._synced(old.file)
+        self._health.sync(old.file)
         old.finish()
-        self._snapshots.write(self._log_end, self._producers.states)
-        self._remember(replace(self._checkpoint, recovery_point=self._log_end))
-        self._begin_segment(self._log_end)
-        self._durable_up_to(self._log_end)
-        self._unsynced_records = self._unsynced_bytes = self._bytes_since_checkpoint = 0
+        self._side_files.write_producers(self._log_end, self._producers.states, self._log_end)
+        self._files.begin_segment(self._log_end, self._config)
+        self._sync.durable_up_to(self._log_end)
+        self._sync.rolled()
         old.release_indexes()
-        self._drop_stale_snapshots()
+        self._files.drop_stale_snapshots()
 
     def roll_if_due(self, now_ms: int) -> bool:
         """Begins a new segment when the active one is `segment.ms` old, so that retention and compaction reach it."""
-        is_due = bool(self._active.size_bytes) and self._is_old(now_ms)
+        is_due = bool(self._active.size_bytes) and is_old(self._active, self._config, now_ms)
         if is_due:
             self.roll()
         return is_due
-
-    def _begin_segment(self, base_offset: Offset) -> None:
-        interval_bytes = self._config.index_interval_bytes
-        segment = Segment(self._disk, self.directory, base_offset, interval_bytes, create=True)
-        try:
-            if self._config.preallocate:
-                segment.reserve(self._config.segment_bytes)
-            self._disk.sync_dir(self.directory)
-        except OSError:
-            # The segment before goes on to grow; one that begins in the middle of it must not be found.
-            segment.file.close()
-            self._disk.remove(segment.path)
-            raise
-        self._segments.append(segment)
-
-    # --- what is remembered ----------------------------------------------------------------------------------
-
-    def _remember(self, checkpoint: LogCheckpoint) -> None:
-        """Durable on return; nothing is written when it is no news."""
-        if checkpoint != self._checkpoint:
-            write_checkpoint(self._disk, self.directory, checkpoint)
-            self._checkpoint = checkpoint
-
-    def _write_epochs(self) -> None:
-        self._disk.write_atomically(f"{self.directory}/{CHECKPOINT_NAME}", self.epoch_cache.encode())
-
-    def _drop_stale_snapshots(self) -> None:
-        """One for each segment, for truncations, and the latest."""
-        bases = [segment.base_offset for segment in self._segments]
-        self._snapshots.keep_only([*bases, *self._snapshots.offsets[-1:]])
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
         """Forgets producers that wrote nothing for so long, and returns how many."""
@@ -481,42 +367,26 @@ class PartitionLog:
 
         Raises Refusal with OFFSET_OUT_OF_RANGE above the end of the log.
         """
-        self._check_writable()
+        self._health.check_writable()
         if offset > self._log_end:
             message = f"offset {offset} of {self.topic_partition} is above its end, {self._log_end}"
             raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, message)
         if offset > self.log_start_offset:
-            self._guarded(lambda: self._advance_log_start(offset))
-
-    def _advance_log_start(self, offset: Offset) -> None:
-        self._remember(replace(self._checkpoint, log_start_offset=offset))
-        self.epoch_cache.truncate_to_start(offset)
-        self._write_epochs()
+            self._health.guarded(lambda: self._side_files.advance_start(offset))
 
     def apply_retention(self, now_ms: int, high_watermark: Offset) -> list[str]:
         """Drops the segments that age, size or the log start have passed; only what is committed goes.
 
         Returns files that nobody needs any more, for the caller to remove.
         """
-        self._check_writable()
+        self._health.check_writable()
         dropped = segments_to_drop(self.segments(), self._config, self.log_start_offset, high_watermark, now_ms)
         if dropped == len(self._segments):
             self.roll()
         if dropped == 0:
             return []
         files: list[str] = []
-        self._guarded(lambda: files.extend(self._drop_first(dropped)))
-        return files
-
-    def _drop_first(self, count: int) -> list[str]:
-        # The start moves first: a crash in between leaves files below it, which the next retention drops.
-        self._advance_log_start(max(self.log_start_offset, self._segments[count].base_offset))
-        files: list[str] = []
-        for segment in self._segments[:count]:
-            self._close_file(segment)
-            files += segment.rename_deleted()
-        del self._segments[:count]
-        self._drop_stale_snapshots()
+        self._health.guarded(lambda: files.extend(self._files.drop_first(dropped, self.log_start_offset)))
         return files
 
     # --- compaction ------------------------------------------------------------------------------------------
@@ -527,39 +397,12 @@ class PartitionLog:
         Returns files that nobody needs any more, for the caller to remove. A result that does not fit the log any
         more, because it was truncated or dropped records meanwhile, is thrown away.
         """
-        self._check_writable()
+        self._health.check_writable()
         if not result.fits(self.segments()):
             close_cleaned(segments)
-            self._guarded(lambda: discard(self._disk, result))
+            self._health.guarded(lambda: discard(self._disk, result))
             return []
-        files: list[str] = []
-        if result.groups:
-            # Known before there is a hole: otherwise it would be taken for rot after a crash.
-            self._guarded(lambda: self._remember(replace(self._checkpoint, is_sparse=True)))
-        for group, cleaned in zip(result.groups, segments, strict=True):
-            try:
-                files += swap_in(self._disk, self.directory, group.base_offset, group.end_offset)
-            except OSError as error:
-                # Half a swap is finished by recovery; until then nobody knows which files are which.
-                self._fail(error)
-            self._take_over(group, cleaned)
-        self._guarded(lambda: self._remember(replace(self._checkpoint, cleaned_end_offset=result.end_offset)))
-        self._drop_stale_snapshots()
-        return files
-
-    def _take_over(self, group: CleanedGroup, cleaned: Segment) -> None:
-        first = self._number_of(group.base_offset)
-        replaced = self._segments[first : first + len(group.replaced)]
-        self._segments[first : first + len(replaced)] = [cleaned]
-        for segment in replaced:
-            self._close_file(segment)
-        try:
-            cleaned.write_indexes()
-            cleaned.release_indexes()
-        except OSError as error:
-            # On a full disk they stay in memory, and recovery makes them anew.
-            if error.errno != errno.ENOSPC:
-                self._fail(error)
+        return self._files.install(result, segments)
 
     # --- truncation ------------------------------------------------------------------------------------------
 
@@ -568,10 +411,10 @@ class PartitionLog:
 
         That is below `offset` when it lies inside a batch.
         """
-        self._check_writable()
+        self._health.check_writable()
         is_below = offset < self.log_start_offset
         if offset < self._log_end and not is_below:
-            self._guarded(lambda: self._truncate_to(offset))
+            self._health.guarded(lambda: self._truncate_to(offset))
             # The batch that was cut off may have begun below the start, or behind a hole that begins there.
             is_below = self._log_end < self.log_start_offset
         if is_below:
@@ -579,153 +422,60 @@ class PartitionLog:
         return self._log_end
 
     def _truncate_to(self, offset: Offset) -> None:
-        self._forget_from(offset, self._segments[self._number_of(Offset(offset - 1))].base_offset)
-        # The latest segment goes first, so that a crash in between leaves a log without a hole.
-        while len(self._segments) > 1 and self._active.base_offset >= offset:
-            self._remove_active_segment()
-        self._active.truncate_to(offset)
+        self._files.truncate_to(offset)
         self._log_end = self._active.next_offset
-        self._durable_up_to(self._log_end)
+        self._sync.durable_up_to(self._log_end)
         self.epoch_cache.truncate_from(self._log_end)
         if self._producers.reaches(self._log_end):
             # Which older batches a producer's last five were is known to the log alone.
-            self._producers = rebuild_producers(self._snapshots, self._segments, self._log_end)
-        self._write_epochs()
-
-    def _forget_from(self, offset: Offset, growing: Offset) -> None:
-        """Nothing on the disk may claim to know more than a log that ends at `offset`, before it does.
-
-        `growing` is where its last segment will begin.
-        """
-        before = self._checkpoint
-        self._snapshots.remove_above(offset)
-        self._disk.sync_dir(self.directory)
-        self._remember(
-            replace(
-                before,
-                recovery_point=min(before.recovery_point, growing),
-                cleaned_end_offset=min(before.cleaned_end_offset, offset),
-            )
-        )
+            self._producers = rebuild_producers(self._side_files.snapshots, self._segments, self._log_end)
+        self._side_files.write_epochs()
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Drops everything: the log is empty, and its next record is `offset`."""
-        self._check_writable()
+        self._health.check_writable()
         try:
             self._start_at(offset)
         except OSError as error:
             # In between there is no log to go on with, full disk or not.
-            self._fail(error)
+            self._health.fail(error)
 
     def _start_at(self, offset: Offset) -> None:
-        self._forget_from(Offset(0), Offset(0))
-        while self._segments:
-            self._remove_active_segment()
-        self._remember(replace(self._checkpoint, log_start_offset=offset, is_sparse=False))
-        self._begin_segment(offset)
-        self._log_end = self._synced_end = offset
-        if self._ticket is not None:
-            # Its file is gone with all it held; what it says of the disk still counts.
-            self._ticket.end_offset = offset
+        self._files.begin_anew(offset, self._config)
+        self._log_end = offset
+        self._sync.begin_anew(offset)
         self.epoch_cache.truncate_from(Offset(0))
-        self._write_epochs()
+        self._side_files.write_epochs()
         self._producers.clear()
-
-    def _remove_active_segment(self) -> None:
-        segment = self._segments.pop()
-        self._close_file(segment)
-        for path in segment.rename_deleted():
-            self._disk.remove(path)
-        self._disk.sync_dir(self.directory)
 
     # --- end of life -----------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Makes everything durable and closes the files. Does not raise for a log that had failed before."""
         try:
-            if self._failure is None:
-                self._guarded(self._settle)
+            if self.failure is None:
+                self._health.guarded(self._settle)
         finally:
-            self._close_files()
+            self._files.close()
 
     def _settle(self) -> None:
-        self._synced(self._active.file)
+        self._health.sync(self._active.file)
         self._active.write_indexes()
-        self._snapshots.write(self._log_end, self._producers.states)
-        self._remember(replace(self._checkpoint, recovery_point=self._log_end))
-        self._durable_up_to(self._log_end)
-        self._drop_stale_snapshots()
+        self._side_files.write_producers(self._log_end, self._producers.states, self._log_end)
+        self._sync.durable_up_to(self._log_end)
+        self._files.drop_stale_snapshots()
 
     def release(self) -> None:
         """Closes the files as they are; for a log that is to be deleted."""
-        self._close_files()
+        self._files.close()
 
     def delete(self) -> None:
         """Removes the directory with all in it. Of a log that was released, any thread may do that."""
-        self._close_files()
-        self._guarded(self._remove_directory)
-
-    def _remove_directory(self) -> None:
-        self._disk.remove_tree(self.directory)
-        self._disk.sync_dir(_parent(self.directory))
-
-    def _close_files(self) -> None:
-        if self._is_closed:
-            return
-        self._is_closed = True
-        for segment in self._segments:
-            self._close_file(segment)
-        self._failure = self._failure or "the log is closed"
-
-    def _close_file(self, segment: Segment) -> None:
-        if self._ticket is not None and self._ticket.file is segment.file:
-            self._ticket.closes_file = True
-        else:
-            segment.file.close()
+        self._files.close()
+        self._health.guarded(self._files.delete)
 
     # --- inside ----------------------------------------------------------------------------------------------
 
     @property
     def _active(self) -> Segment:
         return self._segments[-1]
-
-    def _number_of(self, offset: Offset) -> int:
-        """Of the segment that holds `offset`."""
-        return max(bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
-
-    def _end_of(self, number: int) -> Offset:
-        is_last = number + 1 == len(self._segments)
-        return self._log_end if is_last else self._segments[number + 1].base_offset
-
-    def _check_writable(self) -> None:
-        if self._failure is not None:
-            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} is offline: {self._failure}")
-
-    def _guarded(self, operation: Callable[[], object]) -> None:
-        try:
-            operation()
-        except OSError as error:
-            self._refuse(error)
-
-    def _refuse(self, error: OSError) -> NoReturn:
-        """A full disk changed nothing that cannot be done again when there is room; any other error is the end."""
-        if error.errno == errno.ENOSPC:
-            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition}: the disk is full") from error
-        self._fail(error)
-
-    def _synced(self, file: File) -> None:
-        """A sync that fails has lost data whatever the reason, a full disk included."""
-        try:
-            file.sync()
-        except OSError as error:
-            self._fail(error)
-
-    def _fail(self, error: OSError) -> NoReturn:
-        """What the disk did with the bytes is not known any more, so nothing is tried again on it."""
-        self._failure = self._failure or f"{self.directory}: {error}"
-        raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} goes offline: {error}") from error
-
-
-def _parent(path: str) -> str:
-    head, separator, _ = path.rpartition("/")
-    return head or separator or "."

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final, NamedTuple
 
 from kraft.log.disk import Disk, File
@@ -111,7 +112,8 @@ class _Verification:
 
     def run(self) -> VerifiedPartition:
         base_offsets = self._base_offsets()
-        for base_offset, end_offset in zip(base_offsets, [*base_offsets[1:], None], strict=True):
+        # Without any segment it is what a creation or a deletion left behind that a kill or a loss of power cut short.
+        for base_offset, end_offset in zip_longest(base_offsets, base_offsets[1:]):
             self._verify_segment(base_offset, end_offset)
         self._check_snapshots_up_to(self._next_offset)
         for offset in self._snapshots:

@@ -16,11 +16,13 @@ from kraft.log.record_codec import Record
 from kraft.log.segment_facts import SegmentFacts
 from kraft.log.segment_swap import swap_in
 from kraft.model.ids import Offset
+from tests.unit.log.memory_disk import MemoryDisk
 
 DIRECTORY = "data/orders-0"
 MAP_BYTES = 1 << 20
 COMPACT = LogConfig(compacts=True, min_cleanable_dirty_ratio=0, delete_retention_ms=1_000)
 ANY_OFFSET = Offset(1 << 62)
+NOW_MS = 10 * 86_400_000
 
 Pair = tuple[str | None, str | None]
 """Key and value of a record."""
@@ -173,3 +175,18 @@ def facts(base: int, end: int, size_bytes: int = 100, max_ms: int = 1_000, first
 
 
 CODECS = list(Codec)
+
+
+def new_log() -> CompactedLog:
+    return CompactedLog(MemoryDisk())
+
+
+def view(records: list[tuple[int, str | None, str | None]]) -> dict[str, tuple[int, str]]:
+    """What somebody who reads all of it knows in the end: of each key that was not deleted, offset and value."""
+    known: dict[str, tuple[int, str]] = {}
+    for offset, key, value in records:
+        if key is not None and value is not None:
+            known[key] = offset, value
+        elif key is not None:
+            known.pop(key, None)
+    return known

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kraft.log.disk import Disk
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import AppendResult, PartitionLog
 from kraft.log.record_batch import build_batch, iter_records, split
 from kraft.log.record_codec import Record
+from kraft.model.errors import Refusal
 from kraft.model.ids import LeaderEpoch, TopicPartition
 
 DIRECTORY = "data/orders-0"
 ORDERS = TopicPartition("orders", 0)
 NOW_MS = 1_700_000_000_000
+EPOCH = LeaderEpoch(0)
+SMALL_SEGMENTS = LogConfig(segment_bytes=200, index_interval_bytes=100)
 
 
 def open_log(disk: Disk, config: LogConfig | None = None, clean_shutdown: bool = False) -> PartitionLog:
@@ -25,6 +30,15 @@ def batch_of(*values: str, timestamp_ms: int = 1000) -> bytes:
 def append(log: PartitionLog, *values: str, epoch: int = 0, timestamp_ms: int = 1000) -> AppendResult:
     """One batch with a record for each value."""
     return log.append_as_leader(batch_of(*values, timestamp_ms=timestamp_ms), LeaderEpoch(epoch), NOW_MS)
+
+
+def refused(log: PartitionLog, records: bytes, epoch: int = 0) -> Refusal:
+    """What a producer is told, after which the log is as it was."""
+    end = log.log_end_offset
+    with pytest.raises(Refusal) as refusal:
+        log.append_as_leader(records, LeaderEpoch(epoch), NOW_MS)
+    assert log.log_end_offset == end
+    return refusal.value
 
 
 def sync(log: PartitionLog) -> None:

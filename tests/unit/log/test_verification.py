@@ -85,6 +85,16 @@ def test_an_empty_log_is_sound() -> None:
     assert verified(written(batches=0)).findings == ()
 
 
+def test_a_directory_whose_deletion_was_cut_short_has_nothing_to_verify() -> None:
+    disk = written()
+    for name in names(disk, ".log"):
+        disk.remove(f"{DIRECTORY}/{name}")
+    for name in names(disk, ".snapshot"):
+        disk.remove(f"{DIRECTORY}/{name}")
+    found = verified(disk)
+    assert (found.findings, found.segments, found.log_end_offset) == ((), 0, 0)
+
+
 def test_a_log_that_is_being_written_is_sound() -> None:
     disk = MemoryDisk()
     log = open_log(disk, SMALL)

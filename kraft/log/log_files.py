@@ -1,0 +1,146 @@
+"""All the files of one log: its segments and what stands beside them, as they begin, go and take each other's place.
+
+What they mean - where the log ends, what is committed, when to roll - is the log's to know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kraft.log import segment_lookup
+from kraft.log.cleaned_segments import CleanedGroup, CleaningResult
+from kraft.log.disk import Disk
+from kraft.log.group_commit import GroupCommit
+from kraft.log.log_config import LogConfig
+from kraft.log.log_health import LogHealth
+from kraft.log.rolling import begin_segment
+from kraft.log.segment import Segment
+from kraft.log.segment_swap import swap_in
+from kraft.log.side_files import SideFiles
+from kraft.model.ids import Offset
+
+
+class LogFiles:
+    """Methods raise OSError from the disk, and Refusal where they say so."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        segments: list[Segment],
+        side_files: SideFiles,
+        sync: GroupCommit,
+        health: LogHealth,
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self.segments = segments
+        """In order; only the last one grows."""
+        self._side_files = side_files
+        self._sync = sync
+        self._health = health
+        self._is_closed = False
+
+    def begin_segment(self, base_offset: Offset, config: LogConfig) -> None:
+        self.segments.append(begin_segment(self._disk, self._directory, base_offset, config))
+
+    def drop_first(self, count: int, log_start: Offset) -> list[str]:
+        """Moves the start of the log behind these segments. Returns files that nobody needs any more."""
+        # The start moves first: a crash in between leaves files below it, which the next retention drops.
+        self._side_files.advance_start(max(log_start, self.segments[count].base_offset))
+        files: list[str] = []
+        for segment in self.segments[:count]:
+            self._sync.close_file(segment.file)
+            files += segment.rename_deleted()
+        del self.segments[:count]
+        self.drop_stale_snapshots()
+        return files
+
+    def drop_stale_snapshots(self) -> None:
+        self._side_files.drop_stale_snapshots(segment.base_offset for segment in self.segments)
+
+    # --- compaction ---
+
+    def install(self, result: CleaningResult, cleaned: Sequence[Segment]) -> list[str]:
+        """Puts the cleaned segments in the place of what they were made from. Returns files that nobody needs any more.
+
+        Raises Refusal only.
+        """
+        files: list[str] = []
+        if result.groups:
+            self._health.guarded(self._side_files.remember_holes)
+        for group, segment in zip(result.groups, cleaned, strict=True):
+            try:
+                files += swap_in(self._disk, self._directory, group.base_offset, group.end_offset)
+            except OSError as error:
+                # Half a swap is finished by recovery; until then nobody knows which files are which.
+                self._health.fail(error)
+            self._take_over(group, segment)
+        self._health.guarded(lambda: self._remember_cleaned(result.end_offset))
+        self.drop_stale_snapshots()
+        return files
+
+    def _remember_cleaned(self, end: Offset) -> None:
+        self._side_files.remember(replace(self._side_files.checkpoint, cleaned_end_offset=end))
+
+    def _take_over(self, group: CleanedGroup, cleaned: Segment) -> None:
+        first = segment_lookup.number_of(self.segments, group.base_offset)
+        replaced = self.segments[first : first + len(group.replaced)]
+        self.segments[first : first + len(replaced)] = [cleaned]
+        for segment in replaced:
+            self._sync.close_file(segment.file)
+        try:
+            cleaned.write_indexes()
+            cleaned.release_indexes()
+        except OSError as error:
+            # On a full disk they stay in memory, and recovery makes them anew.
+            self._health.tolerate_full_disk(error)
+
+    # --- truncation ---
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Drops every batch that reaches `offset`, which is above the start of the first segment."""
+        growing = self.segments[segment_lookup.number_of(self.segments, Offset(offset - 1))]
+        self._side_files.forget_from(offset, growing.base_offset)
+        # The latest segment goes first, so that a crash in between leaves a log without a hole.
+        while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
+            self._remove_last()
+        self.segments[-1].truncate_to(offset)
+
+    def begin_anew(self, offset: Offset, config: LogConfig) -> None:
+        """Drops everything, and begins an empty segment at `offset`."""
+        side_files = self._side_files
+        side_files.forget_from(Offset(0), Offset(0))
+        while self.segments:
+            self._remove_last()
+        side_files.remember(replace(side_files.checkpoint, log_start_offset=offset, is_sparse=False))
+        self.begin_segment(offset, config)
+
+    def _remove_last(self) -> None:
+        segment = self.segments.pop()
+        self._sync.close_file(segment.file)
+        for path in segment.rename_deleted():
+            self._disk.remove(path)
+        self._disk.sync_dir(self._directory)
+
+    # --- end of life ---
+
+    def close(self) -> None:
+        """Closes the files as they are."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for segment in self.segments:
+            self._sync.close_file(segment.file)
+        self._health.failure = self._health.failure or "the log is closed"
+
+    def delete(self) -> None:
+        """Removes the directory with all in it."""
+        self._disk.remove_tree(self._directory)
+        self._disk.sync_dir(parent_of(self._directory))
+
+
+def parent_of(path: str) -> str:
+    head, separator, _ = path.rpartition("/")
+    return head or separator or "."

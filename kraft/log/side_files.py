@@ -1,0 +1,91 @@
+"""What a log writes beside its segments: its checkpoint, the leader epochs, snapshots of what producers have written.
+
+Each is durable when the method returns. None may claim to know more than the segments hold after a crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from kraft.log.disk import Disk
+from kraft.log.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache
+from kraft.log.log_checkpoint import LogCheckpoint, write_checkpoint
+from kraft.log.producer_snapshot import ProducerSnapshots
+from kraft.log.producer_state import ProducerState
+from kraft.log.record_batch import BatchHeader
+from kraft.model.ids import LeaderEpoch, Offset
+
+
+class SideFiles:
+    """Every method raises OSError from the disk."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        checkpoint: LogCheckpoint,
+        epochs: LeaderEpochCache,
+        snapshots: ProducerSnapshots,
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self.checkpoint = checkpoint
+        self.epochs = epochs
+        self.snapshots = snapshots
+
+    # --- the checkpoint ---
+
+    def remember(self, checkpoint: LogCheckpoint) -> None:
+        """Nothing is written when it is no news."""
+        if checkpoint != self.checkpoint:
+            write_checkpoint(self._disk, self._directory, checkpoint)
+            self.checkpoint = checkpoint
+
+    def remember_holes(self) -> None:
+        """Before there is one: otherwise it would be taken for rot after a crash."""
+        self.remember(replace(self.checkpoint, is_sparse=True))
+
+    def advance_start(self, offset: Offset) -> None:
+        self.remember(replace(self.checkpoint, log_start_offset=offset))
+        self.epochs.truncate_to_start(offset)
+        self.write_epochs()
+
+    def forget_from(self, offset: Offset, growing: Offset) -> None:
+        """Nothing on the disk may claim to know more than a log that ends at `offset`, before it does.
+
+        `growing` is where its last segment will begin.
+        """
+        before = self.checkpoint
+        self.snapshots.remove_above(offset)
+        self._disk.sync_dir(self._directory)
+        self.remember(
+            replace(
+                before,
+                recovery_point=min(before.recovery_point, growing),
+                cleaned_end_offset=min(before.cleaned_end_offset, offset),
+            )
+        )
+
+    # --- leader epochs ---
+
+    def write_epochs(self) -> None:
+        self._disk.write_atomically(f"{self._directory}/{CHECKPOINT_NAME}", self.epochs.encode())
+
+    def begin_epochs(self, headers: Sequence[BatchHeader]) -> None:
+        """Before the first batch of an epoch: recovery asks the file which epoch a batch is of."""
+        for header in headers:
+            if header.leader_epoch != self.epochs.latest_epoch:
+                self.epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+        self.write_epochs()
+
+    # --- producers ---
+
+    def write_producers(self, offset: Offset, states: Mapping[int, ProducerState], recovery_point: Offset) -> None:
+        """What producers have written below `offset`; then recovery may begin at `recovery_point`."""
+        self.snapshots.write(offset, states)
+        self.remember(replace(self.checkpoint, recovery_point=recovery_point))
+
+    def drop_stale_snapshots(self, segment_bases: Iterable[Offset]) -> None:
+        """One is kept for each segment, for truncations, and the latest."""
+        self.snapshots.keep_only([*segment_bases, *self.snapshots.offsets[-1:]])

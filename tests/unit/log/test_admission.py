@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pytest
+from crc32c import crc32c
+
+from kraft.log.log_config import LogConfig
+from kraft.log.record_batch import build_batch
+from kraft.log.record_codec import Record
+from kraft.model.errors import ErrorCode
+from tests.unit.log.log_building import (
+    NOW_MS,
+    SMALL_SEGMENTS,
+    append,
+    batch_of,
+    open_log,
+    refused,
+)
+from tests.unit.log.memory_disk import MemoryDisk
+
+
+def patched(batch: bytes, position: int, patch: bytes) -> bytes:
+    changed = bytearray(batch)
+    changed[position : position + len(patch)] = patch
+    changed[17:21] = crc32c(bytes(changed[21:])).to_bytes(4, "big")
+    return bytes(changed)
+
+
+@pytest.mark.parametrize(
+    ("records", "code", "reason"),
+    [
+        (b"", ErrorCode.INVALID_RECORD, "no batch"),
+        (batch_of("a")[:-1], ErrorCode.CORRUPT_MESSAGE, "ends after"),
+        (batch_of("a")[:-1] + b"\x07", ErrorCode.CORRUPT_MESSAGE, "checksum"),
+        (patched(batch_of("a"), 22, b"\x20"), ErrorCode.INVALID_RECORD, "control"),
+        (patched(batch_of("a"), 22, b"\x08"), ErrorCode.INVALID_TIMESTAMP, "LogAppendTime"),
+        (patched(batch_of("a"), 22, b"\x10"), ErrorCode.INVALID_REQUEST, "transactions are not supported"),
+        (patched(batch_of("a"), 23, b"\0\0\0\5"), ErrorCode.INVALID_RECORD, "1 records over 6 offsets"),
+        (build_batch([Record(0, 0, None, None)], producer_id=1), ErrorCode.INVALID_RECORD, "lacks its epoch"),
+        (
+            build_batch([Record(0, 0, None, None)], producer_id=1, producer_epoch=0, base_sequence=0) + batch_of("b"),
+            ErrorCode.INVALID_RECORD,
+            "one batch at a time",
+        ),
+    ],
+)
+def test_what_no_producer_may_send_is_refused_and_not_written(records: bytes, code: ErrorCode, reason: str) -> None:
+    refusal = refused(open_log(MemoryDisk()), records)
+    assert refusal.error_code is code
+    assert reason in refusal.message
+
+
+def test_a_batch_above_the_bound_is_refused_naming_the_key_to_change() -> None:
+    log = open_log(MemoryDisk(), LogConfig(max_message_bytes=100))
+    refusal = refused(log, batch_of("v" * 100))
+    assert refusal.error_code is ErrorCode.MESSAGE_TOO_LARGE
+    assert "max.message.bytes=100" in refusal.message
+
+
+def test_what_fits_no_segment_is_refused() -> None:
+    log = open_log(MemoryDisk(), SMALL_SEGMENTS)
+    assert refused(log, batch_of("v" * 300)).error_code is ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+def test_a_compacted_topic_takes_no_record_without_a_key() -> None:
+    log = open_log(MemoryDisk(), LogConfig(compacts=True, deletes=False))
+    refusal = refused(log, batch_of("v"))
+    assert refusal.error_code is ErrorCode.INVALID_RECORD
+    assert "needs a key" in refusal.message
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "reason"),
+    [(NOW_MS + 1_001, "message.timestamp.after.max.ms=1000"), (NOW_MS - 2_001, "message.timestamp.before.max.ms=2000")],
+)
+def test_a_timestamp_too_far_from_the_brokers_clock_is_refused(timestamp_ms: int, reason: str) -> None:
+    config = LogConfig(message_timestamp_after_max_ms=1_000, message_timestamp_before_max_ms=2_000)
+    log = open_log(MemoryDisk(), config)
+    refusal = refused(log, batch_of("v", timestamp_ms=timestamp_ms))
+    assert refusal.error_code is ErrorCode.INVALID_TIMESTAMP
+    assert reason in refusal.message
+    for within in (NOW_MS + 1_000, NOW_MS - 2_000, -1):
+        append(log, "v", timestamp_ms=within)

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import pytest
+
+from kraft.model.ids import Offset
+from tests.unit.log.log_building import (
+    SMALL_SEGMENTS,
+    append,
+    open_log,
+    read_all,
+    sync,
+)
+from tests.unit.log.memory_disk import MemoryDisk
+
+
+def test_only_a_completed_sync_makes_records_durable() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    append(log, "a")
+    ticket = log.prepare_sync()
+    append(log, "b")
+    ticket.run()
+    assert (log.synced_end_offset, log.dirty) == (0, True)
+    log.complete_sync(ticket)
+    assert (log.synced_end_offset, log.dirty) == (1, True)
+    sync(log)
+    assert (log.synced_end_offset, log.dirty) == (2, False)
+    append(log, "c")
+    disk.crash()
+    assert read_all(open_log(disk)) == ["a", "b"]
+
+
+def test_truncation_during_a_sync_takes_back_what_it_would_have_covered() -> None:
+    log = open_log(MemoryDisk())
+    for value in "abcd":
+        append(log, value)
+    ticket = log.prepare_sync()
+    log.truncate_to(Offset(2))
+    append(log, "x")
+    append(log, "y")
+    ticket.run()
+    log.complete_sync(ticket)
+    assert log.synced_end_offset == 2
+    assert log.log_end_offset == 4
+
+
+def test_a_segment_removed_during_a_sync_is_closed_when_the_sync_is_complete() -> None:
+    log = open_log(MemoryDisk(), SMALL_SEGMENTS)
+    for number in range(6):
+        append(log, f"value {number}")
+    ticket = log.prepare_sync()
+    log.truncate_fully_and_start_at(Offset(2))
+    ticket.run()
+    assert ticket.error is None
+    log.complete_sync(ticket)
+    assert (log.synced_end_offset, log.log_end_offset) == (2, 2)
+    with pytest.raises(OSError, match="closed"):
+        ticket.file.sync()
+
+
+def test_an_emptied_log_is_durable_even_while_a_sync_runs() -> None:
+    log = open_log(MemoryDisk())
+    append(log, "a")
+    ticket = log.prepare_sync()
+    log.truncate_fully_and_start_at(Offset(50))
+    assert (log.log_start_offset, log.synced_end_offset, log.log_end_offset) == (50, 50, 50)
+    append(log, "b")
+    ticket.run()
+    log.complete_sync(ticket)
+    assert (log.synced_end_offset, log.dirty) == (50, True)
+
+
+def test_rolling_during_a_sync_does_not_count_as_durable_before_both_succeeded() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    append(log, "a")
+    ticket = log.prepare_sync()
+    append(log, "b")
+    log.roll()
+    assert log.synced_end_offset == 0
+    ticket.run()
+    log.complete_sync(ticket)
+    assert log.synced_end_offset == 2
+
+
+def test_rolling_makes_the_old_segment_durable() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    append(log, "a")
+    log.roll()
+    assert (log.synced_end_offset, log.dirty) == (1, False)
+    log.roll()
+    append(log, "b")
+    disk.crash()
+    assert read_all(open_log(disk)) == ["a"]

@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import pytest
+
+from kraft.log.cleaned_segments import CleaningResult, open_cleaned
+from kraft.log.cleaning_plan import plan_cleaning
+from kraft.log.compaction import clean
+from kraft.log.leader_epochs import EpochStart
+from kraft.log.log_config import UNLIMITED, LogConfig
+from kraft.log.partition_log import PartitionLog
+from kraft.log.record_batch import build_batch, split, validate
+from kraft.log.record_codec import Record
+from kraft.log.segment import Segment
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import LeaderEpoch, Offset
+from tests.unit.log.log_building import (
+    DIRECTORY,
+    EPOCH,
+    NOW_MS,
+    SMALL_SEGMENTS,
+    append,
+    open_log,
+    read_all,
+    read_records,
+    sync,
+)
+from tests.unit.log.memory_disk import MemoryDisk
+
+# --- truncation -----------------------------------------------------------------------------------------------
+
+
+def test_truncation_reaches_across_segments_and_takes_epochs_with_it() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, SMALL_SEGMENTS)
+    for number in range(12):
+        append(log, f"value {number}", epoch=number // 4)
+    assert log.truncate_to(Offset(5)) == 5
+    assert read_all(log) == [f"value {number}" for number in range(5)]
+    assert log.epoch_cache.entries == ((0, 0), (1, 4))
+    append(log, "new", epoch=9)
+    assert read_all(log)[-2:] == ["value 4", "new"]
+    assert log.end_offset_for_epoch(LeaderEpoch(1)) == (1, 5)
+    disk.crash()
+    assert read_all(open_log(disk, SMALL_SEGMENTS)) == [f"value {number}" for number in range(5)]
+
+
+def test_truncating_inside_a_batch_drops_all_of_it() -> None:
+    log = open_log(MemoryDisk())
+    append(log, "a")
+    append(log, "b", "c")
+    assert log.truncate_to(Offset(2)) == 1
+    assert read_all(log) == ["a"]
+
+
+def test_truncating_at_or_above_the_end_changes_nothing() -> None:
+    log = open_log(MemoryDisk())
+    append(log, "a")
+    assert log.truncate_to(Offset(1)) == 1
+    assert log.truncate_to(Offset(99)) == 1
+
+
+def test_truncating_below_the_start_begins_there_anew() -> None:
+    log = open_log(MemoryDisk())
+    log.truncate_fully_and_start_at(Offset(50))
+    append(log, "a", epoch=3)
+    assert log.truncate_to(Offset(20)) == 20
+    assert (log.log_start_offset, log.log_end_offset, log.latest_epoch) == (20, 20, -1)
+
+
+def test_truncation_forgets_what_producers_wrote_there() -> None:
+    log = open_log(MemoryDisk(), SMALL_SEGMENTS)
+    batches = [
+        build_batch([Record(0, 0, None, b"v")], producer_id=9, producer_epoch=0, base_sequence=sequence)
+        for sequence in range(8)
+    ]
+    for batch in batches:
+        log.append_as_leader(batch, EPOCH, NOW_MS)
+    log.truncate_to(Offset(6))
+    assert log.append_as_leader(batches[5], EPOCH, NOW_MS).duplicate
+    assert log.append_as_leader(batches[1], EPOCH, NOW_MS).duplicate
+    assert not log.append_as_leader(batches[6], EPOCH, NOW_MS).duplicate
+
+
+def test_after_truncation_other_batches_are_found_where_others_stood() -> None:
+    log = open_log(MemoryDisk(), LogConfig(index_interval_bytes=100))
+    for number in range(20):
+        append(log, f"{number}")
+    log.truncate_to(Offset(4))
+    for number in range(4, 20):
+        append(log, f"{number}" + "x" * 45)
+    for offset in range(20):
+        header, batch = split(log.read(Offset(offset), 1, Offset(20)))[0]
+        assert header.base_offset == offset
+        validate(batch)
+
+
+# --- retention ------------------------------------------------------------------------------------------------
+
+
+def test_old_segments_go_and_the_start_of_the_log_with_them() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, LogConfig(segment_bytes=100, retention_ms=1_000))
+    for number in range(5):
+        append(log, f"value {number}", timestamp_ms=1_000 * number)
+    files = log.apply_retention(now_ms=3_500, high_watermark=Offset(5))
+    assert log.log_start_offset == 3
+    assert read_all(log) == ["value 3", "value 4"]
+    assert len(files) == 9
+    for path in files:
+        disk.remove(path)
+    assert log.apply_retention(now_ms=3_500, high_watermark=Offset(5)) == []
+    with pytest.raises(Refusal, match="outside"):
+        log.read(Offset(2), 100, Offset(5))
+    sync(log)
+    disk.crash()
+    again = open_log(disk, log.config)
+    assert (again.log_start_offset, read_all(again)) == (3, ["value 3", "value 4"])
+
+
+def test_a_log_whose_records_are_all_old_is_emptied_and_goes_on_behind_them() -> None:
+    log = open_log(MemoryDisk(), LogConfig(retention_ms=1_000))
+    append(log, "a", "b", timestamp_ms=1_000)
+    assert log.apply_retention(now_ms=99_000, high_watermark=Offset(1)) == [], "not all of it is committed"
+    log.apply_retention(now_ms=99_000, high_watermark=Offset(2))
+    assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (2, 2, 0)
+    assert append(log, "c").base_offset == 2
+
+
+def test_another_retention_takes_effect_while_the_log_is_open() -> None:
+    log = open_log(MemoryDisk(), LogConfig(segment_bytes=100, retention_bytes=200))
+    for number in range(6):
+        append(log, f"value {number}")
+    log.reconfigure(LogConfig(segment_bytes=100, retention_ms=UNLIMITED))
+    assert log.apply_retention(NOW_MS, Offset(6)) == []
+    log.reconfigure(LogConfig(segment_bytes=100, retention_ms=UNLIMITED, retention_bytes=150))
+    log.apply_retention(NOW_MS, Offset(6))
+    assert log.size_bytes <= 225
+
+
+def test_records_below_the_log_start_are_gone_at_once_and_for_good() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, LogConfig(segment_bytes=100))
+    for number in range(5):
+        append(log, f"value {number}", epoch=number)
+    log.advance_log_start(Offset(3))
+    assert log.log_start_offset == 3
+    assert log.epoch_cache.entries[0] == EpochStart(LeaderEpoch(3), Offset(3))
+    log.advance_log_start(Offset(1))
+    assert log.log_start_offset == 3, "it never goes back"
+    disk.crash()
+    again = open_log(disk, log.config)
+    assert (again.log_start_offset, read_all(again)) == (3, ["value 3"]), "the last one was not synced"
+
+
+def test_the_log_start_never_passes_the_end() -> None:
+    log = open_log(MemoryDisk())
+    append(log, "a")
+    with pytest.raises(Refusal) as refusal:
+        log.advance_log_start(Offset(2))
+    assert refusal.value.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_look_up_by_time_does_not_find_what_was_deleted() -> None:
+    log = open_log(MemoryDisk())
+    append(log, "a", "b", "c", timestamp_ms=1_000)
+    log.advance_log_start(Offset(2))
+    assert log.offset_for_timestamp(0) == (2, 1_002)
+    assert log.offset_of_max_timestamp() == (2, 1_002)
+
+
+# --- compaction -----------------------------------------------------------------------------------------------
+
+
+COMPACT = LogConfig(segment_bytes=300, compacts=True, deletes=False, min_cleanable_dirty_ratio=0)
+
+
+def keyed(log: PartitionLog, key: str, value: str | None) -> None:
+    record = Record(0, 1_000, key.encode(), None if value is None else value.encode())
+    log.append_as_leader(build_batch([record]), EPOCH, NOW_MS)
+
+
+def cleaned(disk: MemoryDisk, log: PartitionLog) -> tuple[CleaningResult, list[Segment]]:
+    plan = plan_cleaning(log.segments(), log.config, log.cleaned_end_offset, log.log_end_offset, NOW_MS)
+    assert plan is not None
+    producers = {producer_id: state.last_offset for producer_id, state in log.producers.items()}
+    result = clean(disk, DIRECTORY, plan, log.config, NOW_MS, 1 << 20, producers, lambda _: None)
+    return result, open_cleaned(disk, DIRECTORY, result, log.config.index_interval_bytes)
+
+
+def test_a_cleaned_log_reads_as_the_newest_of_each_key_at_its_own_offset_also_after_a_crash() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, COMPACT)
+    for number in range(30):
+        keyed(log, f"k{number % 3}", f"{number}")
+    for path in log.install_cleaned(*cleaned(disk, log)):
+        disk.remove(path)
+    active = log.segments()[-1]
+    kept = read_records(log)
+    below = {record.key: record.offset for record in kept if record.offset < active.base_offset}
+    assert len(below) == 3, "one of each key below the segment that grows"
+    assert all(record.value == str(record.offset).encode() for record in kept)
+    assert log.cleaned_end_offset == active.base_offset
+    assert (log.log_start_offset, log.log_end_offset) == (0, 30)
+    keyed(log, "k0", "30")
+    sync(log)
+    disk.crash()
+    again = open_log(disk, COMPACT)
+    assert [record.offset for record in read_records(again)] == [*(record.offset for record in kept), 30]
+    assert again.cleaned_end_offset == log.cleaned_end_offset
+
+
+def test_what_was_cleaned_of_a_log_that_changed_meanwhile_is_thrown_away() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, COMPACT)
+    for number in range(30):
+        keyed(log, "k", f"{number}")
+    result = cleaned(disk, log)
+    log.truncate_to(Offset(8))
+    before = [record.value for record in read_records(log)]
+    assert log.install_cleaned(*result) == []
+    assert [record.value for record in read_records(log)] == before
+    assert not [name for name in disk.list(DIRECTORY) if name.endswith(".cleaned")]
+    assert log.cleaned_end_offset == 0

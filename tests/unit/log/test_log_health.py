@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import pytest
+
+from kraft.log.log_config import LogConfig
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import Offset
+from tests.simulation.sim_disk import SimDisk
+from tests.unit.log.log_building import (
+    DIRECTORY,
+    NOW_MS,
+    append,
+    batch_of,
+    open_log,
+    read_all,
+    refused,
+)
+from tests.unit.log.memory_disk import MemoryDisk
+
+
+def test_after_a_failed_sync_nothing_is_taken_for_good_again() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    append(log, "a")
+    disk.fails_next_sync = True
+    ticket = log.prepare_sync()
+    ticket.run()
+    with pytest.raises(Refusal) as refusal:
+        log.complete_sync(ticket)
+    assert refusal.value.error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.synced_end_offset == 0
+    for attempt in (log.prepare_sync, log.roll, lambda: append(log, "b"), lambda: log.truncate_to(Offset(0))):
+        with pytest.raises(Refusal, match="offline"):
+            attempt()
+    assert read_all(log) == ["a"]
+    log.close()
+
+
+def test_after_a_failed_write_the_log_is_offline() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    append(log, "a")
+    disk.fails_writes = True
+    assert refused(log, batch_of("b")).error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    disk.fails_writes = False
+    assert "no space left" in refused(log, batch_of("b")).message
+    assert log.failure is not None
+
+
+def test_a_failed_roll_takes_the_log_offline() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    append(log, "a")
+    disk.fails_next_sync = True
+    with pytest.raises(Refusal, match="goes offline"):
+        log.roll()
+    assert (log.synced_end_offset, log.log_end_offset) == (0, 1)
+
+
+def test_a_full_disk_refuses_an_append_and_the_log_goes_on_when_there_is_room() -> None:
+    disk = SimDisk(capacity_bytes=20_000)
+    log = open_log(disk, LogConfig(segment_bytes=4_000))
+    while disk.free_bytes(DIRECTORY) > 600:
+        append(log, "x" * 500)
+    for _ in range(5):
+        assert refused(log, batch_of("x" * 500)).error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.failure is None
+    assert len(read_all(log)) == log.log_end_offset > 20
+    log.reconfigure(LogConfig(segment_bytes=4_000, retention_bytes=4_000))
+    for path in log.apply_retention(NOW_MS, log.log_end_offset):
+        disk.remove(path)
+    append(log, "there is room again")
+    log.close()
+    assert read_all(open_log(disk))[-1] == "there is room again"
