@@ -201,14 +201,19 @@ class SendBuffer:
     def is_ready(self, partition: TopicPartition, now_ms: int) -> bool:
         """True when a batch of the partition could be sent if its leader is known."""
         lane = self._lanes[partition]
+        if (
+            now_ms < lane.retry_at_ms
+            or len(lane.in_flight) >= self._in_flight_max(lane)
+            or (lane.is_retrying and lane.in_flight)
+        ):
+            return False
+        if len(lane.batches) > len(lane.in_flight):
+            return True
+        # Not before it is its turn: until then records join it, so that what piles up leaves in few batches.
         if lane.open is not None and self._lingered(lane.open, now_ms):
             lane.seal()
-        return (
-            now_ms >= lane.retry_at_ms
-            and len(lane.in_flight) < self._in_flight_max(lane)
-            and not (lane.is_retrying and lane.in_flight)
-            and len(lane.batches) > len(lane.in_flight)
-        )
+            return True
+        return False
 
     def _in_flight_max(self, lane: _Lane) -> int:
         # A broker takes any first sequence of a producer that it does not know (KIP-360). Were the first batch refused

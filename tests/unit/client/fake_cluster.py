@@ -9,7 +9,6 @@ import asyncio
 from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import UUID, uuid5
 
 from kraft.log.record_batch import BatchHeader, assign_offsets, decode_batch, read_header, split, validate
@@ -31,6 +30,7 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from kraft.rpc.peers import Unreachable
 from kraft.server.handlers.describe_topics import topic_metadata
+from tests.unit.client.fake_streams import FakeFetchStream, FakeProduceStream, FakeStream
 from tests.unit.metadata import clusters
 
 NAMESPACE = UUID(int=7)
@@ -301,7 +301,7 @@ class FakeBroker:
         partition = self.cluster.partition(asked.topic, asked.partition)
         code, base_offset = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
         if partition.leader_id == self.broker_id:
-            code, base_offset = partition.append(asked.records)
+            code, base_offset = partition.append(bytes(asked.records))
         return values.ProducePartitionResult(
             topic=asked.topic, partition=asked.partition, error_code=code, base_offset=base_offset
         )
@@ -570,102 +570,6 @@ def _config(key: str, value: str, source: configs.ConfigSource) -> configs.Confi
 
 def _result(topic: str, code: ErrorCode) -> values.TopicResult:
     return values.TopicResult(topic=topic, error_code=code, topic_id=uuid5(NAMESPACE, topic), partitions=1)
-
-
-class FakeStream:
-    def __init__(self, broker: FakeBroker) -> None:
-        self.broker = broker
-        self.broken = asyncio.Event()
-
-    def break_off(self) -> None:
-        self.broken.set()
-
-    def check(self) -> None:
-        if self.broken.is_set() or not self.broker.is_up:
-            raise Unreachable(self.broker.address, "the stream broke")
-
-    async def close(self) -> None:
-        self.break_off()
-
-    async def _until_broken(self, *others: asyncio.Future[Any]) -> None:
-        broken = asyncio.ensure_future(self.broken.wait())
-        try:
-            waited: list[asyncio.Future[Any]] = [broken, *others]
-            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            broken.cancel()
-            for other in others:
-                other.cancel()
-
-
-class FakeProduceStream(FakeStream):
-    def __init__(self, broker: FakeBroker) -> None:
-        super().__init__(broker)
-        self.answers: asyncio.Queue[values.ProduceResponse] = asyncio.Queue()
-
-    async def send(self, request: values.ProduceRequest) -> None:
-        self.check()
-        await asyncio.sleep(0)
-        if self.broker.hangs:
-            return
-        if self.broker.loses_requests:
-            self.broker.loses_requests -= 1
-            self.break_off()
-            return
-        response = self.broker.produce(request)
-        if self.broker.loses_answers:
-            self.broker.loses_answers -= 1
-            self.break_off()
-        elif request.acks:
-            self.answers.put_nowait(response)
-        elif any(result.error_code for result in response.partitions):
-            # All that a broker can tell of a request that gets no answer.
-            self.break_off()
-
-    async def receive(self) -> values.ProduceResponse:
-        self.check()
-        answer = asyncio.ensure_future(self.answers.get())
-        broken = asyncio.ensure_future(self.broken.wait())
-        try:
-            waited: list[asyncio.Future[Any]] = [answer, broken]
-            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-            if answer.done():
-                return answer.result()
-            raise Unreachable(self.broker.address, "the stream broke")
-        finally:
-            answer.cancel()
-            broken.cancel()
-
-
-class FakeFetchStream(FakeStream):
-    def __init__(self, broker: FakeBroker) -> None:
-        super().__init__(broker)
-        self.asked: deque[values.FetchRequest] = deque()
-
-    async def send(self, request: values.FetchRequest) -> None:
-        self.check()
-        self.broker.fetched.append(request)
-        self.asked.append(request)
-
-    async def receive(self) -> values.FetchResponse:
-        request = self.asked.popleft()
-        until_s = asyncio.get_running_loop().time() + request.max_wait_ms / 1000
-        while True:
-            self.check()
-            if self.broker.hangs:
-                await self._until_broken()
-                continue
-            response = self.broker.fetch(request)
-            left_s = until_s - asyncio.get_running_loop().time()
-            if left_s <= 0 or any(_is_worth_an_answer(each) for each in response.partitions):
-                return response
-            news = asyncio.ensure_future(self.broker.cluster.changed.wait())
-            timer = asyncio.ensure_future(asyncio.sleep(left_s))
-            await self._until_broken(news, timer)
-
-
-def _is_worth_an_answer(result: values.FetchPartitionResult) -> bool:
-    return bool(result.records) or result.error_code is not ErrorCode.NONE
 
 
 def all_values(batches: Iterable[bytes]) -> list[bytes | None]:

@@ -110,6 +110,28 @@ def test_records_linger_until_the_batch_is_full_or_time_is_up() -> None:
     assert len(drain(buffer, now_ms=10)) == 1
 
 
+def test_what_piles_up_while_the_leader_does_not_answer_leaves_in_few_batches() -> None:
+    buffer = buffer_with(batch_size=1_000, linger_ms=5)
+    put(buffer, b"first")
+    (attempt,) = drain(buffer, now_ms=10)
+    buffer.lost(attempt, "the connection was reset", 10)
+    for now_ms in range(11, 51):
+        put(buffer, b"%d" % now_ms, now_ms=now_ms)
+        assert drain(buffer, now_ms=now_ms) == [], "it waits before it tries again"
+    attempts = drain(buffer, now_ms=1_000)
+    assert payloads(attempts) == [b"first", *(b"%d" % number for number in range(11, 51))]
+    # Forty records of about 25 bytes each, in batches of a thousand bytes.
+    assert len(attempts) <= 3
+
+
+def test_what_piles_up_while_enough_is_in_flight_leaves_in_few_batches() -> None:
+    buffer = buffer_with(batch_size=1_000, linger_ms=0, max_in_flight_requests_per_connection=2)
+    for number in range(20):
+        put(buffer, b"%d" % number)
+        drain(buffer)
+    assert len(buffer.unfinished()) == 2, "two batches with a record each, and the others together in an open one"
+
+
 def test_a_batch_does_not_linger_while_somebody_waits_for_memory() -> None:
     buffer = buffer_with(batch_size=1_000, linger_ms=1_000)
     put(buffer, b"a")
