@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Callable, Set
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -33,11 +33,22 @@ _BURST_PAUSE_S: Final = 0.001
 class NumberedLoad:
     """A context manager: one idempotent producer with acks=all, sending 0, 1, 2, ... from a thread of its own.
 
-    Numbers are spread over the partitions. At most `unacknowledged_max` are under way; more wait.
+    Numbers are spread over the partitions. `burst` of them go out at once, then comes a pause of `burst_pause_s`. At
+    most `unacknowledged_max` are under way; more wait. `on_acknowledged` is told of each, in whatever thread.
     """
 
     def __init__(
-        self, bootstrap_servers: str, topic: str, *, partitions: int = 1, value_bytes: int = 500, **settings: Any
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        *,
+        partitions: int = 1,
+        value_bytes: int = 500,
+        burst: int = _BURST,
+        burst_pause_s: float = _BURST_PAUSE_S,
+        unacknowledged_max: int = 1_000,
+        on_acknowledged: Callable[[int], None] = lambda _: None,
+        **settings: Any,
     ) -> None:
         self.sent = 0
         """Numbers below were handed to the client."""
@@ -49,7 +60,10 @@ class NumberedLoad:
         self._producer = Producer(bootstrap_servers, **_SETTINGS | settings)
         self._acknowledged: set[int] = set()
         self._guard = threading.Lock()
-        self._unacknowledged_max = 1_000
+        self._burst = burst
+        self._burst_pause_s = burst_pause_s
+        self._unacknowledged_max = unacknowledged_max
+        self._on_acknowledged = on_acknowledged
         self._unacknowledged = 0
         self._running = threading.Event()
         self._stopping = threading.Event()
@@ -103,10 +117,10 @@ class NumberedLoad:
             while not self._stopping.is_set():
                 if not self._running.wait(0.05):
                     continue
-                for _ in range(_BURST):
+                for _ in range(self._burst):
                     self._send(self.sent)
                 # The load has a rate, so that a run of many faults ends with a log that can be compared.
-                time.sleep(_BURST_PAUSE_S)
+                time.sleep(self._burst_pause_s)
         except BaseException as error:  # noqa: BLE001  `check` raises it where somebody sees it.
             self._crash = error
 
@@ -136,6 +150,8 @@ class NumberedLoad:
                 self._acknowledged.add(number)
             else:
                 self.errors[type(error).__name__] += 1
+        if error is None:
+            self._on_acknowledged(number)
 
     def _is_under_way(self) -> bool:
         with self._guard:
