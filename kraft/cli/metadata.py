@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Look into the files of the metadata log. No node has to run.", no_args_is_help=True)
 
 Files = Annotated[
-    list[str], typer.Argument(metavar="FILE...", help="Journals (quorum.journal) and snapshots (.checkpoint).")
+    list[str], typer.Argument(metavar="FILE...", help="Journals (quorum*.journal) and snapshots (.checkpoint).")
 ]
 
 Fact = dict[str, Any]
@@ -93,7 +93,14 @@ def _journal(path: str, data: bytes) -> Iterator[Fact]:
 
 
 def _frame(path: str, frame: Frame) -> Iterator[Fact]:
-    from kraft.quorum.journal_format import BaseRecord, EntryRecord, TruncationRecord, VoteRecord
+    from kraft.quorum.journal_format import (
+        BaseRecord,
+        EntryRecord,
+        StartRecord,
+        TrimRecord,
+        TruncationRecord,
+        VoteRecord,
+    )
 
     for record in frame.records:
         match record:
@@ -105,6 +112,10 @@ def _frame(path: str, frame: Frame) -> Iterator[Fact]:
                 yield {"type": "truncation", "position": frame.position, "from_index": from_index}
             case BaseRecord(index=index, term=term):
                 yield {"type": "base", "position": frame.position, "index": index, "term": term}
+            case TrimRecord(index=index, term=term):
+                yield {"type": "trim", "position": frame.position, "index": index, "term": term}
+            case StartRecord(number=number, index=index, term=term):
+                yield {"type": "start", "position": frame.position, "segment": number, "index": index, "term": term}
             case _:
                 assert_never(record)
 

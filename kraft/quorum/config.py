@@ -31,10 +31,11 @@ class VoterAddress:
 class QuorumConfig:
     """`node.id`, `cluster.id`, `controller.quorum.voters` and `metadata.log.dir` of a voter, and its clocks.
 
-    A follower that hears nothing for a random time between the two election timeouts stands as a candidate; a leader
-    that hears no majority for the longer one steps down (`controller.quorum.election.timeout.ms`). The defaults leave
-    room for a busy event loop. `beat_ms` is how often an idle voter looks at its clock: messages and proposals are
-    handled at once, so it only blurs the timeouts.
+    A follower that hears nothing for a random time between the two election timeouts asks whether it may stand as a
+    candidate; nobody who heard a leader within the shorter one lets it. A leader that hears no majority for the longer
+    one steps down (`controller.quorum.election.timeout.ms`). The defaults leave room for a busy event loop. `beat_ms`
+    is how often an idle voter looks at its clock: messages and proposals are handled at once, so it only blurs the
+    timeouts.
     """
 
     node_id: int

@@ -3,6 +3,8 @@
 Some of its private names are used, and their presence is checked at start, because the alternative is worse in each:
 `__doApplyCommand` is overridden, since the original unpickles what the network brought; `__newAppendEntriesTime` is
 set back, since otherwise an entry waits for the next heartbeat; `__raftLastApplied` is set forward past a snapshot;
+`__connectedToAnyone`, which it asks before it stands as a candidate, asks the other voters; `__raftElectionDeadline`
+is brought forward where it is to stand at once, and `__generateRaftTimeout` spreads the rounds of asking;
 `createJournal` and `Serializer` are replaced while the engine is built, since it offers no other way to give it a
 journal, and makes snapshots of its own.
 """
@@ -17,6 +19,7 @@ from pysyncobj.config import SyncObjConf
 from pysyncobj.serializer import Serializer
 from pysyncobj.version import VERSION
 
+from kraft.quorum.candidacy import ROUNDS_PER_TIMEOUT
 from kraft.quorum.command import REGULAR
 from kraft.quorum.config import APPEND_BATCH_BYTES, QuorumConfig
 from kraft.quorum.journal import QuorumJournal
@@ -31,6 +34,10 @@ _APPLY = "_SyncObj__doApplyCommand"
 _APPEND_DUE = "_SyncObj__newAppendEntriesTime"
 
 _LAST_APPLIED = "_SyncObj__raftLastApplied"
+
+_ELECTION_DUE = "_SyncObj__raftElectionDeadline"
+_MAY_STAND = "_SyncObj__connectedToAnyone"
+_ELECTION_TIMEOUT = "_SyncObj__generateRaftTimeout"
 
 _NEVER = 10**9
 
@@ -98,10 +105,15 @@ class Consensus(syncobj.SyncObj):  # type: ignore[misc]  # PySyncObj has no type
         """Into the log at the next step, in the term of that moment; forgotten when this voter then does not lead."""
         self._applyCommand(body, None, REGULAR)
 
+    def stand_at_once(self) -> None:
+        """At the next step, if it may stand then."""
+        setattr(self, _ELECTION_DUE, 0.0)
+
     @property
     def leader_id(self) -> int | None:
         leader: VoterNode | None = self._getLeader()
-        return None if leader is None else leader.id
+        # The engine remembers its last leader until it stands as a candidate itself.
+        return None if leader is None or self._transport.asks_for_promises else leader.id
 
     @property
     def leading(self) -> bool:
@@ -109,6 +121,12 @@ class Consensus(syncobj.SyncObj):  # type: ignore[misc]  # PySyncObj has no type
 
     def _position(self) -> tuple[int, int]:
         return self._journal.last_index, self.raftCommitIndex
+
+    def _SyncObj__connectedToAnyone(self) -> bool:
+        """In place of the engine's own. It is asked when the election timeout has passed, and answers whether to stand;
+        until it says yes, it is asked again at every step."""
+        election_timeout_s: float = getattr(self, _ELECTION_TIMEOUT)()
+        return self._transport.may_stand(int(election_timeout_s * 1000 / ROUNDS_PER_TIMEOUT))
 
     def _SyncObj__doApplyCommand(self, command: bytes) -> None:
         """In place of the engine's own, which unpickles the command and calls a method by its number."""
@@ -121,7 +139,7 @@ class Consensus(syncobj.SyncObj):  # type: ignore[misc]  # PySyncObj has no type
         self._on_apply(index, term, command)
 
     def _check_private_names(self) -> None:
-        for name in (_APPEND_DUE, _LAST_APPLIED):
+        for name in (_APPEND_DUE, _LAST_APPLIED, _ELECTION_DUE):
             if not hasattr(self, name):
                 raise UnsuitableEngine(f"PySyncObj {VERSION} has no {name}")
 
@@ -129,8 +147,9 @@ class Consensus(syncobj.SyncObj):  # type: ignore[misc]  # PySyncObj has no type
 def _check_version() -> None:
     if VERSION != AUDITED_VERSION:
         raise UnsuitableEngine(f"PySyncObj {VERSION} is installed; the quorum was checked against {AUDITED_VERSION}")
-    if not hasattr(syncobj.SyncObj, _APPLY):
-        raise UnsuitableEngine(f"PySyncObj {VERSION} has no {_APPLY}")
+    for method in (_APPLY, _MAY_STAND, _ELECTION_TIMEOUT):
+        if not hasattr(syncobj.SyncObj, method):
+            raise UnsuitableEngine(f"PySyncObj {VERSION} has no {method}")
     for name in ("createJournal", "Serializer"):
         if not hasattr(syncobj, name):
             raise UnsuitableEngine(f"PySyncObj {VERSION} has no {name}")

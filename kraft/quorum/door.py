@@ -22,6 +22,10 @@ def _object_to_nobody(_context: grpc.aio.ServicerContext[Any, Any], _voter: int)
     return None
 
 
+def _know_no_handshake(_details: str) -> None:
+    return None
+
+
 def _log_refusal(peer: str, reason: str) -> None:
     log.warning("raft stream refused", peer=peer, reason=reason)
 
@@ -35,6 +39,9 @@ class QuorumDoor:
 
     objection: Callable[[grpc.aio.ServicerContext[Any, Any], int], str | None] = _object_to_nobody
     """Why whoever made this call cannot be the voter that it says it is; None when it may be."""
+
+    handshake_failure: Callable[[str], str | None] = _know_no_handshake
+    """Why a voter that is there cannot be spoken with, from what gRPC says of it; None where time may still help."""
 
     refused: Callable[[str, str], None] = _log_refusal
     """Tells of a stream that was refused: gRPC's name of its peer, and why. May be called very often."""

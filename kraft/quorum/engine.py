@@ -17,7 +17,7 @@ from kraft.quorum.config import QuorumConfig
 from kraft.quorum.consensus import Consensus
 from kraft.quorum.door import QuorumDoor
 from kraft.quorum.journal import QuorumJournal, join_snapshot
-from kraft.quorum.messages import Message
+from kraft.quorum.messages import BadMessage, Message
 from kraft.quorum.peer_link import PeerLink
 from kraft.quorum.port import (
     NotLeader,
@@ -83,11 +83,11 @@ class RaftQuorum:
         except BaseException:
             journal.close()
             raise
-        transport = QuorumTransport(self._config.peer_ids, journal, self._world.clock)
+        transport = QuorumTransport(self._config, journal, self._world.clock)
         consensus = Consensus(self._config, journal, transport, self._on_apply, self._on_leading)
         links = {peer: self._link_to(peer) for peer in self._config.peer_ids}
         self._parts = _Parts(journal, transport, consensus, links)
-        transport.attach(consensus, self._parts.deliver)
+        transport.attach(consensus, self._parts)
         if self._snapshots is not None:
             transport.latest_snapshot, transport.install_snapshot = self._snapshots.latest, self._install_snapshot
         for link in links.values():
@@ -108,7 +108,15 @@ class RaftQuorum:
         parts.consensus.destroy()
 
     def _link_to(self, peer: int) -> PeerLink:
-        return PeerLink(self._config, peer, self._on_link_up, self._on_link_down, self._door, self._incarnation)
+        return PeerLink(
+            self._config,
+            peer,
+            self._on_link_up,
+            self._on_link_down,
+            self._on_link_room,
+            self._door,
+            self._incarnation,
+        )
 
     # --- snapshots ---------------------------------------------------------------------------------------------------
 
@@ -239,11 +247,15 @@ class RaftQuorum:
             self._parts.transport.flush()
 
     def _on_messages(self, sender: int, messages: list[Message]) -> None:
+        """Raises BadMessage."""
         if self._parts is None or self._failed:
             return
         self._parts.links[sender].heard()
         try:
             self._parts.transport.receive(sender, messages)
+        except BadMessage:
+            # Its sender is told, and this voter is none the worse.
+            raise
         except Exception as error:  # noqa: BLE001  Whatever it is, this voter must not speak or vote again.
             self._fail(f"{type(error).__name__}: {error}")
         if messages:
@@ -257,6 +269,11 @@ class RaftQuorum:
     def _on_link_down(self, peer: int) -> None:
         if self._parts is not None:
             self._parts.transport.link_down(peer)
+
+    def _on_link_room(self, peer: int) -> None:
+        if self._parts is not None:
+            self._parts.transport.link_has_room(peer)
+            self._schedule_step()
 
     def _fail(self, reason: str) -> None:
         if self._failed:
@@ -344,3 +361,6 @@ class _Parts:
 
     def deliver(self, peer: int, messages: list[Message]) -> None:
         self.links[peer].send(messages)
+
+    def room_bytes(self, peer: int) -> int:
+        return self.links[peer].room_bytes

@@ -1,28 +1,37 @@
-"""The voter's memory: term, vote and log entries, in one append-only file that is synced before anything is told.
+"""The voter's memory: term, vote and log entries, in append-only files that are synced before anything is told.
 
 What the engine adds is buffered until `sync` writes it as one frame and waits for the disk; nobody is told about it
 before. The whole journal is kept in memory and read again at every start; what a durable snapshot contains is cut off
-its front, and the last entry that was cut off stays as the base, without its content. The commit index is not stored: a
-voter learns it again from the leader, at no risk of believing too much.
+its front, and the last entry that was cut off stays as the base, without its content. That is noted, and files that
+hold nothing else are removed: nothing is written anew. The commit index is not stored: a voter learns it again from the
+leader, at no risk of believing too much.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import overload
+from typing import assert_never, overload
 
 from pysyncobj.journal import Journal
 
-from kraft.log.disk import Disk, File
+from kraft.log.disk import Disk
 from kraft.model.errors import Corruption
-from kraft.quorum import journal_format
+from kraft.quorum import journal_format, journal_segments
 from kraft.quorum.command import NO_OP
-from kraft.quorum.journal_format import NO_VOTE, BaseRecord, EntryRecord, TruncationRecord, VoteRecord
+from kraft.quorum.journal_format import (
+    NO_VOTE,
+    BaseRecord,
+    EntryRecord,
+    StartRecord,
+    TrimRecord,
+    TruncationRecord,
+    VoteRecord,
+)
+from kraft.quorum.journal_segments import Segments
 from kraft.quorum.snapshots import SnapshotId
 
-DIRECTORY_NAME = "__cluster_metadata"
-FILE_NAME = "quorum.journal"
+DIRECTORY_NAME = journal_segments.DIRECTORY_NAME
+FILE_NAME = journal_segments.FILE_NAME
 
 FIRST_INDEX = 1
 """The engine itself puts a no-op there in every new journal, the same on all voters."""
@@ -38,60 +47,83 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
     """A journal as the engine wants one, with indexes from 1 upwards without gaps."""
 
     def __init__(self, directory: Path, disk: Disk) -> None:
-        """Opens, or creates, `<directory>/__cluster_metadata/quorum.journal`. To keep other processes out of there is
-        the caller's business.
+        """Opens, or creates, what is in `<directory>/__cluster_metadata`. To keep other processes out of there is the
+        caller's business.
 
         A torn tail is cut off; Corruption is raised for damage before it. Everything found is synced before it is
         believed: the process that wrote it may have died before its own sync.
         """
-        path = directory / DIRECTORY_NAME / FILE_NAME
-        self.path = path
         self._entries: list[Entry] = []
         self._term = 0
         self._voted_for = NO_VOTE
         self._buffer: list[bytes] = []
         self._buffered_bytes = 0
+        self._reaches_back_to: list[int] = []
+        """Of each segment: had it been the first one, the base would be at this index, or behind it for a while."""
         self.sync_count = 0
         self.start_index = FIRST_INDEX
         """Everything up to here is in the snapshot that the voter was started from."""
-        self._disk = disk
-        self._file = _open(path, disk)
+        self._segments = Segments(directory, disk)
         try:
             self._load()
         except BaseException:
-            self._file.close()
+            self._segments.close()
             raise
 
     def _load(self) -> None:
-        data = self._file.read_at(0, self._file.size)
-        found = journal_format.scan(str(self.path), data)
-        for record in found.records:
-            self._replay(record)
-        if found.valid_bytes < self._file.size:
-            self._file.truncate(found.valid_bytes)
-        # The process before may have ended because its sync failed. The kernel then shows the last frame, takes it for
-        # written, and would sync nothing: written anew, it is.
-        self._file.write_at(found.last_frame, data[found.last_frame : found.valid_bytes])
-        self._file.sync()
+        for number, path, records in self._segments.read():
+            self._reaches_back_to.append(0)
+            if number and not (records and isinstance(records[0], StartRecord) and records[0].number == number):
+                raise Corruption(path, 0, f"not what segment {number} of a journal begins with")
+            for record in records:
+                self._replay(path, record)
+        if self._segments.last_is_of_an_earlier_format or self._segments.last_is_full:
+            self._roll()
 
-    def _replay(self, record: journal_format.Record) -> None:
+    def _replay(self, path: str, record: journal_format.Record) -> None:
         match record:
             case EntryRecord(index=index, term=term, command=command):
                 if index != self.last_index + 1:
-                    raise Corruption(str(self.path), 0, f"entry {index} follows entry {self.last_index}")
+                    raise Corruption(path, 0, f"entry {index} follows entry {self.last_index}")
                 self._entries.append((command, index, term))
             case VoteRecord(term=term, voted_for=voted_for):
                 self._term, self._voted_for = term, voted_for
-            case TruncationRecord(from_index=from_index):
-                if from_index < self.first_index:
-                    raise Corruption(str(self.path), 0, f"a truncation to {from_index}, before {self.first_index}")
-                del self._entries[from_index - self.first_index :]
+            case TruncationRecord(from_index=from_index, previous_term=previous_term):
+                self._replay_truncation(path, from_index, previous_term)
             case BaseRecord(index=index, term=term):
-                if self._entries:
-                    raise Corruption(str(self.path), 0, f"a base at {index} behind entry {self.last_index}")
-                self._entries.append(_base(index, term))
+                self._entries = [_base(index, term)]
+                self._reaches_back_to[-1] = index
+            case TrimRecord(index=index, term=term):
+                # Where segments before this one were removed, the first one left may begin behind that entry.
+                if index >= self.first_index:
+                    if self.term_at(index) != term:
+                        raise Corruption(path, 0, f"trimmed to entry {index} of term {term}, which is not there")
+                    self._forget_before(index)
+            case StartRecord(index=index, term=term):
+                if len(self._reaches_back_to) == 1:
+                    self._entries = [_base(index, term)] if index else []
+                elif index != self.last_index or self.term_at(index) not in (term, None):
+                    raise Corruption(path, 0, f"a segment that follows entry {index}, behind entry {self.last_index}")
+                self._reaches_back_to[-1] = index
+            case _:
+                assert_never(record)
+
+    def _replay_truncation(self, path: str, from_index: int, previous_term: int | None) -> None:
+        self._reaches_back_to[-1] = min(self._reaches_back_to[-1], from_index - 1)
+        if from_index > self.first_index or self.first_index == FIRST_INDEX:
+            del self._entries[max(from_index - self.first_index, 0) :]
+        elif previous_term is not None:
+            # It reaches into a segment that was removed, and what is before it is not needed.
+            self._entries = [_base(from_index - 1, previous_term)]
+        else:
+            raise Corruption(path, 0, f"a truncation to {from_index}, before {self.first_index}")
 
     # --- what our own code asks ----------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> Path:
+        """The file that is written to."""
+        return Path(self._segments.last_path)
 
     @property
     def first_index(self) -> int:
@@ -117,11 +149,17 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
         """Returns once everything added is on disk. An OSError from here ends the process: it is never retried."""
         if not self._buffer:
             return
-        self._file.append([journal_format.encode_frame(self._file.size, b"".join(self._buffer))])
-        self._file.sync()
+        self._segments.append(b"".join(self._buffer))
         self._buffer.clear()
         self._buffered_bytes = 0
         self.sync_count += 1
+        if self._segments.last_is_full:
+            self._roll()
+
+    def _roll(self) -> None:
+        index = self.last_index
+        self._segments.roll(index, self.term_at(index) or 0, journal_format.encode_vote(self._term, self._voted_for))
+        self._reaches_back_to.append(index)
 
     def trim(self, index: int) -> None:
         """Forgets what is before the entry at `index`, which becomes the base. Durable on return."""
@@ -136,34 +174,34 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
 
         A snapshot that contains it must be durable. Durable on return; an OSError from here ends the process.
         """
+        if self.term_at(index) == term:
+            self._forget_before(index)
+            self._put(journal_format.encode_trim(index, term))
+        else:
+            self._entries = [_base(index, term)]
+            self._put(journal_format.encode_base(index, term))
+            self._reaches_back_to[-1] = index
         self.sync()
-        is_here = self.term_at(index) == term
-        kept = self._entries[index - self.first_index + 1 :] if is_here else []
-        self._entries = [_base(index, term), *kept]
-        content = journal_format.encode_header()
-        for body in self._bodies():
-            content += journal_format.encode_frame(len(content), body)
-        self._disk.write_atomically(str(self.path), content)
-        self._file.close()
-        self._file = self._disk.open(str(self.path), create=False)
+        self._remove_segments()
 
-    def _bodies(self) -> Iterator[bytes]:
-        """What the frames of a journal with this base, term, vote and entries hold."""
-        (_, index, term), *entries = self._entries
-        records = [journal_format.encode_base(index, term), journal_format.encode_vote(self._term, self._voted_for)]
-        size = 0
-        for command, index, term in entries:
-            records.append(journal_format.encode_entry(index, term, command))
-            size += len(records[-1])
-            if size > BUFFER_BYTES_MAX:
-                yield b"".join(records)
-                records, size = [], 0
-        if records:
-            yield b"".join(records)
+    def _forget_before(self, index: int) -> None:
+        del self._entries[: index - self.first_index]
+        self._entries[0] = _base(index, self._entries[0][2])
+
+    def _remove_segments(self) -> None:
+        """Those without which a start finds all from the base on, and the term and the vote with it."""
+        superfluous, reaches_back_to = 0, self.last_index
+        for position in reversed(range(len(self._reaches_back_to))):
+            reaches_back_to = min(reaches_back_to, self._reaches_back_to[position])
+            if reaches_back_to <= self.first_index:
+                superfluous = position
+                break
+        self._segments.remove_oldest(superfluous)
+        del self._reaches_back_to[:superfluous]
 
     def close(self) -> None:
-        """Closes the file. What was not synced was told to nobody and is forgotten."""
-        self._file.close()
+        """Closes the files. What was not synced was told to nobody and is forgotten."""
+        self._segments.close()
 
     def _put(self, record: bytes) -> None:
         self._buffer.append(record)
@@ -181,7 +219,8 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
     def deleteEntriesFrom(self, entryFrom: int) -> None:
         from_index = entryFrom + self.first_index
         del self._entries[entryFrom:]
-        self._put(journal_format.encode_truncation(from_index))
+        self._put(journal_format.encode_truncation(from_index, self.term_at(from_index - 1) or 0))
+        self._reaches_back_to[-1] = min(self._reaches_back_to[-1], from_index - 1)
 
     def setCurrentTerm(self, term: int, votedForNodeId: int | None) -> None:
         self._term = term
@@ -253,14 +292,3 @@ def join_snapshot(journal: QuorumJournal, snapshot_id: SnapshotId | None) -> Non
 def _base(index: int, term: int) -> Entry:
     # The content was applied long ago, and is asked for by nobody.
     return bytes([NO_OP]), index, term
-
-
-def _open(path: Path, disk: Disk) -> File:
-    """The journal never exists without its header."""
-    disk.make_dir(str(path.parent))
-    if not disk.exists(str(path)):
-        disk.write_atomically(str(path), journal_format.encode_header())
-    # Also when it exists: the process that created it may have died before it synced the names.
-    for directory in list(path.parents)[:3]:
-        disk.sync_dir(str(directory))
-    return disk.open(str(path), create=False)

@@ -1,12 +1,17 @@
-"""Bytes of the journal: a header, then frames, each holding the records of one sync.
+"""Bytes of a segment of the journal: a header, then frames, each holding the records of one sync.
 
     header   magic (8), format version (4), CRC-32C of these (4)
     frame    magic (4), length of the body (4), CRC-32C of position, length and body (4), body
     body     records, back to back: type (1), then
              entry       index (8), term (8), length (4), command
              vote        term (8), node id voted for (8, signed; -1 for none)
-             truncation  first index that no longer counts (8)
-             base        index (8) and term (8) of the entry before the first one; only as the very first record
+             truncation  first index that no longer counts (8), term of the entry before it (8)
+             base        index (8) and term (8) of the entry that takes the place of all before this record
+             trim        index (8) and term (8) of an entry: what is before it is not needed
+             start       number of the segment (8), index (8) and term (8) of the entry that it follows; the first
+                         record of every segment but number 0
+
+Version 1 knew one segment alone. Its truncations (another type) have no term, and it has neither trims nor starts.
 
 All numbers are big-endian. A frame is written only after the one before it was synced. So what a crash can tear is
 the last frame alone, and a bad frame with a good one behind it is rot. The position inside the CRC keeps bytes that
@@ -25,7 +30,7 @@ from crc32c import crc32c
 
 from kraft.model.errors import Corruption
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 NO_VOTE = -1
 
 FRAME_BODY_BYTES_MAX = 32 * 1024 * 1024
@@ -39,8 +44,9 @@ _FRAME = Struct(">4sII")
 _CRC_SEED = Struct(">QI")
 _ENTRY = Struct(">BQQI")
 _VOTE = Struct(">BQq")
-_TRUNCATION = Struct(">BQ")
-_BASE = Struct(">BQQ")
+_TRUNCATION_1 = Struct(">BQ")
+_POSITION = Struct(">BQQ")
+_START = Struct(">BQQQ")
 
 HEADER_BYTES = _HEADER.size + _CRC.size
 
@@ -48,8 +54,11 @@ HEADER_BYTES = _HEADER.size + _CRC.size
 class _Type(IntEnum):
     ENTRY = 1
     VOTE = 2
-    TRUNCATION = 3
+    TRUNCATION_1 = 3
     BASE = 4
+    START = 5
+    TRIM = 6
+    TRUNCATION = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +78,10 @@ class VoteRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncationRecord:
-    """Entries from `from_index` on no longer count."""
+    """Entries from `from_index` on no longer count; the one before it is of the term, which version 1 did not tell."""
 
     from_index: int
+    previous_term: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +92,24 @@ class BaseRecord:
     term: int
 
 
-Record = EntryRecord | VoteRecord | TruncationRecord | BaseRecord
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrimRecord:
+    """What is before this entry, of that term, is in a snapshot. What follows it stays."""
+
+    index: int
+    term: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRecord:
+    """Segment `number` goes on behind this entry, of that term; index 0 for no entry."""
+
+    number: int
+    index: int
+    term: int
+
+
+Record = EntryRecord | VoteRecord | TruncationRecord | BaseRecord | TrimRecord | StartRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,12 +137,20 @@ def encode_vote(term: int, voted_for: int) -> bytes:
     return _VOTE.pack(_Type.VOTE, term, voted_for)
 
 
-def encode_truncation(from_index: int) -> bytes:
-    return _TRUNCATION.pack(_Type.TRUNCATION, from_index)
+def encode_truncation(from_index: int, previous_term: int) -> bytes:
+    return _POSITION.pack(_Type.TRUNCATION, from_index, previous_term)
 
 
 def encode_base(index: int, term: int) -> bytes:
-    return _BASE.pack(_Type.BASE, index, term)
+    return _POSITION.pack(_Type.BASE, index, term)
+
+
+def encode_trim(index: int, term: int) -> bytes:
+    return _POSITION.pack(_Type.TRIM, index, term)
+
+
+def encode_start(number: int, index: int, term: int) -> bytes:
+    return _START.pack(_Type.START, number, index, term)
 
 
 def encode_frame(position: int, body: bytes) -> bytes:
@@ -168,14 +203,20 @@ def frames(file: str, data: bytes) -> Iterator[Frame]:
         )
 
 
+def version_of(header: bytes) -> int:
+    """Of a header that is valid."""
+    return int(_HEADER.unpack_from(header)[1])
+
+
 def _check_header(file: str, data: bytes) -> None:
     if len(data) < HEADER_BYTES or data[: len(_MAGIC)] != _MAGIC:
         raise Corruption(file, 0, "not a quorum journal")
     if _CRC.unpack_from(data, _HEADER.size)[0] != crc32c(data[: _HEADER.size]):
         raise Corruption(file, 0, "the header's CRC does not match")
-    version = _HEADER.unpack_from(data)[1]
-    if version != FORMAT_VERSION:
-        raise Corruption(file, len(_MAGIC), f"format version {version}; this program reads version {FORMAT_VERSION}")
+    version = version_of(data)
+    if not 1 <= version <= FORMAT_VERSION:
+        readable = f"this program reads versions 1 to {FORMAT_VERSION}"
+        raise Corruption(file, len(_MAGIC), f"format version {version}; {readable}")
 
 
 def _frame_at(data: bytes, position: int) -> bytes | None:
@@ -221,11 +262,20 @@ def _record_at(body: bytes, position: int) -> tuple[Record, int]:
         case _Type.VOTE:
             _, term, voted_for = _VOTE.unpack_from(body, position)
             return VoteRecord(term=term, voted_for=voted_for), position + _VOTE.size
+        case _Type.TRUNCATION_1:
+            _, from_index = _TRUNCATION_1.unpack_from(body, position)
+            return TruncationRecord(from_index=from_index, previous_term=None), position + _TRUNCATION_1.size
         case _Type.TRUNCATION:
-            _, from_index = _TRUNCATION.unpack_from(body, position)
-            return TruncationRecord(from_index=from_index), position + _TRUNCATION.size
+            _, from_index, term = _POSITION.unpack_from(body, position)
+            return TruncationRecord(from_index=from_index, previous_term=term), position + _POSITION.size
         case _Type.BASE:
-            _, index, term = _BASE.unpack_from(body, position)
-            return BaseRecord(index=index, term=term), position + _BASE.size
+            _, index, term = _POSITION.unpack_from(body, position)
+            return BaseRecord(index=index, term=term), position + _POSITION.size
+        case _Type.TRIM:
+            _, index, term = _POSITION.unpack_from(body, position)
+            return TrimRecord(index=index, term=term), position + _POSITION.size
+        case _Type.START:
+            _, number, index, term = _START.unpack_from(body, position)
+            return StartRecord(number=number, index=index, term=term), position + _START.size
         case unknown:
             raise ValueError(f"record type {unknown}")

@@ -1,7 +1,8 @@
 """What voters say to each other, as values, in the engine's dictionaries, and as protobuf.
 
 Only these messages cross the network. The engine knows more: forwarded commands, leadership transfer, snapshots of its
-own. None of them can be expressed here, so none can arrive. The parts of snapshots are ours, and it never sees them.
+own. None of them can be expressed here, so none can arrive. The parts of snapshots and the questions before an election
+are ours, and it never sees them.
 """
 
 from __future__ import annotations
@@ -59,6 +60,23 @@ class VoteResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PreVoteRequest:
+    """Would the receiver vote for the sender, should it stand in `term`?"""
+
+    term: int
+    last_log_index: int
+    last_log_term: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreVoteResponse:
+    """Granted for `term`, or refused by a voter that has reached `term` already."""
+
+    term: int
+    granted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotPart:
     """A chunk of the snapshot that stands at an entry, by the leader of `term`; `number` from 0 on."""
 
@@ -71,7 +89,22 @@ class SnapshotPart:
 
 
 ForEngine = Append | AppendResponse | VoteRequest | VoteResponse
-Message = ForEngine | SnapshotPart
+Message = ForEngine | PreVoteRequest | PreVoteResponse | SnapshotPart
+
+
+_FIELDS_BYTES = 64
+"""What the fields of a message besides its content take at most, and those of an entry besides its command."""
+
+
+def size_bytes(message: Message) -> int:
+    """About as much as the message takes, encoded or in memory; never less than encoded."""
+    match message:
+        case Append():
+            return _FIELDS_BYTES + sum(len(data) + _FIELDS_BYTES for data, _, _ in message.entries)
+        case SnapshotPart():
+            return _FIELDS_BYTES + len(message.content)
+        case _:
+            return _FIELDS_BYTES
 
 
 # --- the engine's dictionaries ---------------------------------------------------------------------------------
@@ -193,6 +226,16 @@ def _to_proto(message: Message) -> raft_pb2.RaftMessage:
             )
         case VoteResponse():
             return raft_pb2.RaftMessage(vote_response=raft_pb2.RaftVoteResponse(term=message.term))
+        case PreVoteRequest():
+            return raft_pb2.RaftMessage(
+                pre_vote_request=raft_pb2.RaftPreVoteRequest(
+                    term=message.term, last_log_index=message.last_log_index, last_log_term=message.last_log_term
+                )
+            )
+        case PreVoteResponse():
+            return raft_pb2.RaftMessage(
+                pre_vote_response=raft_pb2.RaftPreVoteResponse(term=message.term, granted=message.granted)
+            )
         case SnapshotPart():
             return raft_pb2.RaftMessage(
                 snapshot_part=raft_pb2.RaftSnapshotPart(
@@ -224,6 +267,14 @@ def _from_proto(message: raft_pb2.RaftMessage) -> Message:
             )
         case "vote_response":
             return VoteResponse(term=message.vote_response.term)
+        case "pre_vote_request":
+            question = message.pre_vote_request
+            return PreVoteRequest(
+                term=question.term, last_log_index=question.last_log_index, last_log_term=question.last_log_term
+            )
+        case "pre_vote_response":
+            answer = message.pre_vote_response
+            return PreVoteResponse(term=answer.term, granted=answer.granted)
         case "snapshot_part":
             part = message.snapshot_part
             if not 0 < part.index_term <= part.term or part.index <= FIRST_INDEX:

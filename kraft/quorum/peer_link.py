@@ -1,13 +1,15 @@
 """The stream that this voter dials to one other voter: opened, kept, and opened again when it breaks.
 
 Messages are sent in order or lost. Losing them is the quorum's daily bread, waiting for a dead voter is not: what has
-queued up when a stream breaks is dropped, and so is what exceeds the queue.
+queued up when a stream breaks is dropped. Whoever sends much asks first whether there is room: what exceeds the queue
+by far is dropped, from the first message on that does not fit.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Callable
 
 import grpc
@@ -16,7 +18,7 @@ import structlog
 from kraft.quorum.config import FRAME_BYTES_MAX, QuorumConfig
 from kraft.quorum.door import QuorumDoor
 from kraft.quorum.handshake import HANDSHAKE_DEADLINE_S, Mismatch, check_hello, hello
-from kraft.quorum.messages import Message, to_frames
+from kraft.quorum.messages import Message, size_bytes, to_frames
 from kraft.quorum.pb import raft_pb2
 from kraft.quorum.pb.raft_pb2_grpc import RaftStub
 
@@ -25,8 +27,14 @@ log = structlog.get_logger(__name__)
 RETRY_DELAY_S_MIN = 0.1
 RETRY_DELAY_S_MAX = 1.0
 
-QUEUED_MESSAGES_MAX = 128
-"""An append is up to 1.5 MiB; a voter that is this far behind gets what it missed once it answers again."""
+WINDOW_BYTES = 8 * 1024 * 1024
+"""With this much waiting to be written, a link has no room; with half of it, it has again."""
+
+QUEUED_BYTES_MAX = 2 * WINDOW_BYTES
+"""Nobody who heeds the window comes here: an append is up to 1.5 MiB, and all other messages are small."""
+
+_FRAME_BYTES_TARGET = 1024 * 1024
+"""Frames end at the message that reaches this: what waits is encoded piece by piece."""
 
 _CHANNEL_OPTIONS = (
     ("grpc.enable_http_proxy", 0),
@@ -46,6 +54,9 @@ SILENT_CHECKS_MAX = 4
 """A voter that is not heard from in this many checks in a row is taken for dead. Checks rather than seconds, because
 after a pause of our own everything seems to have been silent. gRPC's keepalive does not notice a frozen process."""
 
+HANDSHAKE_FAILURES_BEFORE_ALARM = 2
+"""A single one may be that of a voter which was ended in the middle of it."""
+
 _Call = grpc.aio.StreamStreamCall[raft_pb2.RaftFrame, raft_pb2.RaftFrame]
 
 
@@ -54,7 +65,8 @@ class Silence(Exception):
 
 
 class PeerLink:
-    """One dialed stream. `on_up` and `on_down` are called in turn, on the event loop."""
+    """One dialed stream. `on_up` and `on_down` are called in turn, on the event loop, and between them `on_room` when
+    there is room again where there was none."""
 
     def __init__(
         self,
@@ -62,6 +74,7 @@ class PeerLink:
         peer_id: int,
         on_up: Callable[[int], None],
         on_down: Callable[[int], None],
+        on_room: Callable[[int], None],
         door: QuorumDoor | None = None,
         incarnation_id: bytes = b"",
     ) -> None:
@@ -71,13 +84,17 @@ class PeerLink:
         self._incarnation_id = incarnation_id
         self._on_up = on_up
         self._on_down = on_down
-        self._queue: list[Message] = []
+        self._on_room = on_room
+        self._queue: deque[Message] = deque()
+        self._unsent_bytes = 0
+        self._is_full = False
         self._filled = asyncio.Event()
         self._hurry = asyncio.Event()
         self._has_written = False
         self._silent_checks = 0
         self._is_up = False
         self._last_problem = ""
+        self._times_in_a_row = 0
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -91,11 +108,21 @@ class PeerLink:
             await asyncio.wait([task], timeout=CANCEL_AGAIN_AFTER_S)
 
     def send(self, messages: list[Message]) -> None:
-        """Queues for the stream; dropped while there is none, and when too much waits already."""
-        if not self._is_up or len(self._queue) + len(messages) > QUEUED_MESSAGES_MAX:
+        """Queues for the stream; dropped while there is none. Of what is too much, the first part is queued."""
+        if not self._is_up:
             return
-        self._queue.extend(messages)
+        for message in messages:
+            if self._unsent_bytes > QUEUED_BYTES_MAX:
+                break
+            self._queue.append(message)
+            self._unsent_bytes += size_bytes(message)
+        self._is_full |= self._unsent_bytes >= WINDOW_BYTES
         self._filled.set()
+
+    @property
+    def room_bytes(self) -> int:
+        """How much more may be sent without a wait; 0 or below for nothing. Then `on_room` tells when there is."""
+        return WINDOW_BYTES - self._unsent_bytes
 
     def heard(self) -> None:
         """The voter spoke, on the stream that it dialed itself."""
@@ -173,10 +200,28 @@ class PeerLink:
         while True:
             await self._filled.wait()
             self._filled.clear()
-            messages, self._queue = self._queue, []
-            for frame in to_frames(messages):
-                await call.write(frame)
-            self._has_written = True
+            if not self._queue:
+                await self._write_one(call, [])
+            while self._queue:
+                await self._write_one(call, self._next_messages())
+
+    def _next_messages(self) -> list[Message]:
+        messages: list[Message] = []
+        frame_bytes = 0
+        while self._queue and frame_bytes < _FRAME_BYTES_TARGET:
+            messages.append(self._queue.popleft())
+            frame_bytes += size_bytes(messages[-1])
+        return messages
+
+    async def _write_one(self, call: _Call, messages: list[Message]) -> None:
+        """Waits for the other side as long as that takes."""
+        for frame in to_frames(messages):
+            await call.write(frame)
+        self._has_written = True
+        self._unsent_bytes -= sum(map(size_bytes, messages))
+        if self._is_full and self._unsent_bytes <= WINDOW_BYTES // 2:
+            self._is_full = False
+            self._on_room(self.peer_id)
 
     async def _watch(self) -> None:
         """Gives a sign of life when nothing else is written, and looks for one. Raises Silence."""
@@ -192,22 +237,33 @@ class PeerLink:
         self._is_up = True
         self._last_problem = ""
         self._silent_checks = 0
-        self._queue.clear()
+        self._empty()
         log.info("raft link up", node=self._config.node_id, peer=self.peer_id)
         self._on_up(self.peer_id)
 
-    def _mark_down(self) -> None:
+    def _empty(self) -> None:
         self._queue.clear()
+        self._unsent_bytes = 0
+        self._is_full = False
+
+    def _mark_down(self) -> None:
+        self._empty()
         if self._is_up:
             self._is_up = False
             self._on_down(self.peer_id)
 
     def _note_problem(self, problem: str) -> None:
         """Once, not at every attempt. That a voter is not there yet is no cause for alarm; that one is gone may be."""
-        if problem == self._last_problem:
-            return
+        handshake_failure = self._door.handshake_failure(problem)
+        problem = handshake_failure or problem
+        self._times_in_a_row = self._times_in_a_row + 1 if problem == self._last_problem else 1
         self._last_problem = problem
-        if self._is_up:
-            log.warning("raft link lost", node=self._config.node_id, peer=self.peer_id, problem=problem)
+        if self._times_in_a_row != (HANDSHAKE_FAILURES_BEFORE_ALARM if handshake_failure else 1):
+            return
+        told = {"node": self._config.node_id, "peer": self.peer_id, "address": str(self._config.voters[self.peer_id])}
+        if handshake_failure:
+            log.warning("raft handshake fails", **told, problem=problem)
+        elif self._is_up:
+            log.warning("raft link lost", **told, problem=problem)
         else:
-            log.info("raft link not up", node=self._config.node_id, peer=self.peer_id, problem=problem)
+            log.info("raft link not up", **told, problem=problem)

@@ -43,7 +43,8 @@ class RaftService(raft_pb2_grpc.RaftServicer):
         raft_pb2_grpc.add_RaftServicer_to_server(self, server)
 
     def open(self, receive: Receive, on_greeted: Callable[[int], None]) -> None:
-        """`receive` takes the messages of one frame with their sender, `on_greeted` a voter whose stream begins.
+        """`receive` takes the messages of one frame with their sender, `on_greeted` a voter whose stream begins. The
+        former may raise BadMessage, which ends the stream.
 
         Both are called on the event loop.
         """

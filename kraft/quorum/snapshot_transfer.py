@@ -1,20 +1,33 @@
 """Snapshots between voters: who is to be sent one, and what became whole of what arrives. No I/O.
 
 A voter lags so far behind that the leader no longer has the entries which it lacks. It gets a snapshot in parts, in
-order. Parts may be lost, and then the whole of it: nothing is answered, and it is sent again after a while.
+order, no faster than its link takes them. Parts may be lost, and then the whole of it: nothing is answered, and it is
+sent again after a while.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final, Protocol
 
-from kraft.quorum.messages import SnapshotPart
+import structlog
+
+from kraft.quorum.messages import BadMessage, SnapshotPart, size_bytes
 from kraft.quorum.snapshots import Snapshot, SnapshotId
+
+log = structlog.get_logger(__name__)
 
 RESEND_MS: Final = 2_000
 RESEND_MS_PER_MIB: Final = 1_000
 """A large one is given more time before it is sent again."""
+
+SNAPSHOT_BYTES_MAX: Final = 1024 * 1024 * 1024
+SNAPSHOT_PARTS_MAX: Final = 65_536
+"""Nobody is sent a larger one, and of whoever sends one no more than this is kept in memory."""
+
+_NO_SNAPSHOT = (-1, -1, -1, -1)
 
 
 class SnapshotKeeper(Protocol):
@@ -46,40 +59,104 @@ def parts_of(snapshot: Snapshot, term: int) -> Iterator[SnapshotPart]:
 
 
 class OutgoingSnapshots:
-    """When each voter may be sent one again."""
+    """Which voters are being sent one, as fast as their links take it, and when they may be sent one again."""
 
     def __init__(self) -> None:
+        self._transfers: dict[int, _Transfer] = {}
         self._again_at_ms: dict[int, int] = {}
 
-    def is_due(self, voter: int, now_ms: int) -> bool:
-        return now_ms >= self._again_at_ms.get(voter, now_ms)
+    @property
+    def under_way(self) -> list[int]:
+        """To whom there are parts left to send, ascending."""
+        return sorted(self._transfers)
 
-    def sent(self, voter: int, size_bytes: int, now_ms: int) -> None:
-        self._again_at_ms[voter] = now_ms + RESEND_MS + RESEND_MS_PER_MIB * size_bytes // (1024 * 1024)
+    def is_due(self, voter: int, now_ms: int) -> bool:
+        return voter not in self._transfers and now_ms >= self._again_at_ms.get(voter, now_ms)
+
+    def begin(self, voter: int, snapshot: Snapshot, term: int, now_ms: int) -> None:
+        """By the leader of `term`."""
+        snapshot_bytes = sum(map(len, snapshot.chunks))
+        if snapshot_bytes > SNAPSHOT_BYTES_MAX or len(snapshot.chunks) > SNAPSHOT_PARTS_MAX:
+            log.error(
+                "snapshot is too large to be sent", voter=voter, index=snapshot.id.index, size_bytes=snapshot_bytes
+            )
+            self._set_pause(voter, snapshot_bytes, now_ms)
+            return
+        log.info(
+            "snapshot is sent to a voter that lags", voter=voter, index=snapshot.id.index, size_bytes=snapshot_bytes
+        )
+        self._transfers[voter] = _Transfer(term, snapshot_bytes, deque(parts_of(snapshot, term)))
+
+    def next_parts(self, voter: int, term: int, room_bytes: int, now_ms: int) -> list[SnapshotPart]:
+        """As many as there is room for; in another term, none ever again."""
+        transfer = self._transfers[voter]
+        if transfer.term != term:
+            self.forget(voter)
+            return []
+        parts: list[SnapshotPart] = []
+        while transfer.parts and room_bytes > 0:
+            parts.append(transfer.parts.popleft())
+            room_bytes -= size_bytes(parts[-1])
+        if not transfer.parts:
+            del self._transfers[voter]
+            self._set_pause(voter, transfer.size_bytes, now_ms)
+        return parts
+
+    def _set_pause(self, voter: int, snapshot_bytes: int, now_ms: int) -> None:
+        self._again_at_ms[voter] = now_ms + RESEND_MS + RESEND_MS_PER_MIB * snapshot_bytes // (1024 * 1024)
+
+    def arrived(self, voter: int) -> None:
+        """It holds what the snapshot stands for. Should it lack more, it may be sent another one at once."""
+        if voter not in self._transfers:
+            self._again_at_ms.pop(voter, None)
 
     def forget(self, voter: int) -> None:
-        """It has caught up, or what was sent to it is lost."""
+        """What was sent to it is lost."""
+        self._transfers.pop(voter, None)
         self._again_at_ms.pop(voter, None)
+
+
+@dataclass(slots=True)
+class _Transfer:
+    term: int
+    size_bytes: int
+    parts: deque[SnapshotPart]
 
 
 class IncomingSnapshot:
     """The parts of one snapshot by one leader; whatever does not continue it begins anew, or is dropped."""
 
     def __init__(self) -> None:
-        self._key = (-1, -1, -1, -1)
+        self._key = _NO_SNAPSHOT
         self._chunks: list[bytes] = []
+        self._size_bytes = 0
 
     def take(self, sender: int, part: SnapshotPart) -> Snapshot | None:
-        """The snapshot, once it is whole."""
+        """The snapshot, once it is whole. Raises BadMessage for one that is too large, and keeps nothing of it."""
         key = (sender, part.term, part.index, part.index_term)
         if part.number == 0:
-            self._key, self._chunks = key, []
+            self._begin(key)
         elif key != self._key or part.number != len(self._chunks):
-            self._key, self._chunks = (-1, -1, -1, -1), []
+            self._begin(_NO_SNAPSHOT)
             return None
         self._chunks.append(part.content)
+        self._size_bytes += len(part.content)
+        self._check_size(part.index)
         if not part.is_last:
             return None
         chunks = tuple(chunk for chunk in self._chunks if chunk)
-        self._key, self._chunks = (-1, -1, -1, -1), []
+        self._begin(_NO_SNAPSHOT)
         return Snapshot(id=SnapshotId(index=part.index, term=part.index_term), chunks=chunks)
+
+    def _begin(self, key: tuple[int, int, int, int]) -> None:
+        self._key, self._chunks, self._size_bytes = key, [], 0
+
+    def _check_size(self, index: int) -> None:
+        if self._size_bytes <= SNAPSHOT_BYTES_MAX and len(self._chunks) <= SNAPSHOT_PARTS_MAX:
+            return
+        parts, size_bytes = len(self._chunks), self._size_bytes
+        self._begin(_NO_SNAPSHOT)
+        raise BadMessage(
+            f"the snapshot at entry {index} has more than {size_bytes - 1} bytes or {parts - 1} parts; this node takes"
+            f" {SNAPSHOT_BYTES_MAX} bytes in {SNAPSHOT_PARTS_MAX} parts"
+        )

@@ -9,31 +9,40 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-import structlog
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 
+from kraft.quorum.candidacy import Canvass, LeaderWatch
+from kraft.quorum.config import QuorumConfig
 from kraft.quorum.filters import Acknowledgements, BallotBox, LogView, trim_append
 from kraft.quorum.messages import (
     Append,
     AppendResponse,
     EngineMessage,
     Message,
+    PreVoteRequest,
+    PreVoteResponse,
     SnapshotPart,
     VoteRequest,
     VoteResponse,
     from_engine,
     sign_of_life,
+    size_bytes,
     to_engine,
 )
-from kraft.quorum.snapshot_transfer import IncomingSnapshot, OutgoingSnapshots, parts_of
+from kraft.quorum.snapshot_transfer import IncomingSnapshot, OutgoingSnapshots
 from kraft.quorum.snapshots import Snapshot
 from kraft.quorum.world import MonotonicClock
 
-log = structlog.get_logger(__name__)
 
-Deliver = Callable[[int, list[Message]], None]
-"""Takes the messages of one step for one voter; they may be lost, never reordered."""
+class Links(Protocol):
+    """The streams to the other voters."""
+
+    def deliver(self, peer: int, messages: list[Message]) -> None:
+        """Takes the messages of one step; they may be lost, never reordered."""
+
+    def room_bytes(self, peer: int) -> int:
+        """How much more may be sent to the voter before its link tells that there is room."""
 
 
 class EngineFacts(Protocol):
@@ -44,6 +53,11 @@ class EngineFacts(Protocol):
 
     @property
     def raftLastApplied(self) -> int: ...
+
+    @property
+    def leading(self) -> bool: ...
+
+    def stand_at_once(self) -> None: ...
 
 
 class TrimmedLog(LogView, Protocol):
@@ -70,15 +84,20 @@ class VoterNode(Node):  # type: ignore[misc]  # PySyncObj has no type informatio
 class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type information.
     """Joins the engine with the links to the other voters. Everything happens on the event loop."""
 
-    def __init__(self, peer_ids: Iterable[int], log: TrimmedLog, clock: MonotonicClock) -> None:
+    def __init__(self, config: QuorumConfig, log: TrimmedLog, clock: MonotonicClock) -> None:
+        """A log without any entry is that of a voter which never took part."""
         super().__init__(None, None, [])
-        self._nodes = {peer: VoterNode(peer) for peer in peer_ids}
+        self._node_id = config.node_id
+        self._nodes = {peer: VoterNode(peer) for peer in config.peer_ids}
         self._log = log
         self._clock = clock
         self._engine: EngineFacts | None = None
-        self._deliver: Deliver | None = None
+        self._links: Links | None = None
         self._outbox: dict[int, list[Message]] = {peer: [] for peer in self._nodes}
+        self._outbox_bytes = dict.fromkeys(self._nodes, 0)
         self._ballots = BallotBox()
+        self._canvass = Canvass(len(config.voters))
+        self._leader = LeaderWatch(config.election_timeout_ms_min, clock.monotonic_ms() if log.last_index else None)
         self._heard_at_ms: dict[int, int] = {}
         self.acknowledgements = Acknowledgements()
         self.resend_wanted = False
@@ -90,12 +109,14 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
         self._connected: set[int] = set()
         self._lagging: set[int] = set()
         """Those to whom the engine had nothing to send in this step, because the log begins behind what they lack."""
+        self._full: set[int] = set()
+        """Those whose links have no room. To the engine they are not connected, and it goes on later where it was."""
         self._outgoing = OutgoingSnapshots()
         self._incoming = IncomingSnapshot()
 
-    def attach(self, engine: EngineFacts, deliver: Deliver) -> None:
+    def attach(self, engine: EngineFacts, links: Links) -> None:
         """Joins both sides; before that, nothing is sent or received."""
-        self._engine, self._deliver = engine, deliver
+        self._engine, self._links = engine, links
 
     def heard_ms_ago(self, voter: int) -> int:
         """-1 when nothing was ever heard from the voter."""
@@ -118,8 +139,22 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
         translated = from_engine(message, self._engine.raftCurrentTerm)
         if translated is None:
             return False
-        self._outbox[node.id].append(translated)
+        if isinstance(translated, VoteResponse):
+            self._leader.heard(node.id, self._clock.monotonic_ms())
+        self._put(node.id, translated)
+        if isinstance(translated, Append) and self._room_bytes(node.id) <= 0:
+            # The engine would go on to the end of the log. It stops behind this append, and loses count of nothing.
+            self._full.add(node.id)
+            self._onNodeDisconnected(node)
         return True
+
+    def _put(self, peer: int, message: Message) -> None:
+        self._outbox[peer].append(message)
+        self._outbox_bytes[peer] += size_bytes(message)
+
+    def _room_bytes(self, peer: int) -> int:
+        assert self._links is not None, "nothing is sent before the links were attached"
+        return self._links.room_bytes(peer) - self._outbox_bytes[peer]
 
     def _put_off(self, node: VoterNode, message: EngineMessage) -> None:
         """The engine wants to send a snapshot, and would try for as long as the voter is connected: until the flush it
@@ -129,52 +164,86 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
         base = self._log.first_index
         base_term = self._log.term_at(base)
         assert base_term is not None, "a log that was trimmed has a base"
-        self._outbox[node.id].append(
+        self._put(
+            node.id,
             Append(
                 term=message["term"],
                 previous_index=base,
                 previous_term=base_term,
                 entries=(),
                 commit_index=min(message["commit_index"], base),
-            )
+            ),
         )
 
-    def _send_snapshots(self) -> None:
+    def _send_snapshots(self, engine: EngineFacts) -> None:
         lagging, self._lagging = self._lagging, set()
-        now_ms = self._clock.monotonic_ms()
+        now_ms, term = self._clock.monotonic_ms(), engine.raftCurrentTerm
         for peer in sorted(lagging & self._connected):
-            self._onNodeConnected(self._nodes[peer])
-            if self._engine is None or not self._outgoing.is_due(peer, now_ms):
-                continue
-            snapshot = self.latest_snapshot()
-            if snapshot is not None:
-                log.info("snapshot is sent to a voter that lags", voter=peer, index=snapshot.id.index)
-                self._outbox[peer] += parts_of(snapshot, self._engine.raftCurrentTerm)
-                self._outgoing.sent(peer, sum(map(len, snapshot.chunks)), now_ms)
+            if peer not in self._full:
+                self._onNodeConnected(self._nodes[peer])
+            if self._outgoing.is_due(peer, now_ms) and (snapshot := self.latest_snapshot()) is not None:
+                self._outgoing.begin(peer, snapshot, term, now_ms)
+        for peer in self._outgoing.under_way:
+            for part in self._outgoing.next_parts(peer, term, self._room_bytes(peer), now_ms):
+                self._put(peer, part)
+
+    @property
+    def asks_for_promises(self) -> bool:
+        """No leader was heard within the election timeout, nor since."""
+        return self._canvass.is_open
+
+    def may_stand(self, round_ms: int) -> bool:
+        """Whether a majority would vote for this voter. When it is not known, the others are asked, and every
+        `round_ms` again."""
+        assert self._engine is not None, "the engine was not attached before its first step"
+        term, now_ms = self._engine.raftCurrentTerm + 1, self._clock.monotonic_ms()
+        if self._canvass.is_won(term):
+            self._canvass.end()
+            self._leader.heard(self._node_id, now_ms)
+            return True
+        if not self._nodes:
+            return True
+        if self._canvass.is_due(now_ms):
+            self._canvass.begin(term, now_ms + round_ms)
+            last_log_term, last_log_index = self._log_end()
+            question = PreVoteRequest(term=term, last_log_index=last_log_index, last_log_term=last_log_term)
+            for peer in sorted(self._connected):
+                self._put(peer, question)
+        return False
 
     def flush(self) -> None:
         """Everything that was sent since the last flush leaves. The journal must be synced."""
-        assert self._deliver is not None, "flushed before the links were attached"
-        self._send_snapshots()
+        assert self._engine is not None, "flushed before it was attached"
+        assert self._links is not None, "flushed before it was attached"
+        self._send_snapshots(self._engine)
         for peer, messages in self._outbox.items():
             if messages:
-                self._outbox[peer] = []
-                self._deliver(peer, messages)
+                self._outbox[peer], self._outbox_bytes[peer] = [], 0
+                self._links.deliver(peer, messages)
 
     # --- the links' side -----------------------------------------------------------------------------------------
 
     def link_up(self, peer: int) -> None:
         self._connected.add(peer)
+        self._full.discard(peer)
         self._onNodeConnected(self._nodes[peer])
+
+    def link_has_room(self, peer: int) -> None:
+        """Again, after it had none."""
+        self._full.discard(peer)
+        if peer in self._connected:
+            self._onNodeConnected(self._nodes[peer])
+            self.resend_wanted = True
 
     def link_down(self, peer: int) -> None:
         self._connected.discard(peer)
         self._outgoing.forget(peer)
-        self._outbox[peer].clear()
+        self._full.discard(peer)
+        self._outbox[peer], self._outbox_bytes[peer] = [], 0
         self._onNodeDisconnected(self._nodes[peer])
 
     def receive(self, peer: int, messages: Iterable[Message]) -> None:
-        """Hands on what the engine may see. Raises Diverged."""
+        """Hands on what the engine may see. Raises Diverged, and BadMessage for a snapshot that is too large."""
         if self._engine is None:
             return
         self._heard_at_ms[peer] = self._clock.monotonic_ms()
@@ -186,34 +255,89 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
             case Append():
                 self._receive_append(engine, peer, message)
             case AppendResponse():
-                now_ms = self._clock.monotonic_ms()
-                admitted = self.acknowledgements.admit(peer, message, self._log.last_index, now_ms)
-                if admitted is not None:
-                    self.resend_wanted |= admitted.reset
-                    self._hand(peer, to_engine(admitted))
+                self._receive_response(engine, peer, message)
             case SnapshotPart():
                 self._receive_part(engine, peer, message)
+            case PreVoteRequest():
+                self._receive_question(engine, peer, message)
+            case PreVoteResponse(granted=True):
+                self._canvass.promised(peer, message.term)
+            case PreVoteResponse():
+                if message.term > engine.raftCurrentTerm and not self._is_led(engine, peer):
+                    self._take_term(peer, message.term)
             case VoteRequest():
-                self._hand(peer, to_engine(message))
+                if not self._is_led(engine, peer):
+                    self._hand(peer, to_engine(message))
             case VoteResponse():
                 if self._ballots.admit(peer, message.term, engine.raftCurrentTerm):
                     self._hand(peer, to_engine(message))
 
     def _receive_append(self, engine: EngineFacts, peer: int, append: Append) -> None:
         if append.term < engine.raftCurrentTerm:
+            # Its leader would otherwise never learn why this voter takes nothing from it.
+            self._put(
+                peer,
+                AppendResponse(
+                    term=engine.raftCurrentTerm, next_index=self._log.last_index + 1, success=False, reset=False
+                ),
+            )
             return
+        self._hear_leader(peer)
         trimmed = trim_append(append, self._log, engine.raftLastApplied)
         if trimmed.held_index is None:
             self._hand(peer, to_engine(trimmed.append))
             return
         self._hand(peer, sign_of_life(append.term, trimmed.commit_index))
-        self._outbox[peer].append(
-            AppendResponse(term=engine.raftCurrentTerm, next_index=trimmed.held_index + 1, success=True, reset=False)
+        self._put(
+            peer,
+            AppendResponse(term=engine.raftCurrentTerm, next_index=trimmed.held_index + 1, success=True, reset=False),
         )
+
+    def _receive_response(self, engine: EngineFacts, peer: int, response: AppendResponse) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if engine.leading and response.term > engine.raftCurrentTerm:
+            # That voter can follow no leader of this term. Where the others still follow this one, they vote for it at
+            # once in a later term; where they have voted for another one, it gives way.
+            self._take_term(peer, response.term)
+            engine.stand_at_once()
+            return
+        admitted = self.acknowledgements.admit(peer, response, self._log.last_index, now_ms)
+        if admitted is not None:
+            if admitted.success:
+                self._outgoing.arrived(peer)
+            self.resend_wanted |= admitted.reset
+            self._hand(peer, to_engine(admitted))
+
+    def _receive_question(self, engine: EngineFacts, peer: int, question: PreVoteRequest) -> None:
+        current_term = engine.raftCurrentTerm
+        if question.term <= current_term:
+            self._put(peer, PreVoteResponse(term=current_term, granted=False))
+        elif (question.last_log_term, question.last_log_index) >= self._log_end() and not self._is_led(engine, peer):
+            self._put(peer, PreVoteResponse(term=question.term, granted=True))
+
+    def _is_led(self, engine: EngineFacts, candidate: int) -> bool:
+        """The candidate is not needed: there is a leader, and it lives."""
+        return engine.leading or self._leader.is_led_by_other_than(candidate, self._clock.monotonic_ms())
+
+    def _hear_leader(self, peer: int) -> None:
+        self._leader.heard(peer, self._clock.monotonic_ms())
+        self._canvass.end()
+
+    def _take_term(self, peer: int, term: int) -> None:
+        """The engine leaves its state and its leader for a later term, as for a candidate that it must not vote for."""
+        self._hand(peer, to_engine(VoteRequest(term=term, last_log_index=0, last_log_term=-1)))
+
+    def _log_end(self) -> tuple[int, int]:
+        """Term and index of the last entry: which of two logs is ahead."""
+        index = self._log.last_index
+        term = self._log.term_at(index)
+        assert term is not None, "the engine begins a log with an entry of its own"
+        return term, index
 
     def _receive_part(self, engine: EngineFacts, peer: int, part: SnapshotPart) -> None:
         if part.term < engine.raftCurrentTerm:
             return
+        self._hear_leader(peer)
         self._hand(peer, sign_of_life(part.term, 0))
         snapshot = self._incoming.take(peer, part)
         if snapshot is None:
@@ -222,8 +346,9 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
             self.install_snapshot(snapshot)
         # Whoever has applied an entry holds all before it as every leader does.
         self._hand(peer, sign_of_life(part.term, snapshot.id.index))
-        self._outbox[peer].append(
-            AppendResponse(term=engine.raftCurrentTerm, next_index=snapshot.id.index + 1, success=True, reset=False)
+        self._put(
+            peer,
+            AppendResponse(term=engine.raftCurrentTerm, next_index=snapshot.id.index + 1, success=True, reset=False),
         )
 
     def _hand(self, peer: int, message: EngineMessage) -> None:

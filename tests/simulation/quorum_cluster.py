@@ -20,7 +20,7 @@ import structlog
 from pysyncobj import syncobj
 
 from kraft.model.errors import Corruption
-from kraft.quorum import consensus
+from kraft.quorum import consensus, journal_segments
 from kraft.quorum.config import APPEND_BATCH_BYTES, QuorumConfig, VoterAddress
 from kraft.quorum.consensus import Consensus
 from kraft.quorum.engine import Fatal, RaftQuorum
@@ -54,6 +54,11 @@ class Shape:
     pause_s_max: float = 0.1
     """Between two proposals of one client."""
     clients: int = 2
+    link_bytes_per_s: int = 0
+    """How fast what is sent is taken from a link, and 0 for at once; what waits then is held near the window."""
+    link_window_bytes: int = 2_000
+    segment_bytes: int = journal_segments.SEGMENT_BYTES
+    """Of a journal; small ones are many, and are removed often."""
     entries_between_snapshots: int = 0
     """Of each voter; 0 for none at all."""
 
@@ -78,7 +83,9 @@ class SimulatedQuorum(RaftQuorum):
         self.links: dict[int, SimLink] = {}
 
     def _link_to(self, peer: int) -> PeerLink:
-        self.links[peer] = SimLink(self._network, self._life, peer, self._on_link_up, self._on_link_down)
+        self.links[peer] = SimLink(
+            self._network, self._life, peer, self._on_link_up, self._on_link_down, self._on_link_room
+        )
         return self.links[peer]  # type: ignore[return-value]  # It does what the quorum asks of a link.
 
     @property
@@ -269,6 +276,9 @@ class Cluster:
         self.context = copy_context()
         """Nobody's life."""
         self.network = Network(self.loop, random)
+        if shape.link_bytes_per_s:
+            self.network.link_bytes_per_s = shape.link_bytes_per_s
+            self.network.link_window_bytes = shape.link_window_bytes
         self.history = History(shape.voter_count)
         self.network.on_send = self.history.sent
         self.node_ids = tuple(range(1, shape.voter_count + 1))
@@ -401,6 +411,7 @@ def open_cluster(random: Random, shape: Shape) -> Iterator[Cluster]:
             patch.object(syncobj, "random", random),
             patch.object(syncobj, "createPoller", _NullPoller),
             patch.object(consensus, "APPEND_BATCH_BYTES", shape.append_batch_bytes),
+            patch.object(journal_segments, "SEGMENT_BYTES", shape.segment_bytes),
         ):
             yield cluster
     finally:

@@ -1,7 +1,8 @@
 """What must hold of a quorum after every event, and how it is told from outside.
 
 One leader a term; what is committed never changes, vanishes or is short of a majority of disks; what was acknowledged
-is committed, what was refused never is; every state machine sees the same entries in the same order.
+is committed, what was refused never is; every state machine sees the same entries in the same order; and nobody stands
+as a candidate before a majority would vote for it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from kraft.quorum.command import CommandKind, decode
 from kraft.quorum.consensus import Consensus
 from kraft.quorum.journal import FIRST_INDEX, Entry, QuorumJournal
-from kraft.quorum.messages import AppendResponse, Message, VoteRequest, VoteResponse
+from kraft.quorum.messages import AppendResponse, Message, PreVoteResponse, VoteRequest, VoteResponse
 
 
 class Violation(AssertionError):
@@ -53,6 +54,8 @@ class History:
         self.counts_disks = True
         self._majority = voter_count // 2 + 1
         self._votes: dict[tuple[int, int], int] = {}
+        self._promises: dict[tuple[int, int], set[int]] = {}
+        """Who would have voted for a voter in a term."""
         self._terms: dict[int, int] = {}
         self._state_hashes: dict[int, bytes] = {}
         self._acknowledged: dict[bytes, int] = {}
@@ -91,8 +94,11 @@ class History:
         match message:
             case VoteResponse(term=term):
                 self._vote(sender, term, receiver)
+            case PreVoteResponse(term=term, granted=True):
+                self._promises.setdefault((receiver, term), set()).add(sender)
             case VoteRequest(term=term):
                 self._vote(sender, term, sender)
+                self._check_candidacy(sender, term)
             case AppendResponse(success=True, next_index=next_index):
                 journal = self.disks[sender].journal
                 if journal is None or not journal.synced or journal.last_index < next_index - 1:
@@ -105,6 +111,11 @@ class History:
     def _vote(self, voter: int, term: int, candidate: int) -> None:
         if self._votes.setdefault((voter, term), candidate) != candidate:
             raise self.violation(f"voter {voter} votes twice in term {term}")
+
+    def _check_candidacy(self, candidate: int, term: int) -> None:
+        promises = len(self._promises.get((candidate, term), ())) + 1
+        if promises < self._majority:
+            raise self.violation(f"voter {candidate} stands in term {term}, and {promises} would vote for it")
 
     # --- what state machines are told ------------------------------------------------------------------------------
 

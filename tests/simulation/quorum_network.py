@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
-from kraft.quorum.messages import Message, from_frame, to_frames
+from kraft.quorum.messages import Message, from_frame, size_bytes, to_frames
 from kraft.quorum.pb import raft_pb2
 from tests.simulation.quorum_loop import Life, VirtualLoop
 
@@ -51,6 +51,9 @@ class Network:
         """Pairs of sender and receiver between which nothing passes."""
         self.receivers: dict[int, Receiver] = {}
         """By node id; who is not here is not running."""
+        self.link_bytes_per_s = 0
+        """How fast what is sent is taken from a link; 0 for at once."""
+        self.link_window_bytes = 1 << 60
         self.packets_sent = 0
         self.packets_lost = 0
         self.on_send: Callable[[int, int, Message], None] | None = None
@@ -59,9 +62,14 @@ class Network:
         self._context = copy_context()
 
     def isolate(self, node_id: int, among: Iterable[int]) -> None:
-        for other in among:
-            if other != node_id:
-                self.cuts |= {(node_id, other), (other, node_id)}
+        self.deafen(node_id, among)
+        self.silence(node_id, among)
+
+    def deafen(self, node_id: int, among: Iterable[int]) -> None:
+        self.cuts |= {(other, node_id) for other in among if other != node_id}
+
+    def silence(self, node_id: int, among: Iterable[int]) -> None:
+        self.cuts |= {(node_id, other) for other in among if other != node_id}
 
     def heal(self) -> None:
         self.cuts.clear()
@@ -107,13 +115,20 @@ class SimLink:
         peer_id: int,
         on_up: Callable[[int], None],
         on_down: Callable[[int], None],
+        on_room: Callable[[int], None],
     ) -> None:
         self.peer_id = peer_id
         self._network = network
         self._life = life
         self._on_up = on_up
         self._on_down = on_down
+        self._on_room = on_room
+        self._unsent_bytes = 0
+        self._is_full = False
+        self._busy_until_s = 0.0
+        self._connection = 0
         self.is_up = False
+        self.unsent_bytes_max = 0
         self._has_written = False
         self._silent_checks = 0
 
@@ -125,9 +140,34 @@ class SimLink:
         """A simulated voter is never stopped in order, it is killed."""
 
     def send(self, messages: list[Message]) -> None:
-        if self.is_up:
-            self._has_written = True
+        if not self.is_up:
+            return
+        self._has_written = True
+        rate = self._network.link_bytes_per_s
+        if not rate:
             self._network.send(self._life.node_id, self.peer_id, messages)
+            return
+        loop = self._network.loop
+        for message in messages:
+            size = size_bytes(message)
+            self._unsent_bytes += size
+            self.unsent_bytes_max = max(self.unsent_bytes_max, self._unsent_bytes)
+            self._busy_until_s = max(self._busy_until_s, loop.now_s) + size / rate
+            loop.call_at(self._busy_until_s, self._written, self._connection, message, size)
+        self._is_full |= self.room_bytes <= 0
+
+    def _written(self, connection: int, message: Message, size: int) -> None:
+        if connection != self._connection:
+            return
+        self._network.send(self._life.node_id, self.peer_id, [message])
+        self._unsent_bytes -= size
+        if self._is_full and self._unsent_bytes <= self._network.link_window_bytes // 2:
+            self._is_full = False
+            self._on_room(self.peer_id)
+
+    @property
+    def room_bytes(self) -> int:
+        return self._network.link_window_bytes - self._unsent_bytes
 
     def heard(self) -> None:
         self._silent_checks = 0
@@ -171,5 +211,7 @@ class SimLink:
     def _down(self) -> None:
         if self.is_up:
             self.is_up = False
+            self._connection += 1
+            self._unsent_bytes, self._is_full, self._busy_until_s = 0, False, 0.0
             self._on_down(self.peer_id)
             self._network.loop.call_later(RETRY_DELAY_S, self._connect)

@@ -65,6 +65,8 @@ def shape_of(random: Random) -> Shape:
         payload_bytes_max=random.choice([20, 200]),
         pause_s_max=random.choice([0.01, 0.1, 0.3]),
         clients=random.choice([1, 2, 6]),
+        link_bytes_per_s=random.choice([0, 0, 50_000]),
+        segment_bytes=random.choice([400, 2_000, 1 << 20]),
         entries_between_snapshots=random.choice([0, 4, 15, 50]),
     )
 
@@ -149,6 +151,8 @@ class _Nemesis:
             (self._isolate_leader, 3),
             (self._split, 2),
             (self._make_one_way, 2),
+            (self._deafen_one, 2),
+            (self._silence_one, 1),
             (self._make_ring, 1),
             (self._make_bad_weather, 4),
             (self._cluster.network.heal, 8),
@@ -234,6 +238,14 @@ class _Nemesis:
             for receiver in self._cluster.node_ids:
                 if sender != receiver and self._random.random() < 0.3:
                     self._cluster.network.cuts.add((sender, receiver))
+
+    def _deafen_one(self) -> None:
+        """It hears nobody, and everybody hears it."""
+        self._cluster.network.deafen(self._random.choice(self._cluster.node_ids), self._cluster.node_ids)
+
+    def _silence_one(self) -> None:
+        """It hears everybody, and nobody hears it."""
+        self._cluster.network.silence(self._random.choice(self._cluster.node_ids), self._cluster.node_ids)
 
     def _make_ring(self) -> None:
         """Everybody sees a majority, and of five nobody the same one."""

@@ -9,27 +9,42 @@ from typing import TypeVar
 
 from kraft.quorum.command import REGULAR, Command, CommandKind, encode_body
 from kraft.quorum.journal import Entry
-from kraft.quorum.messages import Append, AppendResponse, Message, VoteRequest, VoteResponse
+from kraft.quorum.messages import (
+    Append,
+    AppendResponse,
+    Message,
+    PreVoteRequest,
+    PreVoteResponse,
+    VoteRequest,
+    VoteResponse,
+)
 from tests.simulation.quorum_cluster import Cluster, RunningVoter, Shape, SimulatedQuorum, open_cluster
 from tests.simulation.quorum_loop import Life
+from tests.simulation.quorum_network import Network
 from tests.simulation.sim_disk import CrashMode
 
 VOTER = 1
 ROUND_TRIP_S = 0.02
 ELECTION_LIMIT_S = 2.0
 
-M = TypeVar("M", Append, AppendResponse, VoteRequest, VoteResponse)
+M = TypeVar("M", Append, AppendResponse, PreVoteRequest, PreVoteResponse, VoteRequest, VoteResponse)
 
 
 class ScriptedPeer:
-    """Takes everything and answers nothing by itself."""
+    """Takes everything, and answers nothing by itself but that it would vote for whoever asks."""
 
-    def __init__(self, node_id: int) -> None:
+    def __init__(self, node_id: int, network: Network) -> None:
         self.life = Life(node_id, clock_rate=1.0)
         self.inbox: list[Message] = []
+        self.promises = True
+        self._network = network
 
     def receive(self, sender: int, messages: list[Message]) -> None:
         self.inbox += messages
+        for message in messages:
+            if isinstance(message, PreVoteRequest) and self.promises:
+                promise = PreVoteResponse(term=message.term, granted=True)
+                self._network.send(self.life.node_id, sender, [promise])
 
     def greet(self, sender: int) -> None: ...
 
@@ -43,12 +58,14 @@ class Stage:
         cluster.history.counts_disks = False
         cluster.network.on_send = self._watch
         cluster.is_quiet = True
-        self.peers = {node_id: ScriptedPeer(node_id) for node_id in cluster.node_ids if node_id != VOTER}
+        self.peers = {
+            node_id: ScriptedPeer(node_id, cluster.network) for node_id in cluster.node_ids if node_id != VOTER
+        }
         cluster.network.receivers.update(self.peers)
         self.start()
 
     def _watch(self, sender: int, receiver: int, message: Message) -> None:
-        if sender == VOTER:
+        if sender == VOTER or isinstance(message, PreVoteResponse):
             self.cluster.history.sent(sender, receiver, message)
 
     @property

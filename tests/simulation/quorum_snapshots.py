@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from kraft.quorum import journal_format
-from kraft.quorum.journal import QuorumJournal
 from kraft.quorum.snapshots import Snapshot, SnapshotId, SnapshotStore
 from tests.simulation.quorum_invariants import VoterWatch
 from tests.simulation.sim_disk import SimDisk
@@ -11,14 +9,6 @@ from tests.simulation.sim_disk import SimDisk
 DIRECTORY = "metadata/snapshots"
 CHUNK_BYTES = 12
 """Small, so that a snapshot travels in several parts."""
-
-
-def journal_content(journal: QuorumJournal) -> bytes:
-    """The bytes of a journal with the base, term, vote and entries of this one."""
-    content = journal_format.encode_header()
-    for body in journal._bodies():
-        content += journal_format.encode_frame(len(content), body)
-    return content
 
 
 class SimKeeper:

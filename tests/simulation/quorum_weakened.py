@@ -8,12 +8,16 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from kraft.quorum import consensus, engine, filters, journal_format, transport
+from kraft.log.disk import File
+from kraft.quorum import consensus, engine, filters, journal_format, journal_segments, transport
+from kraft.quorum.candidacy import LeaderWatch
 from kraft.quorum.command import Command, CommandKind
 from kraft.quorum.engine import RaftQuorum
 from kraft.quorum.filters import Acknowledgements, BallotBox, LogView, TrimmedAppend
 from kraft.quorum.journal import Entry, QuorumJournal
+from kraft.quorum.journal_format import Scan
 from kraft.quorum.messages import Append, AppendResponse
+from kraft.quorum.transport import EngineFacts, QuorumTransport
 from tests.simulation.sim_disk import SimFile
 
 Guard = Callable[[], AbstractContextManager[object]]
@@ -87,27 +91,16 @@ def speaking_before_the_sync() -> AbstractContextManager[object]:
 def believing_unsynced_journals() -> AbstractContextManager[object]:
     """What a start finds is taken for durable."""
 
-    def load_without_sync(self: QuorumJournal) -> None:
-        data = self._file.read_at(0, self._file.size)
-        found = journal_format.scan(str(self.path), data)
-        for record in found.records:
-            self._replay(record)
-        if found.valid_bytes < self._file.size:
-            self._file.truncate(found.valid_bytes)
+    def cut_without_sync(file: File, data: bytes, found: Scan) -> None:
+        if found.valid_bytes < file.size:
+            file.truncate(found.valid_bytes)
 
-    return patch.object(QuorumJournal, "_load", load_without_sync)
+    return patch.object(journal_segments, "settle", cut_without_sync)
 
 
 def leaving_torn_tails() -> AbstractContextManager[object]:
     """A torn frame stays, and the next one is written behind it. Bug 5."""
-
-    def load_without_cut(self: QuorumJournal) -> None:
-        data = self._file.read_at(0, self._file.size)
-        for record in journal_format.scan(str(self.path), data).records:
-            self._replay(record)
-        self._file.sync()
-
-    return patch.object(QuorumJournal, "_load", load_without_cut)
+    return patch.object(journal_segments, "settle", lambda file, data, found: file.sync())
 
 
 def believing_every_byte() -> AbstractContextManager[object]:
@@ -213,6 +206,54 @@ def reading_without_quorum() -> AbstractContextManager[object]:
 def resending_at_every_refusal() -> AbstractContextManager[object]:
     """Each of the appends that one gap makes a follower refuse has all that follows sent again."""
     return patch.object(Acknowledgements, "_may_resend", lambda *_: True)
+
+
+def standing_without_asking() -> AbstractContextManager[object]:
+    """A voter that hears no leader becomes a candidate, as the engine has it."""
+    return patch.object(QuorumTransport, "may_stand", lambda self, round_ms: bool(self._connected or not self._nodes))
+
+
+def leaving_a_leader_for_any_candidate() -> AbstractContextManager[object]:
+    """Who asks for a vote in a later term gets an answer, whoever leads."""
+    return patch.object(QuorumTransport, "_is_led", lambda *_: False)
+
+
+def promising_votes_right_after_a_start() -> AbstractContextManager[object]:
+    """A voter that was just started takes the leader that it had no time to hear for dead."""
+
+    class KnowsNobody(LeaderWatch):
+        def __init__(self, timeout_ms: int, started_at_ms: int | None) -> None:
+            super().__init__(timeout_ms, None)
+
+    return patch.object(transport, "LeaderWatch", KnowsNobody)
+
+
+def leading_without_answers() -> AbstractContextManager[object]:
+    """A leader leads until it hears of another one."""
+    settings = consensus._engine_settings
+
+    def without_fallback(*arguments: Any) -> Any:
+        chosen = settings(*arguments)
+        chosen.leaderFallbackTimeout = 1e9
+        return chosen
+
+    return patch.object(consensus, "_engine_settings", without_fallback)
+
+
+def leaving_leaders_of_earlier_terms_unanswered() -> AbstractContextManager[object]:
+    """Who is in a later term than the leader drops what it sends, and says nothing."""
+    receive = QuorumTransport._receive_append
+
+    def drop_unanswered(self: QuorumTransport, engine: EngineFacts, peer: int, append: Append) -> None:
+        if append.term >= engine.raftCurrentTerm:
+            receive(self, engine, peer, append)
+
+    return patch.object(QuorumTransport, "_receive_append", drop_unanswered)
+
+
+def sending_without_end() -> AbstractContextManager[object]:
+    """A voter that lags is sent all that it lacks, whatever waits already."""
+    return patch.object(QuorumTransport, "_room_bytes", lambda self, peer: 1 << 60)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from tests.simulation import quorum_weakened as weakened
 from tests.simulation.quorum_runs import Tally, run
 from tests.simulation.quorum_weakened import Guard
 
-SEEDS = 60
+SEEDS = 40
 WEAKENED_SEEDS = 60
 
 

@@ -60,7 +60,7 @@ def an_entry_of_an_earlier_term_is_not_committed_by_counting() -> None:
     """Figure 8 of the Raft paper: a leader of another term could still overwrite it."""
     with stage(voter_count=3) as scene:
         assert scene.is_elected_by(2) == 1
-        scene.hears(3, VoteRequest(term=2, last_log_index=9, last_log_term=1))
+        scene.hears(3, append(2, (2, 1)))
         assert scene.is_elected_by(2) == 3
         assert scene.log[:4] == [(1, 0), (2, 1), (3, 1), (4, 3)]
         scene.hears(2, acknowledged(3, 3))
@@ -107,6 +107,8 @@ def a_voter_votes_once_in_a_term_whatever_becomes_of_it() -> None:
         ask = VoteRequest(term=5, last_log_index=1, last_log_term=0)
         assert scene.answer_to(2, ask, VoteResponse) == VoteResponse(term=5)
         scene.restart(CrashMode.DROP)
+        # Until then it votes for nobody at all.
+        scene.cluster.run_for(scene.cluster.shape.election_timeout_ms_min / 1000)
         assert scene.answer_to(3, ask, VoteResponse) is None
 
 

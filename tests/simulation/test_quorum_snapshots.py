@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from random import Random
+from unittest.mock import patch
 
 import pytest
 
 from kraft.model.errors import Corruption
+from kraft.quorum import journal_segments
 from kraft.quorum.command import NO_OP
 from kraft.quorum.journal import QuorumJournal, join_snapshot
+from kraft.quorum.journal_segments import Segments
 from kraft.quorum.snapshots import SnapshotId, SnapshotStore, encode
 from tests.simulation import quorum_snapshots
 from tests.simulation.quorum_runs import run
@@ -47,17 +51,51 @@ def test_the_simulation_notices_snapshots_that_are_not_durable(
     assert is_noticed()
 
 
-def test_the_simulation_notices_a_vote_that_is_lost_with_the_front_of_a_journal(
+def test_the_simulation_notices_a_segment_that_begins_without_term_and_vote(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are lost with the segments before it."""
+    roll = Segments.roll
+    monkeypatch.setattr(Segments, "roll", lambda self, index, term, vote: roll(self, index, term, b""))
+    assert is_noticed()
+
+
+def test_the_simulation_notices_a_segment_that_is_not_durable_before_it_is_written_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    rebase = QuorumJournal.rebase
+    def write_without_sync(disk: SimDisk, path: str, data: bytes) -> None:
+        file = disk.open(path, create=True)
+        file.write_at(0, data)
+        file.close()
 
-    def forget_the_vote(journal: QuorumJournal, index: int, term: int) -> None:
-        journal._term = 0
-        rebase(journal, index, term)
+    roll = Segments.roll
 
-    monkeypatch.setattr(QuorumJournal, "rebase", forget_the_vote)
+    def roll_carelessly(self: Segments, index: int, term: int, vote: bytes) -> None:
+        with patch.object(SimDisk, "write_atomically", write_without_sync):
+            roll(self, index, term, vote)
+
+    monkeypatch.setattr(Segments, "roll", roll_carelessly)
     assert is_noticed()
+
+
+def test_removing_the_newest_segment_first_leaves_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    def remove_newest_first(self: Segments, count: int) -> None:
+        for number in reversed(self.numbers[:count]):
+            self._disk.remove(self._path(number))
+            self._disk.sync_dir(str(self._folder))
+        del self.numbers[:count]
+
+    monkeypatch.setattr(Segments, "remove_oldest", remove_newest_first)
+    assert any("missing" in loss for loss in lost_by_trimming())
+
+
+def test_removing_segments_without_a_sync_between_leaves_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    def remove_all_at_once(self: Segments, count: int) -> None:
+        for number in self.numbers[:count]:
+            self._disk.remove(self._path(number))
+        self._disk.sync_dir(str(self._folder))
+        del self.numbers[:count]
+
+    monkeypatch.setattr(Segments, "remove_oldest", remove_all_at_once)
+    assert any("missing" in loss for loss in lost_by_trimming())
 
 
 def test_the_simulation_notices_entries_that_are_lost_with_the_front_of_a_journal(
@@ -74,29 +112,29 @@ def test_the_simulation_notices_entries_that_are_lost_with_the_front_of_a_journa
 
 
 def lost_by_trimming() -> list[str]:
-    """A journal is trimmed to entry 6 of 10, behind a durable snapshot, and the power fails at every point of it."""
+    """A journal is trimmed to entry 16 of 20, behind a durable snapshot, and the power fails at every point of it."""
     losses = []
-    for point in range(1, 20):
-        for mode in CrashMode:
+    with patch.object(journal_segments, "SEGMENT_BYTES", 200):
+        for point, mode, seed in product(range(1, 20), CrashMode, range(5)):
             disk = SimDisk()
             journal = QuorumJournal(Path("metadata"), disk)
             journal.setCurrentTerm(3, 2)
-            for index in range(1, 11):
+            for index in range(1, 21):
                 journal.add(bytes([NO_OP]), index, 3)
-            journal.sync()
-            snapshot_id = SnapshotId(index=6, term=3)
+                journal.sync()
+            snapshot_id = SnapshotId(index=16, term=3)
             SnapshotStore(disk, quorum_snapshots.DIRECTORY).write(snapshot_id, [b"state"])
             disk.stop_at = disk.points + point
             with suppress(PowerFailure):
-                journal.trim(6)
-            disk.crash(mode, Random(point))
+                journal.trim(16)
+            disk.crash(mode, Random(seed))
             try:
                 found = QuorumJournal(Path("metadata"), disk)
                 join_snapshot(found, snapshot_id)
             except Corruption as corruption:
                 losses.append(f"{mode}: {corruption}")
                 continue
-            if (found.getCurrentTerm(), found.getVotedForNodeId(), found.last_index) != (3, 2, 10):
+            if (found.getCurrentTerm(), found.getVotedForNodeId(), found.last_index) != (3, 2, 20):
                 losses.append(f"{mode}: {found.last_index} entries are left")
     return losses
 
@@ -108,14 +146,15 @@ def test_a_journal_is_trimmed_or_not_wherever_the_power_fails() -> None:
 def test_a_journal_that_is_cleared_and_filled_again_is_lost_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
     """As the engine compacts its own journal: bug 4."""
 
-    def clear_and_fill(journal: QuorumJournal, index: int, term: int) -> None:
-        journal._entries = [(bytes([NO_OP]), index, term), *journal[index - journal.first_index + 1 :]]
-        journal._file.truncate(0)
-        journal._file.sync()
-        journal._file.append([quorum_snapshots.journal_content(journal)])
-        journal._file.sync()
+    def clear_and_fill(self: Segments, count: int) -> None:
+        kept = [(self._path(number), self._disk.read_file(self._path(number))) for number in self.numbers[count:]]
+        for number in self.numbers:
+            self._disk.remove(self._path(number))
+            self._disk.sync_dir(str(self._folder))
+        for path, content in kept:
+            self._disk.write_atomically(path, content)
 
-    monkeypatch.setattr(QuorumJournal, "rebase", clear_and_fill)
+    monkeypatch.setattr(Segments, "remove_oldest", clear_and_fill)
     assert lost_by_trimming() != []
 
 

@@ -11,7 +11,7 @@ from kraft.cli.main import application
 from kraft.cli.metadata import app
 from kraft.metadata.records import ClusterInitialised, MetadataRecord, TopicConfigSet, TopicCreated
 from kraft.model.ids import TopicId
-from kraft.quorum import command
+from kraft.quorum import command, journal_segments
 from kraft.quorum.command import NO_OP, REGULAR, Command, CommandKind
 from kraft.quorum.journal import QuorumJournal
 from kraft.quorum.snapshots import SnapshotId, SnapshotStore
@@ -107,7 +107,7 @@ def test_programs_get_an_object_a_line(journal: Path, snapshot: Path) -> None:
     assert (barrier["type"], barrier["index"], barrier["term"], barrier["is_void"]) == ("entry", 3, 3, False)
 
 
-def test_a_trimmed_journal_tells_where_it_begins(tmp_path: Path) -> None:
+def test_a_trimmed_journal_tells_to_where(tmp_path: Path) -> None:
     journal = QuorumJournal(tmp_path, RealDisk())
     for index in (1, 2, 3):
         journal.add(bytes([NO_OP]), index, 4)
@@ -116,9 +116,26 @@ def test_a_trimmed_journal_tells_where_it_begins(tmp_path: Path) -> None:
     code, out, _ = run(journal.path)
     assert code == 0
     assert out.splitlines()[1:] == [
-        "base position: 16 index: 2 term: 4",
-        "vote position: 16 term: 0 voted_for: -1",
+        "entry position: 16 index: 1 term: 4 kind: no-op",
+        "entry position: 16 index: 2 term: 4 kind: no-op",
         "entry position: 16 index: 3 term: 4 kind: no-op",
+        "trim position: 16 index: 2 term: 4",
+    ]
+
+
+def test_a_further_segment_of_a_journal_tells_what_it_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_segments, "SEGMENT_BYTES", 1)
+    journal = QuorumJournal(tmp_path, RealDisk())
+    journal.add(bytes([NO_OP]), 1, 4)
+    journal.setCurrentTerm(4, 2)
+    journal.sync()
+    journal.rebase(9, 4)
+    journal.close()
+    code, out, _ = run(journal.path)
+    assert code == 0
+    assert out.splitlines()[1:] == [
+        "start position: 16 segment: 3 index: 9 term: 4",
+        "vote position: 16 term: 4 voted_for: 2",
     ]
 
 

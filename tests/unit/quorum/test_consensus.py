@@ -10,7 +10,16 @@ from kraft.quorum.command import Command, CommandKind
 from kraft.quorum.config import QuorumConfig, VoterAddress
 from kraft.quorum.consensus import Consensus, UnsuitableEngine
 from kraft.quorum.journal import QuorumJournal
-from kraft.quorum.messages import Append, AppendResponse, Message, VoteRequest, VoteResponse, to_engine
+from kraft.quorum.messages import (
+    Append,
+    AppendResponse,
+    Message,
+    PreVoteRequest,
+    PreVoteResponse,
+    VoteRequest,
+    VoteResponse,
+    to_engine,
+)
 from kraft.quorum.transport import QuorumTransport
 from kraft.runtime.clock import SystemClock
 from kraft.runtime.disk import RealDisk
@@ -30,17 +39,30 @@ def append(*entries: tuple[bytes, int, int], previous: tuple[int, int] = (1, 0),
     )
 
 
+class HandClock:
+    """Of the transport; the engine has its own."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1000
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+
 class Follower:
     """Voter 1 of three without a network: what it is sent is said here, what it sends is kept."""
 
     def __init__(self, directory: Path) -> None:
         voters = {voter: VoterAddress(host="127.0.0.1", port=9000 + voter) for voter in (1, 2, 3)}
         config = QuorumConfig(node_id=1, cluster_id="test", voters=voters, directory=directory)
+        self.config = config
         self.sent: list[tuple[int, Message]] = []
+        self.room = {2: 10**6, 3: 10**6}
         self.applied: list[int] = []
         self.leading: list[bool] = []
         self.journal = QuorumJournal(directory, RealDisk())
-        self.transport = QuorumTransport((2, 3), self.journal, SystemClock())
+        self.clock = HandClock()
+        self.transport = QuorumTransport(config, self.journal, self.clock)
         self.engine = Consensus(
             config,
             self.journal,
@@ -48,10 +70,13 @@ class Follower:
             on_apply=lambda index, _term, _command: self.applied.append(index),
             on_leading=self.leading.append,
         )
-        self.transport.attach(self.engine, self._keep)
+        self.transport.attach(self.engine, self)
 
-    def _keep(self, peer: int, messages: list[Message]) -> None:
+    def deliver(self, peer: int, messages: list[Message]) -> None:
         self.sent += [(peer, message) for message in messages]
+
+    def room_bytes(self, peer: int) -> int:
+        return self.room[peer]
 
     def hears(self, peer: int, *messages: Message) -> list[tuple[int, Message]]:
         """What it sends in answer."""
@@ -59,6 +84,10 @@ class Follower:
         self.transport.receive(peer, messages)
         self.step()
         return list(self.sent)
+
+    def hears_nothing_for_long(self) -> None:
+        """As a leader that lived would not let it."""
+        self.clock.now_ms += self.config.election_timeout_ms_min
 
     def step(self) -> None:
         self.engine.advance()
@@ -102,9 +131,10 @@ def test_a_sign_of_life_commits_only_what_it_proves(follower: Follower) -> None:
     assert follower.applied == [2]
 
 
-def test_an_append_of_an_earlier_term_is_not_answered(follower: Follower) -> None:
+def test_an_append_of_an_earlier_term_is_answered_with_the_term_and_not_taken(follower: Follower) -> None:
     follower.hears(3, VoteRequest(term=5, last_log_index=1, last_log_term=0))
-    assert follower.hears(2, append(entry(2, 1))) == []
+    refusal = AppendResponse(term=5, next_index=2, success=False, reset=False)
+    assert follower.hears(2, append(entry(2, 1))) == [(2, refusal)]
     assert follower.journal.last_index == 1
 
 
@@ -118,6 +148,7 @@ def test_a_vote_is_given_once_a_term_and_survives_a_restart(tmp_path: Path) -> N
     assert follower.hears(2, VoteRequest(term=5, last_log_index=1, last_log_term=0)) == [(2, VoteResponse(term=5))]
     follower.journal.close()
     again = Follower(tmp_path)
+    again.hears_nothing_for_long()
     assert again.engine.raftCurrentTerm == 5
     assert again.hears(3, VoteRequest(term=5, last_log_index=1, last_log_term=0)) == []
     assert again.hears(3, VoteRequest(term=6, last_log_index=1, last_log_term=0)) == [(3, VoteResponse(term=6))]
@@ -125,19 +156,157 @@ def test_a_vote_is_given_once_a_term_and_survives_a_restart(tmp_path: Path) -> N
 
 def test_a_candidate_behind_our_log_gets_no_vote(follower: Follower) -> None:
     follower.hears(2, append(entry(2, 1)))
+    follower.hears_nothing_for_long()
     assert follower.hears(3, VoteRequest(term=5, last_log_index=1, last_log_term=0)) == []
+
+
+def would_vote(term: int) -> Message:
+    return PreVoteResponse(term=term, granted=True)
+
+
+def question(term: int, last_log: tuple[int, int]) -> PreVoteRequest:
+    return PreVoteRequest(term=term, last_log_index=last_log[0], last_log_term=last_log[1])
+
+
+def hears_no_leader(follower: Follower) -> None:
+    for peer in (2, 3):
+        follower.transport.link_up(peer)
+    follower.engine.stand_at_once()
+
+
+def test_a_voter_asks_before_it_stands_and_until_then_changes_nothing(follower: Follower) -> None:
+    hears_no_leader(follower)
+    follower.step()
+    asked = question(1, last_log=(1, 0))
+    assert follower.sent == [(2, asked), (3, asked)]
+    assert follower.engine.raftCurrentTerm == 0
+    assert follower.hears(3) == [], "it does not ask at every step"
+    follower.clock.now_ms += follower.config.election_timeout_ms_max // 4
+    assert follower.hears(3) == [(2, asked), (3, asked)]
+    request = VoteRequest(term=1, last_log_index=1, last_log_term=0)
+    assert follower.hears(3, would_vote(1)) == [(2, request), (3, request)]
+
+
+def test_a_promise_is_void_once_a_leader_is_heard(follower: Follower) -> None:
+    hears_no_leader(follower)
+    follower.step()
+    follower.hears(2, append(), would_vote(1), would_vote(2))
+    follower.engine.stand_at_once()
+    assert [type(message) for _, message in follower.hears(3)] == [PreVoteRequest, PreVoteRequest]
+    assert follower.engine.raftCurrentTerm == 1
+
+
+def test_a_voter_promises_its_vote_for_a_later_term_a_log_not_behind_its_own_and_no_leader(follower: Follower) -> None:
+    follower.hears(2, append(entry(2, 1)))
+    assert follower.hears(3, question(2, last_log=(2, 1))) == []
+    follower.hears_nothing_for_long()
+    assert follower.hears(3, question(2, last_log=(2, 1))) == [(3, would_vote(2))]
+    assert follower.hears(3, question(2, last_log=(9, 0))) == [], "longer, and of an earlier term"
+    assert follower.hears(3, question(1, last_log=(2, 1))) == [(3, PreVoteResponse(term=1, granted=False))]
+    assert follower.engine.raftCurrentTerm == 1
+
+
+def test_a_voter_that_has_voted_promises_nothing_to_another_for_a_while(follower: Follower) -> None:
+    request = VoteRequest(term=5, last_log_index=1, last_log_term=0)
+    assert follower.hears(2, request) == [(2, VoteResponse(term=5))]
+    assert follower.hears(3, question(6, last_log=(1, 0))) == []
+    assert follower.hears(3, VoteRequest(term=6, last_log_index=1, last_log_term=0)) == []
+    follower.hears_nothing_for_long()
+    assert follower.hears(3, question(6, last_log=(1, 0))) == [(3, would_vote(6))]
+
+
+def test_a_candidate_promises_nothing_to_another_for_a_while(follower: Follower) -> None:
+    hears_no_leader(follower)
+    follower.step()
+    follower.hears(3, would_vote(1))
+    assert follower.engine.raftCurrentTerm == 1
+    assert follower.hears(2, question(2, last_log=(1, 0))) == []
+    follower.hears_nothing_for_long()
+    assert (2, would_vote(2)) in follower.hears(2, question(2, last_log=(1, 0)))
+
+
+def test_a_voter_that_is_behind_in_terms_is_told_so_and_asks_for_a_later_one(follower: Follower) -> None:
+    hears_no_leader(follower)
+    follower.step()
+    follower.hears(3, PreVoteResponse(term=7, granted=False))
+    assert follower.engine.raftCurrentTerm == 7
+    follower.clock.now_ms += follower.config.election_timeout_ms_max // 4
+    assert follower.hears(3)[0] == (2, question(8, last_log=(1, 0)))
+
+
+def test_a_leader_follows_no_term_that_a_question_was_refused_with(follower: Follower) -> None:
+    hears_no_leader(follower)
+    follower.step()
+    follower.hears(3, would_vote(1))
+    follower.hears(3, VoteResponse(term=1), PreVoteResponse(term=7, granted=False))
+    assert follower.leading == [True]
+
+
+def test_a_leader_that_a_voter_in_a_later_term_answers_asks_at_once_to_lead_above_it(follower: Follower) -> None:
+    hears_no_leader(follower)
+    follower.step()
+    follower.hears(3, would_vote(1))
+    follower.hears(3, VoteResponse(term=1))
+    last = follower.journal.last_index
+    request = VoteRequest(term=8, last_log_index=last, last_log_term=1)
+    stray = AppendResponse(term=7, next_index=2, success=False, reset=False)
+    asked = question(8, last_log=(last, 1))
+    assert follower.hears(2, stray, stray) == [(2, asked), (3, asked)]
+    assert follower.leading == [True, False]
+    assert follower.hears(3, would_vote(8)) == [(2, request), (3, request)]
+    follower.hears(3, VoteResponse(term=8))
+    assert follower.leading == [True, False, True]
+
+
+def test_a_leader_stops_where_a_link_is_full_and_goes_on_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consensus, "APPEND_BATCH_BYTES", 200)
+    follower = Follower(tmp_path)
+    hears_no_leader(follower)
+    follower.step()
+    follower.hears(3, would_vote(1))
+    follower.hears(3, VoteResponse(term=1))
+    end = follower.journal.last_index
+    follower.room[2] = 0
+    for number in range(10):
+        follower.engine.append(entry(0, 1, b"%d" % number + bytes(100))[0][1:])
+
+    def sent_to(peer: int) -> list[tuple[int, int]]:
+        """Of each append that was sent, the first index and the one behind the last."""
+        appends = [message for to, message in follower.hears(3) if to == peer and isinstance(message, Append)]
+        return [(message.previous_index + 1, message.previous_index + 1 + len(message.entries)) for message in appends]
+
+    assert sent_to(2) == [(end + 1, end + 3)]
+    assert sent_to(2) == []
+    follower.room[2] = 500
+    follower.transport.link_has_room(2)
+    assert sent_to(2) == [(end + 3, end + 5), (end + 5, end + 7)]
+    follower.room[2] = 10**6
+    follower.transport.link_has_room(2)
+    assert sent_to(2)[0] == (end + 7, end + 9)
+    assert follower.journal.last_index == end + 10
+
+
+class NoLinks:
+    def deliver(self, peer: int, messages: list[Message]) -> None: ...
+
+    def room_bytes(self, peer: int) -> int:
+        return 10**6
 
 
 def test_one_voter_repeating_its_vote_does_not_make_a_leader_of_five(tmp_path: Path) -> None:
     voters = {voter: VoterAddress(host="127.0.0.1", port=9000 + voter) for voter in range(1, 6)}
     config = QuorumConfig(node_id=1, cluster_id="test", voters=voters, directory=tmp_path)
     journal = QuorumJournal(tmp_path, RealDisk())
-    transport = QuorumTransport((2, 3, 4, 5), journal, SystemClock())
+    transport = QuorumTransport(config, journal, SystemClock())
     leading: list[bool] = []
     engine = Consensus(config, journal, transport, on_apply=lambda *_: None, on_leading=leading.append)
-    transport.attach(engine, lambda *_: None)
-    transport.link_up(2)
-    engine._SyncObj__raftElectionDeadline = 0.0
+    transport.attach(engine, NoLinks())
+    engine.stand_at_once()
+    engine.advance()
+    transport.receive(2, [PreVoteResponse(term=1, granted=True)] * 3)
+    engine.advance()
+    assert engine.raftCurrentTerm == 0, "nor is its promise counted more than once"
+    transport.receive(3, [PreVoteResponse(term=1, granted=True)])
     engine.advance()
     assert engine.raftCurrentTerm == 1
     transport.receive(2, [VoteResponse(term=1), VoteResponse(term=1), VoteResponse(term=1)])
@@ -152,9 +321,12 @@ def test_another_version_of_the_engine_is_refused(tmp_path: Path, monkeypatch: p
         Follower(tmp_path)
 
 
-def test_an_engine_without_the_names_we_rely_on_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(syncobj.SyncObj, "_SyncObj__doApplyCommand")
-    with pytest.raises(UnsuitableEngine, match="doApplyCommand"):
+@pytest.mark.parametrize("name", ["doApplyCommand", "connectedToAnyone", "generateRaftTimeout"])
+def test_an_engine_without_the_names_we_rely_on_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.delattr(syncobj.SyncObj, f"_SyncObj__{name}")
+    with pytest.raises(UnsuitableEngine, match=name):
         Follower(tmp_path)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kraft.model.errors import ErrorCode
+from kraft.quorum import consensus, peer_link
 from kraft.quorum.command import CommandKind
 from kraft.quorum.messages import Message
 from kraft.quorum.peer_link import PeerLink
@@ -230,5 +231,26 @@ def test_a_listener_that_raises_ends_its_voter_and_is_told_nothing_more(
         assert ["cannot take it" in reason for reason in leader.fatal_reasons] == [True]
         others = [node_id for node_id in cluster.voters if node_id != leader.config.node_id]
         await propose(await cluster.leader(among=others), b"life goes on")
+
+    play(tmp_path, scene)
+
+
+def test_a_voter_that_is_very_far_behind_catches_up_through_a_small_window(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In far more appends than are ever under way at once."""
+    monkeypatch.setattr(consensus, "APPEND_BATCH_BYTES", 2_000)
+    monkeypatch.setattr(peer_link, "WINDOW_BYTES", 20_000)
+    monkeypatch.setattr(peer_link, "QUEUED_BYTES_MAX", 30_000)
+    payloads = [b"%d" % number + bytes(1000) for number in range(600)]
+
+    async def scene(cluster: LoopbackCluster) -> None:
+        leader = await cluster.leader()
+        behind = next(node_id for node_id in cluster.voters if node_id != leader.config.node_id)
+        await cluster.stop(behind)
+        await asyncio.gather(*(propose(leader, payload) for payload in payloads))
+        await cluster.start(behind)
+        await cluster.until_all_told(payloads)
+        assert leader.quorum.is_leader
 
     play(tmp_path, scene)

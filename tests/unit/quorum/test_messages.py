@@ -15,6 +15,8 @@ from kraft.quorum.messages import (
     BadMessage,
     ForEngine,
     Message,
+    PreVoteRequest,
+    PreVoteResponse,
     VoteRequest,
     VoteResponse,
     from_engine,
@@ -47,11 +49,17 @@ def appends(draw: st.DrawFn) -> Append:
     )
 
 
-MESSAGES = st.one_of(
+FOR_ENGINE = st.one_of(
     appends(),
     st.builds(AppendResponse, term=NUMBERS, next_index=NUMBERS, success=st.booleans(), reset=st.booleans()),
     st.builds(VoteRequest, term=NUMBERS, last_log_index=NUMBERS, last_log_term=NUMBERS),
     st.builds(VoteResponse, term=NUMBERS),
+)
+
+MESSAGES = st.one_of(
+    FOR_ENGINE,
+    st.builds(PreVoteRequest, term=NUMBERS, last_log_index=NUMBERS, last_log_term=NUMBERS),
+    st.builds(PreVoteResponse, term=NUMBERS, granted=st.booleans()),
 )
 
 
@@ -63,7 +71,7 @@ def test_messages_come_through_the_wire_as_they_were(messages: list[Message]) ->
     assert received == messages
 
 
-@given(MESSAGES)
+@given(FOR_ENGINE)
 def test_messages_come_through_the_engines_dictionaries_as_they_were(message: ForEngine) -> None:
     term = message.term if isinstance(message, AppendResponse) else 1
     assert from_engine(to_engine(message), term) == message

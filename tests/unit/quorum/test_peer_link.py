@@ -7,11 +7,14 @@ from pathlib import Path
 
 import grpc
 import pytest
+from structlog.testing import capture_logs
 
 from kraft.quorum import peer_link
+from kraft.quorum.command import REGULAR, Command, CommandKind, encode_body
 from kraft.quorum.config import QuorumConfig, VoterAddress
+from kraft.quorum.door import QuorumDoor
 from kraft.quorum.handshake import hello
-from kraft.quorum.messages import Message, VoteResponse, from_frame
+from kraft.quorum.messages import Append, Message, VoteResponse, from_frame, size_bytes
 from kraft.quorum.pb import raft_pb2, raft_pb2_grpc
 from kraft.quorum.peer_link import PeerLink
 from tests.unit.quorum.loopback import free_ports, until
@@ -25,6 +28,9 @@ class QuietVoter(raft_pb2_grpc.RaftServicer):
         self.stream_count = 0
         self.sign_of_life_count = 0
         self.messages: list[Message] = []
+        self.reads = asyncio.Event()
+        """Until it is set, the voter takes nothing, and its stream fills."""
+        self.reads.set()
 
     async def Exchange(
         self, request_iterator: AsyncIterator[raft_pb2.RaftFrame], context: object
@@ -32,6 +38,7 @@ class QuietVoter(raft_pb2_grpc.RaftServicer):
         await anext(request_iterator)
         self.stream_count += 1
         yield hello(self._config, 1)
+        await self.reads.wait()
         async for frame in request_iterator:
             messages = from_frame(frame)
             self.messages += messages
@@ -39,7 +46,7 @@ class QuietVoter(raft_pb2_grpc.RaftServicer):
 
 
 class LinkToQuietVoter:
-    def __init__(self, directory: Path, answering_node_id: int = 2) -> None:
+    def __init__(self, directory: Path, answering_node_id: int = 2, door: QuorumDoor | None = None) -> None:
         ports = free_ports(3)
         self._voters = {
             node_id: VoterAddress(host="127.0.0.1", port=port) for node_id, port in enumerate(ports, start=1)
@@ -48,7 +55,12 @@ class LinkToQuietVoter:
         self.events: list[str] = []
         self.voter = QuietVoter(self._config(answering_node_id))
         self.link = PeerLink(
-            self._config(1), 2, on_up=lambda _: self.events.append("up"), on_down=lambda _: self.events.append("down")
+            self._config(1),
+            2,
+            on_up=lambda _: self.events.append("up"),
+            on_down=lambda _: self.events.append("down"),
+            on_room=lambda _: self.events.append("room"),
+            door=door,
         )
 
     def _config(self, node_id: int) -> QuorumConfig:
@@ -77,6 +89,55 @@ def test_messages_arrive_in_order_and_idle_time_brings_signs_of_life(tmp_path: P
                 scene.link.send([message])
             await until(lambda: scene.voter.messages == sent)
             await until(lambda: scene.voter.sign_of_life_count >= 1)
+            await scene.link.stop()
+
+    asyncio.run(run())
+
+
+def large_append(index: int) -> Append:
+    body = encode_body(Command(kind=CommandKind.PAYLOAD, decided_term=1, request_id=bytes(16), payload=bytes(100_000)))
+    entry = (bytes([REGULAR]) + body, index, 1)
+    return Append(term=1, previous_index=index - 1, previous_term=1, entries=(entry,), commit_index=1)
+
+
+def test_a_link_that_is_not_read_from_has_no_room_until_it_is(tmp_path: Path) -> None:
+    async def run() -> None:
+        scene = LinkToQuietVoter(tmp_path)
+        scene.voter.reads.clear()
+        async with scene.voter_running():
+            scene.link.start()
+            await until(lambda: scene.events == ["up"])
+            sent: list[Message] = []
+            while scene.link.room_bytes > 0:
+                sent.append(large_append(index=2 + len(sent)))
+                scene.link.send([sent[-1]])
+            assert sum(map(size_bytes, sent)) < peer_link.WINDOW_BYTES + size_bytes(sent[0])
+            scene.voter.reads.set()
+            await until(lambda: scene.events == ["up", "room"])
+            assert scene.link.room_bytes >= peer_link.WINDOW_BYTES // 2
+            await until(lambda: len(scene.voter.messages) == len(sent))
+            assert scene.voter.messages == sent
+            await until(lambda: scene.link.room_bytes == peer_link.WINDOW_BYTES)
+            await scene.link.stop()
+
+    asyncio.run(run())
+
+
+def test_of_far_too_much_the_first_part_is_sent_and_no_gap_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peer_link, "QUEUED_BYTES_MAX", 1_000_000)
+
+    async def run() -> None:
+        scene = LinkToQuietVoter(tmp_path)
+        async with scene.voter_running():
+            scene.link.start()
+            await until(lambda: scene.events == ["up"])
+            sent: list[Message] = [large_append(index) for index in range(2, 50)]
+            scene.link.send(sent)
+            await until(lambda: scene.link.room_bytes == peer_link.WINDOW_BYTES)
+            await until(lambda: len(scene.voter.messages) == 10)
+            assert scene.voter.messages == sent[:10]
             await scene.link.stop()
 
     asyncio.run(run())
@@ -141,3 +202,23 @@ def test_another_voter_behind_the_address_is_not_taken_for_the_right_one(tmp_pat
             await scene.link.stop()
 
     asyncio.run(run())
+
+
+def test_a_handshake_that_fails_again_is_told_once_with_the_voters_address(tmp_path: Path) -> None:
+    failures: list[str] = []
+
+    def handshake_failure(details: str) -> str | None:
+        failures.append(details)
+        return "it expects TLS" if "Connection refused" in details else None
+
+    async def run() -> None:
+        scene = LinkToQuietVoter(tmp_path, door=QuorumDoor(handshake_failure=handshake_failure))
+        scene.link.start()
+        await until(lambda: len(failures) == 3)
+        await scene.link.stop()
+
+    with capture_logs() as logs:
+        asyncio.run(run())
+    (told,) = logs
+    assert (told["log_level"], told["event"], told["problem"]) == ("warning", "raft handshake fails", "it expects TLS")
+    assert told["address"] == failures[0].rpartition("ipv4:")[2].partition(": ")[0]

@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kraft.model.errors import Corruption
+from kraft.quorum import peer_link
 from kraft.quorum.journal import DIRECTORY_NAME, FILE_NAME, QuorumJournal
 from kraft.quorum.snapshots import Snapshot, SnapshotId, SnapshotStore
 from kraft.runtime.disk import RealDisk
@@ -115,6 +116,28 @@ def test_a_voter_that_lags_beyond_the_trimmed_journal_is_sent_a_snapshot_and_the
         await propose_some(cluster, b"f")
         await cluster.until_all_told([b"a", b"b", b"c", b"d", b"e", b"f"])
         assert not any(voter.fatal_reasons for voter in cluster.voters.values())
+
+    run_cluster(tmp_path, scenario)
+
+
+def test_a_snapshot_of_many_parts_is_sent_through_a_small_window(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peer_link, "WINDOW_BYTES", 10_000)
+    payloads = [b"%d" % number + bytes(100) for number in range(400)]
+
+    async def scenario(cluster: LoopbackCluster) -> None:
+        leader = await cluster.leader()
+        lagging = next(node_id for node_id in cluster.voters if node_id != leader.config.node_id)
+        await cluster.stop(lagging)
+        await asyncio.gather(*(propose(leader, payload) for payload in payloads))
+        await cluster.until_all_told(payloads)
+        for voter in cluster.voters.values():
+            trim(voter)
+        back = await cluster.start(lagging)
+        await cluster.until_all_told(payloads)
+        assert len(keeper(back).installed) == 1
+        assert leader.quorum.is_leader
 
     run_cluster(tmp_path, scenario)
 

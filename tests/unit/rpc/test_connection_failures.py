@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+
+from kraft.rpc.connection_failures import connection_failure, handshake_failure
+
+CONNECTING = "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:9093: "
+TLS = "Tls handshake failed (TSI_PROTOCOL_FAILURE): SSL_ERROR_SSL: error:1000007d:SSL routines:OPENSSL_internal:"
+
+
+@pytest.mark.parametrize(
+    ("details", "told"),
+    [
+        (
+            f"{CONNECTING}{TLS}CERTIFICATE_VERIFY_FAILED: unable to get local issuer certificate: OK",
+            "its certificate is none that ssl.truststore.location certifies (unable to get local issuer certificate)",
+        ),
+        (
+            f"{CONNECTING}{TLS}CERTIFICATE_VERIFY_FAILED",
+            "its certificate is none that ssl.truststore.location certifies (no reason told)",
+        ),
+        (
+            f"{CONNECTING}Custom verification check failed: UNAUTHENTICATED: Hostname Verification Check failed.",
+            "its certificate is not for the host under which it is dialed",
+        ),
+        (
+            f"{CONNECTING}{TLS}WRONG_VERSION_NUMBER: Invalid certificate verification context: OK",
+            "no TLS is spoken there: compare listener.security.protocol.map of both nodes",
+        ),
+        (
+            f"{CONNECTING}Socket closed",
+            "it hung up before the first word, as a listener does that expects TLS, or another certificate",
+        ),
+    ],
+)
+def test_a_handshake_that_fails_is_told_with_what_to_compare(details: str, told: str) -> None:
+    assert handshake_failure(details) == told
+    assert connection_failure(details) == told
+
+
+@pytest.mark.parametrize(("uses_tls", "told"), [(True, "ssl.truststore.location there"), (False, "that expects TLS:")])
+def test_why_the_other_end_hung_up_depends_on_what_this_one_speaks(uses_tls: bool, told: str) -> None:
+    assert told in (handshake_failure(f"{CONNECTING}Socket closed", uses_tls=uses_tls) or "")
+
+
+@pytest.mark.parametrize(
+    ("details", "told"),
+    [
+        (f"{CONNECTING}Failed to connect to remote host: Connection refused", "connection refused; is a node running"),
+        ("errors resolving nowhere:9094: [field:hostname lookup error: Domain name not found]", "unknown host"),
+        ("Socket closed", "Socket closed"),
+        ("node 2 is starting or stopping", "node 2 is starting or stopping"),
+        ("", "the connection failed"),
+    ],
+)
+def test_other_failures_are_none_of_the_handshake(details: str, told: str) -> None:
+    assert handshake_failure(details) is None
+    assert connection_failure(details).startswith(told)
