@@ -121,6 +121,7 @@ def _plan_node(node_id: int, base_port: int, is_voter: bool) -> NodePlan:
         node_id=node_id,
         grpc_port=first + _GRPC_OFFSET,
         controller_port=first + _CONTROLLER_OFFSET if is_voter else None,
+        kafka_port=first,
     )
 
 
@@ -136,7 +137,8 @@ def _check_ports_are_free(plans: list[NodePlan]) -> None:
     from kraft.server.ports import why_not_free
 
     for plan in plans:
-        for name, port in (("GRPC", plan.grpc_port), ("CONTROLLER", plan.controller_port)):
+        doors = (("PLAINTEXT", plan.kafka_port), ("GRPC", plan.grpc_port), ("CONTROLLER", plan.controller_port))
+        for name, port in doors:
             if port is not None and (reason := why_not_free(HOST, port)):
                 raise _Refused(
                     f"port {port}, for {name} of node {plan.node_id}: {reason}: "
@@ -165,6 +167,7 @@ def _print_cluster(cluster: LocalCluster) -> None:
     console.print(table)
     console.print(f"Logs: {next(iter(cluster.nodes.values())).log_path.parent}/node-*.log", soft_wrap=True)
     console.print(f"The cluster answered {took_s:.2f} s after the start. Ctrl-C stops it.")
+    console.print(f"Kafka clients: bootstrap.servers={cluster.kafka_bootstrap_servers}", soft_wrap=True)
     console.print(f"Next: kraft topics list --bootstrap-server {cluster.bootstrap_servers}", soft_wrap=True)
 
 

@@ -154,6 +154,7 @@ def _print_partition(topic: str, partition: PartitionMetadata, reassignment: Ong
     print(
         f"\tTopic: {topic}\tPartition: {partition.partition}\tLeader: {leader}"
         f"\tReplicas: {_joined(partition.replicas)}\tIsr: {_joined(partition.isr)}{moving}"
+        f"\tElr: {_joined(partition.elr)}\tLastKnownElr: {_joined(partition.last_known_elr)}"
     )
 
 
@@ -173,6 +174,8 @@ def _as_json(
                 "leader_epoch": each.leader_epoch,
                 "replicas": each.replicas,
                 "isr": each.isr,
+                "elr": each.elr,
+                "last_known_elr": each.last_known_elr,
                 "offline_replicas": each.offline_replicas,
                 "adding_replicas": [] if reassignment is None else reassignment.adding_replicas,
                 "removing_replicas": [] if reassignment is None else reassignment.removing_replicas,

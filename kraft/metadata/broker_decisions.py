@@ -6,6 +6,9 @@ after its registration is refused with BROKER_ID_NOT_REGISTERED or, from an earl
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+
 from kraft.metadata.commands import (
     AllocateProducerIdsRequest,
     HeartbeatRequest,
@@ -15,7 +18,7 @@ from kraft.metadata.commands import (
     RegistrationResult,
 )
 from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig
-from kraft.metadata.decision import Decision
+from kraft.metadata.decision import Decision, RecordsOnDemand, decided_in_slices
 from kraft.metadata.features import SUPPORTED_FEATURES, level_of, range_of, words
 from kraft.metadata.image import BrokerRegistration, MetadataImage
 from kraft.metadata.leader_election import changes_when_gone, changes_when_shutting_down, changes_when_unfenced
@@ -64,6 +67,8 @@ def register_broker(
     A new process is not trusted to hold what the one before held: it leaves every ISR in which others remain, and
     must be found in sync under its new epoch (KIP-903). A last ISR member stays, without leading until it is unfenced.
     A clean shutdown needs no exception: the broker handed on its partitions and left their ISRs while it stopped.
+    What it had synced it still has, so it stays eligible (KIP-966), unless it says that it may have lost records, or
+    none of its log directories was there before. Of one that is lost among others it tells by `fail_replicas`.
     """
     _check_cluster_id(image, request.cluster_id)
     _check_registration(request)
@@ -77,6 +82,7 @@ def register_broker(
             "or, after a crash, try again when that session is over"
         )
         raise Refusal(ErrorCode.DUPLICATE_BROKER_REGISTRATION, problem)
+    is_trusted = _has_what_it_synced(request, earlier)
     registration = RegisterBroker(
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,
@@ -87,7 +93,11 @@ def register_broker(
         features=request.features,
     )
     return Decision(
-        records=[registration, *changes_when_gone(image, request.broker_id, defaults)],
+        records=_followed(
+            registration,
+            image,
+            lambda part: changes_when_gone(part, request.broker_id, defaults, trusted=is_trusted),
+        ),
         response=RegistrationResult(broker_epoch=registration.broker_epoch),
     )
 
@@ -106,16 +116,16 @@ def heartbeat(
     later one.
     """
     registration = _registered(image, request.broker_id, request.broker_epoch)
-    records: list[MetadataRecord] = []
+    records: Sequence[MetadataRecord] = []
     is_fenced, may_stop = registration.fenced, False
     if request.wants_shutdown:
         stopping = begin_controlled_shutdown(image, request.broker_id, request.broker_epoch, defaults)
-        records += stopping.records
+        records = stopping.records
         may_stop = stopping.response
         is_fenced = is_fenced or may_stop
     elif request.metadata_index >= caught_up_from_index:
         unfencing = unfence_broker(image, request.broker_id, request.broker_epoch, defaults)
-        records += unfencing.records
+        records = unfencing.records
         is_fenced = is_fenced and not unfencing.records
     response = HeartbeatResult(is_fenced=is_fenced, may_stop=may_stop, committed_index=committed_index)
     return Decision(records=records, response=response)
@@ -133,7 +143,8 @@ def unfence_broker(
     if not registration.fenced or registration.fenced_by_operator or registration.in_controlled_shutdown:
         return Decision(records=[], response=None)
     unfenced = BrokerUnfenced(broker_id=broker_id, broker_epoch=broker_epoch)
-    return Decision(records=[unfenced, *changes_when_unfenced(image, broker_id, defaults)], response=None)
+    records = _followed(unfenced, image, lambda part: changes_when_unfenced(part, broker_id, defaults))
+    return Decision(records=records, response=None)
 
 
 def fence_broker(
@@ -144,7 +155,8 @@ def fence_broker(
     if registration.fenced:
         return Decision(records=[], response=None)
     fenced = BrokerFenced(broker_id=broker_id, broker_epoch=broker_epoch)
-    return Decision(records=[fenced, *changes_when_gone(image, broker_id, defaults)], response=None)
+    records = _followed(fenced, image, lambda part: changes_when_gone(part, broker_id, defaults))
+    return Decision(records=records, response=None)
 
 
 def begin_controlled_shutdown(
@@ -159,10 +171,12 @@ def begin_controlled_shutdown(
     registration = _registered(image, broker_id, broker_epoch)
     if registration.fenced:
         return Decision(records=[], response=True)
-    handed_on = changes_when_shutting_down(image, broker_id)
+    handed_on = RecordsOnDemand(
+        decided_in_slices(image, lambda part: changes_when_shutting_down(part, broker_id, defaults)),
+    )
     if not registration.in_controlled_shutdown:
         announced = BrokerShuttingDown(broker_id=broker_id, broker_epoch=broker_epoch)
-        return Decision(records=[announced, *handed_on], response=False)
+        return Decision(records=RecordsOnDemand(chain([announced], handed_on)), response=False)
     if handed_on:
         return Decision(records=handed_on, response=False)
     return Decision(records=fence_broker(image, broker_id, broker_epoch, defaults).records, response=True)
@@ -174,6 +188,12 @@ def allocate_producer_ids(image: MetadataImage, request: AllocateProducerIdsRequ
     first = image.next_producer_id
     allocated = ProducerIdsAllocated(next_producer_id=ProducerId(first + PRODUCER_ID_BLOCK_SIZE))
     return Decision(records=[allocated], response=ProducerIdBlock(first=first, count=PRODUCER_ID_BLOCK_SIZE))
+
+
+def _followed(
+    first: MetadataRecord, image: MetadataImage, decide: Callable[[MetadataImage], Iterable[MetadataRecord]]
+) -> RecordsOnDemand:
+    return RecordsOnDemand(chain([first], decided_in_slices(image, decide)))
 
 
 def _check_cluster_id(image: MetadataImage, cluster_id: str) -> None:
@@ -200,6 +220,10 @@ def _check_features(image: MetadataImage, request: RegisterBrokerRequest) -> Non
                 f"{level}: run a version of kraft there that supports it"
             )
             raise Refusal(ErrorCode.UNSUPPORTED_VERSION, problem)
+
+
+def _has_what_it_synced(request: RegisterBrokerRequest, earlier: BrokerRegistration | None) -> bool:
+    return not request.may_have_lost_records and (earlier is None or _succeeds(request, earlier))
 
 
 def _succeeds(request: RegisterBrokerRequest, earlier: BrokerRegistration) -> bool:

@@ -34,6 +34,8 @@ class RegisterBrokerRequest:
     """`incarnation_id` is drawn anew by every process, `directory_ids` name what is on the broker's disks.
 
     `features` are the levels that the broker's version supports; one that names none is of the first version.
+    `may_have_lost_records`: the process before this one acknowledged what it had not synced, and was not stopped in
+    order, so that what it acknowledged last may not be there any more.
     """
 
     cluster_id: str
@@ -43,6 +45,7 @@ class RegisterBrokerRequest:
     rack: str
     directory_ids: list[DirectoryId]
     features: list[FeatureRange] = field(default_factory=list)
+    may_have_lost_records: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +99,10 @@ class AlterPartitionRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterPartitionResult:
-    """The partition's state after the change, or as it is when the change was refused and the partition is known."""
+    """The partition's state after the change, or as it is when the change was refused and the partition is known.
+
+    While there are brokers in `elr`, the leader commits nothing.
+    """
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str = ""
@@ -104,6 +110,7 @@ class AlterPartitionResult:
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     partition_epoch: PartitionEpoch = NO_PARTITION_EPOCH
     isr: list[BrokerId] = field(default_factory=list)
+    elr: list[BrokerId] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,13 @@
 """Decisions about configs: altered one key at a time, and checked as a whole.
 
-Source: KIP-339 (IncrementalAlterConfigs).
+Source: KIP-339 (IncrementalAlterConfigs); KIP-133 (AlterConfigs, which replaces all of them).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Final
 
 from kraft.metadata.broker_configs import EVERY_BROKER, check_broker_config, check_broker_key
@@ -21,6 +22,7 @@ from kraft.metadata.configs import (
     unknown_config,
 )
 from kraft.metadata.decision import Decision
+from kraft.metadata.election_decisions import unsettled_in
 from kraft.metadata.features import require_settings
 from kraft.metadata.image import MetadataImage, TopicImage
 from kraft.metadata.records import BrokerConfigSet, MetadataRecord, TopicConfigSet
@@ -66,7 +68,8 @@ def incremental_alter_configs(
             if resource.resource_type is ConfigResourceType.BROKER:
                 records += _altered_broker(image, resource, broker_settings, broker_keys)
             else:
-                records += _altered(_topic(image, resource), resource, defaults)
+                topic = _topic(image, resource)
+                records += _altered(image, topic, _in_full(resource, topic.configs), defaults)
         except Refusal as refusal:
             results.append(_result(resource, refusal.error_code, refusal.message))
         else:
@@ -90,6 +93,15 @@ def _check_request(resource: ResourceAlteration, times_named: int, alterations_l
             raise Refusal(ErrorCode.INVALID_REQUEST, f"config '{alteration.key[:100]}' is without a value")
 
 
+def _in_full(resource: ResourceAlteration, before: Mapping[str, str]) -> ResourceAlteration:
+    """With what follows for keys that are not named, when all of them are replaced."""
+    if not resource.replaces:
+        return resource
+    named = {alteration.key for alteration in resource.alterations}
+    gone = [ConfigAlteration(key=key, operation=ConfigOperation.DELETE) for key in sorted(before) if key not in named]
+    return replace(resource, alterations=[*resource.alterations, *gone])
+
+
 def _topic(image: MetadataImage, resource: ResourceAlteration) -> TopicImage:
     if resource.resource_type is not ConfigResourceType.TOPIC:
         what = resource.resource_type.name.lower().replace("_", " ")
@@ -110,6 +122,7 @@ def _altered_broker(
     require_settings(image, "a config of running brokers")
     broker = _broker_name(image, resource.resource_name)
     before = image.broker_configs.get(broker, {})
+    resource = _in_full(resource, before)
     wanted = dict(before)
     for alteration in resource.alterations:
         match alteration.operation:
@@ -144,7 +157,9 @@ def _broker_name(image: MetadataImage, name: str) -> str:
     return str(int(name))
 
 
-def _altered(topic: TopicImage, resource: ResourceAlteration, defaults: TopicConfig) -> list[MetadataRecord]:
+def _altered(
+    image: MetadataImage, topic: TopicImage, resource: ResourceAlteration, defaults: TopicConfig
+) -> list[MetadataRecord]:
     wanted = dict(topic.configs)
     for alteration in resource.alterations:
         value = _new_value(topic.configs, alteration, defaults)
@@ -158,9 +173,14 @@ def _altered(topic: TopicImage, resource: ResourceAlteration, defaults: TopicCon
         if wanted.get(alteration.key) != topic.configs.get(alteration.key)
     }
     in_effect = checked(defaults, wanted)
+    records: list[MetadataRecord] = [
+        TopicConfigSet(topic_id=topic.topic_id, key=key, value=value) for key, value in sorted(changed.items())
+    ]
     if "min.insync.replicas" in changed:
         _check_min_insync_replicas(in_effect.min_insync_replicas, topic.replication_factor)
-    return [TopicConfigSet(topic_id=topic.topic_id, key=key, value=value) for key, value in sorted(changed.items())]
+        # Leaders wait for the minimum no longer, and commit again when nobody outside the ISR is counted on.
+        records += unsettled_in(image, replace(topic, configs=wanted), defaults)
+    return records
 
 
 def _new_value(configs: Mapping[str, str], alteration: ConfigAlteration, defaults: TopicConfig) -> str | None:

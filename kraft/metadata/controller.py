@@ -19,7 +19,12 @@ from kraft.metadata.broker_decisions import (
 )
 from kraft.metadata.config_decisions import ALTERATIONS_PER_REQUEST_MAX, incremental_alter_configs
 from kraft.metadata.decision import Decision
-from kraft.metadata.election_decisions import balance_leaders, elect_leaders, elect_unclean_leaders
+from kraft.metadata.election_decisions import (
+    balance_leaders,
+    elect_leaders,
+    elect_unclean_leaders,
+    settle_eligible_replicas,
+)
 from kraft.metadata.feature_decisions import update_features
 from kraft.metadata.operator_decisions import fence_by_operator, unfence_by_operator, unregister_broker
 from kraft.metadata.partition_creation import create_partitions
@@ -29,7 +34,6 @@ from kraft.metadata.reassignment import alter_partition_reassignments
 from kraft.metadata.topic_decisions import (
     CLUSTER_DEFAULT,
     PARTITIONS_PER_REQUEST_MAX,
-    Assignment,
     ControllerDefaults,
     create_topics,
     delete_topics,
@@ -40,7 +44,6 @@ __all__ = [
     "CLUSTER_DEFAULT",
     "PARTITIONS_PER_REQUEST_MAX",
     "PRODUCER_ID_BLOCK_SIZE",
-    "Assignment",
     "ControllerDefaults",
     "Decision",
     "allocate_producer_ids",
@@ -61,6 +64,7 @@ __all__ = [
     "incremental_alter_configs",
     "initialise_cluster",
     "register_broker",
+    "settle_eligible_replicas",
     "unfence_broker",
     "unfence_by_operator",
     "unregister_broker",

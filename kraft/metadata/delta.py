@@ -5,10 +5,11 @@ A restart is the same thing: the step from the empty image to the one that the b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage, TopicImage
+from kraft.metadata.persistent_maps import PersistentMap, PersistentSequence
 from kraft.model.ids import BrokerId, TopicId
 
 
@@ -51,18 +52,18 @@ class BrokerDelta:
 
 
 def delta(before: MetadataImage, after: MetadataImage, broker_id: BrokerId) -> BrokerDelta:
-    """Compares only topics that changed: those untouched are the very same object in both images."""
+    """Looks only at what changed: partitions and topics untouched are the very same object in both images."""
     remove: list[RemovedPartition] = []
     reconfigured: list[TopicImage] = []
     lead: list[AssignedPartition] = []
     follow: list[AssignedPartition] = []
     for topic_before, topic_after in _changed_topics(before, after):
-        held_before, held_after = _held(topic_before, broker_id), _held(topic_after, broker_id)
+        held_before, held_after = _held_of_changed(topic_before, topic_after, broker_id)
         if topic_before is not None:
             remove += _removed(topic_before, topic_after, sorted(held_before.keys() - held_after.keys()))
         if topic_after is None:
             continue
-        if topic_before is not None and held_after and topic_before.configs != topic_after.configs:
+        if topic_before is not None and topic_before.configs != topic_after.configs and _holds(topic_after, broker_id):
             reconfigured.append(topic_after)
         for number, state in held_after.items():
             earlier = held_before.get(number)
@@ -87,19 +88,38 @@ def _changed_topics(
 ) -> Iterator[tuple[TopicImage | None, TopicImage | None]]:
     if before.topics is after.topics:
         return
-    for topic_id, topic in before.topics.items():
+    changed = list(PersistentMap.of(after.topics).differing_keys(before.topics))
+    # Those that are gone come first: one that was re-created finds its name free.
+    for topic_id in changed:
         if topic_id not in after.topics:
-            yield topic, None
-    for topic_id, topic in after.topics.items():
-        earlier = before.topics.get(topic_id)
-        if topic is not earlier:
-            yield earlier, topic
+            yield before.topics[topic_id], None
+    for topic_id in changed:
+        if topic_id in after.topics:
+            yield before.topics.get(topic_id), after.topics[topic_id]
 
 
-def _held(topic: TopicImage | None, broker_id: BrokerId) -> dict[int, PartitionImage]:
+def _held_of_changed(
+    before: TopicImage | None, after: TopicImage | None, broker_id: BrokerId
+) -> tuple[dict[int, PartitionImage], dict[int, PartitionImage]]:
+    """Of the partitions that are not the same in both, those that the broker holds, before and after."""
+    if before is None or after is None:
+        return _held(before, broker_id), _held(after, broker_id)
+    changed = list(PersistentSequence.of(after.partitions).differing_keys(before.partitions))
+    return _held(before, broker_id, changed), _held(after, broker_id, changed)
+
+
+def _held(
+    topic: TopicImage | None, broker_id: BrokerId, numbers: Iterable[int] | None = None
+) -> dict[int, PartitionImage]:
     if topic is None:
         return {}
-    return {number: state for number, state in topic.partitions.items() if broker_id in state.replicas}
+    partitions = topic.partitions
+    states = partitions.items() if numbers is None else ((n, partitions[n]) for n in numbers if n in partitions)
+    return {number: state for number, state in states if broker_id in state.replicas}
+
+
+def _holds(topic: TopicImage, broker_id: BrokerId) -> bool:
+    return any(broker_id in state.replicas for state in topic.partitions.values())
 
 
 def _removed(topic: TopicImage, later: TopicImage | None, partitions: list[int]) -> Iterator[RemovedPartition]:

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from kraft.metadata.configs import TopicConfig
+from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig
 from kraft.metadata.decision import Decision
+from kraft.metadata.eligible_replicas import is_settled
 from kraft.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraft.metadata.leader_election import may_be_unclean, partition_change, unclean_change
 from kraft.metadata.partition_names import find_partition
 from kraft.metadata.records import PartitionChanged
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import BrokerId, TopicId
+from kraft.model.ids import BrokerId
 from kraft.model.partition_requests import (
     ElectionType,
     ElectLeadersRequest,
@@ -33,8 +34,13 @@ ELECTIONS_PER_REQUEST_MAX = 8_000
 """What is decided at once has to fit into one entry of the metadata log."""
 
 
-def elect_leaders(image: MetadataImage, request: ElectLeadersRequest) -> Decision[ElectLeadersResponse]:
-    """Elects for each partition on its own. A partition that is named twice is elected for once."""
+def elect_leaders(
+    image: MetadataImage, request: ElectLeadersRequest, *, defaults: TopicConfig = KAFKA_DEFAULTS
+) -> Decision[ElectLeadersResponse]:
+    """Elects for each partition on its own. A partition that is named twice is elected for once.
+
+    `defaults` are of topics that set nothing themselves.
+    """
     elections = {ElectionType.PREFERRED: _preferred, ElectionType.UNCLEAN: _unclean}
     election = elections[request.election_type]
     records: list[PartitionChanged] = []
@@ -45,7 +51,7 @@ def elect_leaders(image: MetadataImage, request: ElectLeadersRequest) -> Decisio
             if len(records) == ELECTIONS_PER_REQUEST_MAX:
                 problem = f"more than {ELECTIONS_PER_REQUEST_MAX} elections in one request: ask again for the rest"
                 raise Refusal(ErrorCode.INVALID_REQUEST, problem)
-            records += election(image, topic, partition)
+            records += election(image, topic, partition, defaults)
         except Refusal as refusal:
             if not request.all_partitions or refusal.error_code is not ErrorCode.ELECTION_NOT_NEEDED:
                 results.append(_result(name, refusal.error_code, refusal.message))
@@ -54,26 +60,28 @@ def elect_leaders(image: MetadataImage, request: ElectLeadersRequest) -> Decisio
     return Decision(records=records, response=ElectLeadersResponse(results=results))
 
 
-def balance_leaders(image: MetadataImage, *, imbalance_percentage: int) -> Decision[int]:
+def balance_leaders(
+    image: MetadataImage, *, imbalance_percentage: int, defaults: TopicConfig = KAFKA_DEFAULTS
+) -> Decision[int]:
     """Gives brokers back the partitions that prefer them, where others lead more than this part of those.
 
     Partitions that are being reassigned are left alone. The answer is how many were moved.
     """
     preferring: dict[BrokerId, int] = defaultdict(int)
-    elsewhere: dict[BrokerId, list[tuple[TopicId, PartitionImage]]] = defaultdict(list)
+    elsewhere: dict[BrokerId, list[tuple[TopicImage, PartitionImage]]] = defaultdict(list)
     for topic, partition in _partitions(image):
         preferred = partition.replicas[0]
         preferring[preferred] += 1
         if partition.leader != preferred:
-            elsewhere[preferred].append((topic.topic_id, partition))
+            elsewhere[preferred].append((topic, partition))
     records: list[PartitionChanged] = []
     for broker_id in sorted(elsewhere):
         is_balanced = 100 * len(elsewhere[broker_id]) <= imbalance_percentage * preferring[broker_id]
         if is_balanced or not image.is_active(broker_id):
             continue
-        for topic_id, partition in elsewhere[broker_id]:
+        for topic, partition in elsewhere[broker_id]:
             if partition.has_leader and broker_id in partition.isr and not partition.is_reassigned:
-                records += _led_by(topic_id, partition, broker_id)
+                records += _led_by(image, topic, partition, broker_id, defaults)
     moved = records[:ELECTIONS_AT_ONCE_MAX]
     return Decision(records=moved, response=len(moved))
 
@@ -86,15 +94,35 @@ def elect_unclean_leaders(image: MetadataImage, *, defaults: TopicConfig) -> Dec
     records: list[PartitionChanged] = []
     for topic, partition in _partitions(image):
         if not partition.has_leader and may_be_unclean(topic, defaults):
-            records += unclean_change(topic.topic_id, partition, image.is_active)
+            records += unclean_change(image, topic, partition, image.is_active, defaults=defaults)
     elected = records[:ELECTIONS_AT_ONCE_MAX]
     return Decision(records=elected, response=len(elected))
 
 
-Election = Callable[[MetadataImage, TopicImage, PartitionImage], list[PartitionChanged]]
+def settle_eligible_replicas(image: MetadataImage, *, defaults: TopicConfig) -> Decision[int]:
+    """Ends each ELR that has outlived its reason; the answer is how many.
+
+    So it is with a min.insync.replicas that was lowered in the files of restarted nodes. Of what is set while the
+    cluster runs the ELRs hear at once.
+    """
+    records = [record for topic in image.topics.values() for record in unsettled_in(image, topic, defaults)]
+    settled = records[:ELECTIONS_AT_ONCE_MAX]
+    return Decision(records=settled, response=len(settled))
 
 
-def _preferred(image: MetadataImage, topic: TopicImage, partition: PartitionImage) -> list[PartitionChanged]:
+def unsettled_in(image: MetadataImage, topic: TopicImage, defaults: TopicConfig) -> Iterator[PartitionChanged]:
+    """The records that end those ELRs of the topic which have outlived their reason."""
+    for partition in topic.partitions.values():
+        if not is_settled(image, topic, partition, defaults):
+            yield from _led_by(image, topic, partition, partition.leader, defaults)
+
+
+Election = Callable[[MetadataImage, TopicImage, PartitionImage, TopicConfig], list[PartitionChanged]]
+
+
+def _preferred(
+    image: MetadataImage, topic: TopicImage, partition: PartitionImage, defaults: TopicConfig
+) -> list[PartitionChanged]:
     preferred = partition.replicas[0]
     if partition.leader == preferred:
         raise Refusal(ErrorCode.ELECTION_NOT_NEEDED, f"broker {preferred}, the preferred leader, leads already")
@@ -104,21 +132,27 @@ def _preferred(image: MetadataImage, topic: TopicImage, partition: PartitionImag
         alive = "in service" if image.is_active(preferred) else "not in service"
         problem = f"the preferred leader, broker {preferred}, is {state} and {alive}"
         raise Refusal(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, problem)
-    return _led_by(topic.topic_id, partition, preferred)
+    return _led_by(image, topic, partition, preferred, defaults)
 
 
-def _unclean(image: MetadataImage, topic: TopicImage, partition: PartitionImage) -> list[PartitionChanged]:
+def _unclean(
+    image: MetadataImage, topic: TopicImage, partition: PartitionImage, defaults: TopicConfig
+) -> list[PartitionChanged]:
     if partition.has_leader:
         raise Refusal(ErrorCode.ELECTION_NOT_NEEDED, f"broker {partition.leader} leads")
-    changes = unclean_change(topic.topic_id, partition, image.is_active)
+    changes = unclean_change(image, topic, partition, image.is_active, defaults=defaults)
     if not changes:
         problem = f"none of the brokers {list(partition.replicas)} is in service"
         raise Refusal(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, problem)
     return changes
 
 
-def _led_by(topic_id: TopicId, partition: PartitionImage, broker_id: BrokerId) -> list[PartitionChanged]:
-    return partition_change(topic_id, partition, partition.isr, lambda candidate: candidate == broker_id)
+def _led_by(
+    image: MetadataImage, topic: TopicImage, partition: PartitionImage, broker_id: BrokerId, defaults: TopicConfig
+) -> list[PartitionChanged]:
+    return partition_change(
+        image, topic, partition, partition.isr, lambda candidate: candidate == broker_id, defaults=defaults
+    )
 
 
 def _named(image: MetadataImage, request: ElectLeadersRequest) -> list[PartitionName]:

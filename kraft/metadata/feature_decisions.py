@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NoReturn
 
 from kraft.metadata.decision import Decision
@@ -10,26 +12,31 @@ from kraft.metadata.features import SUPPORTED_FEATURES, level_of, range_of, word
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import FeatureLevelSet
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.feature_requests import FeatureUpdate, UpdateFeaturesRequest, UpdateFeaturesResponse
+from kraft.model.feature_requests import FeatureRange, FeatureUpdate, UpdateFeaturesRequest, UpdateFeaturesResponse
 
 
-def update_features(image: MetadataImage, request: UpdateFeaturesRequest) -> Decision[UpdateFeaturesResponse]:
+def update_features(
+    image: MetadataImage,
+    request: UpdateFeaturesRequest,
+    controllers: Mapping[int, Sequence[FeatureRange]] = MappingProxyType({}),
+) -> Decision[UpdateFeaturesResponse]:
     """Takes the cluster to these levels, all or none. Raises Refusal INVALID_UPDATE_VERSION.
 
     Every registered broker has to support them, also one that is not in service now: it would not come back.
-    Controllers that are no brokers do not tell what they support; one that does not stops when it reads of the level.
+    `controllers` is what those that are no brokers support, by node id: one that does not support a level stops when
+    it reads of it.
     """
     named = Counter(update.feature for update in request.updates)
     for update in request.updates:
         if named[update.feature] > 1:
             _refuse(f"feature '{update.feature[:100]}' is in the request {named[update.feature]} times")
-        _check(image, update)
+        _check(image, update, controllers)
     changed = [update for update in request.updates if update.level != level_of(image, update.feature)]
     records = [FeatureLevelSet(feature=update.feature, level=update.level) for update in changed]
     return Decision(records=[] if request.validate_only else records, response=UpdateFeaturesResponse(changed=changed))
 
 
-def _check(image: MetadataImage, update: FeatureUpdate) -> None:
+def _check(image: MetadataImage, update: FeatureUpdate, controllers: Mapping[int, Sequence[FeatureRange]]) -> None:
     feature, level = update.feature, update.level
     if feature not in SUPPORTED_FEATURES:
         _refuse(f"there is no feature '{feature[:100]}': there are {', '.join(sorted(SUPPORTED_FEATURES))}")
@@ -45,6 +52,12 @@ def _check(image: MetadataImage, update: FeatureUpdate) -> None:
             _refuse(
                 f"{feature} cannot be at level {level}: broker {broker.broker_id} supports {words(theirs)}; "
                 "upgrade it first, or unregister it if it is gone for good"
+            )
+    for node_id, features in sorted(controllers.items()):
+        theirs = range_of(features, feature)
+        if not theirs.min_level <= level <= theirs.max_level:
+            _refuse(
+                f"{feature} cannot be at level {level}: controller {node_id} supports {words(theirs)}; upgrade it first"
             )
 
 

@@ -15,7 +15,11 @@ from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.model.feature_requests import FeatureRange
 
 METADATA_VERSION: Final = "metadata.version"
-"""1: the first records. 2: also those that operators' fences, feature levels, configs of brokers and quotas are."""
+"""1: the first records. 2: also those that operators' fences, feature levels, configs of brokers and quotas are, and
+the fields that reassignments have in those of partitions, which a node of the first version would overlook."""
+
+ELIGIBLE_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
+"""0: none are kept. 1: partitions have an ELR and a last known ELR (KIP-966)."""
 
 GROUP_VERSION: Final = "group.version"
 TRANSACTION_VERSION: Final = "transaction.version"
@@ -27,6 +31,7 @@ _RANGES: Final = (
     FeatureRange(feature=GROUP_VERSION, min_level=0, max_level=0),
     FeatureRange(feature=METADATA_VERSION, min_level=1, max_level=SETTINGS_AS_METADATA),
     FeatureRange(feature=TRANSACTION_VERSION, min_level=0, max_level=0),
+    FeatureRange(feature=ELIGIBLE_REPLICAS_VERSION, min_level=0, max_level=1),
 )
 
 SUPPORTED_FEATURES: Final[Mapping[str, FeatureRange]] = {each.feature: each for each in _RANGES}
@@ -52,8 +57,13 @@ def range_of(features: Iterable[FeatureRange], feature: str) -> FeatureRange:
     return FeatureRange(feature=feature, min_level=lowest, max_level=lowest)
 
 
+def keeps_eligible_replicas(image: MetadataImage) -> bool:
+    """Whether partitions have an ELR: every node then reads the records that say so."""
+    return level_of(image, ELIGIBLE_REPLICAS_VERSION) > 0
+
+
 def require_settings(image: MetadataImage, what: str) -> None:
-    """Raises Refusal UNSUPPORTED_VERSION while records of operators' settings would stop some node of the cluster."""
+    """Raises Refusal UNSUPPORTED_VERSION while records of level 2 would stop or mislead some node of the cluster."""
     level = level_of(image, METADATA_VERSION)
     if level < SETTINGS_AS_METADATA:
         problem = (

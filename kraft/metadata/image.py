@@ -1,7 +1,7 @@
 """The cluster's metadata at one point of its log.
 
 An image never changes. `replay` gives the next one and shares with it everything that the records did not touch, so
-that a change costs the topics it concerns (and a shallow copy of the table that lists them), not the whole cluster.
+that a change costs what it concerns, however large the topic and the cluster are (see `persistent_maps`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar, assert_never
 from uuid import UUID
 
+from kraft.metadata.persistent_maps import PersistentMap, PersistentSequence
 from kraft.metadata.records import (
     BrokerConfigSet,
     BrokerEpochsUsed,
@@ -34,6 +35,9 @@ from kraft.metadata.records import (
     TopicCreated,
     TopicDeleted,
     TopicRecord,
+    TransactionAborted,
+    TransactionBegun,
+    TransactionEnded,
 )
 from kraft.model.feature_requests import FeatureRange
 from kraft.model.ids import (
@@ -56,6 +60,7 @@ QuotaSubject = tuple[QuotaEntity, ...]
 
 _FIRST_BROKER_EPOCH = BrokerEpoch(1)
 _FIRST_PRODUCER_ID = ProducerId(0)
+_SLICE_PARTITIONS = 250
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +98,9 @@ class PartitionImage:
 
     While the partition is being reassigned, `adding_replicas` are those of the replicas that were not there before,
     and `removing_replicas` those that go when all of the former are in sync.
+
+    `elr`, the eligible leader replicas, are outside the ISR and hold all that is committed, as long as they stay there;
+    `last_known_elr` once did, and are not relied on any more. See `kraft.metadata.eligible_replicas`.
     """
 
     partition: int
@@ -103,10 +111,16 @@ class PartitionImage:
     partition_epoch: PartitionEpoch
     adding_replicas: tuple[BrokerId, ...] = ()
     removing_replicas: tuple[BrokerId, ...] = ()
+    elr: tuple[BrokerId, ...] = ()
+    last_known_elr: tuple[BrokerId, ...] = ()
 
     @property
     def has_leader(self) -> bool:
         return self.leader != NO_BROKER
+
+    def counts_on(self, broker_id: BrokerId) -> bool:
+        """Whether the broker's copy may be what all that is committed is read from after an election."""
+        return broker_id in self.isr or broker_id in self.elr
 
     @property
     def is_reassigned(self) -> bool:
@@ -189,6 +203,22 @@ class MetadataImage:
         """Those alive that are not shutting down, by id: where new replicas and leaderships may go."""
         return [registration for registration in self.alive_brokers() if registration.active]
 
+    def in_slices(self) -> Iterator[MetadataImage]:
+        """Images each with some of the topics and the same brokers and settings: all topics are in one of them.
+
+        For whoever decides on every partition of the cluster, and has other things to do in between.
+        """
+        topics: dict[TopicId, TopicImage] = {}
+        partitions = 0
+        for topic_id, topic in self.topics.items():
+            topics[topic_id] = topic
+            partitions += len(topic.partitions)
+            if partitions >= _SLICE_PARTITIONS:
+                yield replace(self, topics=topics)
+                topics, partitions = {}, 0
+        if topics:
+            yield replace(self, topics=topics)
+
     def partitions_of(self, broker_id: BrokerId) -> Iterator[tuple[TopicImage, PartitionImage]]:
         """Every partition of which the broker holds a replica. Looks at all partitions of the cluster."""
         for topic in self.topics.values():
@@ -200,6 +230,30 @@ class MetadataImage:
 EMPTY_IMAGE = MetadataImage()
 
 
+class _PartitionsDraft:
+    """A topic's partitions while records are replayed onto them."""
+
+    __slots__ = ("_before", "_changes", "_count")
+
+    def __init__(self, before: Mapping[int, PartitionImage]) -> None:
+        self._before = before
+        self._changes: dict[int, PartitionImage] = {}
+        self._count = len(before)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def get(self, number: int) -> PartitionImage | None:
+        return self._changes.get(number) or self._before.get(number)
+
+    def __setitem__(self, number: int, partition: PartitionImage) -> None:
+        self._changes[number] = partition
+        self._count = max(self._count, number + 1)
+
+    def image(self) -> Mapping[int, PartitionImage]:
+        return PersistentSequence.of(self._before).with_changes(self._changes)
+
+
 class _TopicDraft:
     """A topic while records are replayed onto it."""
 
@@ -208,11 +262,13 @@ class _TopicDraft:
     def __init__(self, topic: TopicImage) -> None:
         self.name = topic.topic
         self.topic_id = topic.topic_id
-        self.partitions = dict(topic.partitions)
+        self.partitions = _PartitionsDraft(topic.partitions)
         self.configs = dict(topic.configs)
 
     def image(self) -> TopicImage:
-        return TopicImage(topic=self.name, topic_id=self.topic_id, partitions=self.partitions, configs=self.configs)
+        return TopicImage(
+            topic=self.name, topic_id=self.topic_id, partitions=self.partitions.image(), configs=self.configs
+        )
 
 
 class _Draft:
@@ -240,8 +296,8 @@ class _Draft:
         return MetadataImage(
             cluster_id=self._cluster_id,
             brokers=_overlaid(before.brokers, self._changed_brokers),
-            topics=_overlaid(before.topics, topics),
-            topic_ids=_overlaid(before.topic_ids, self._changed_names),
+            topics=PersistentMap.of(before.topics).with_changes(topics),
+            topic_ids=PersistentMap.of(before.topic_ids).with_changes(self._changed_names),
             next_broker_epoch=self._next_broker_epoch,
             next_producer_id=self._next_producer_id,
             features=self._features,
@@ -271,6 +327,8 @@ class _Draft:
                 self._apply_to_brokers(record)
             case TopicCreated() | PartitionCreated() | PartitionChanged() | TopicDeleted() | TopicConfigSet():
                 self._apply_to_topics(record)
+            case TransactionBegun() | TransactionEnded() | TransactionAborted():
+                raise AssertionError(f"{record} says which records count, and changes nothing: see `replayed_image`")
             case _:
                 assert_never(record)
 
@@ -404,6 +462,8 @@ class _Draft:
             partition_epoch=record.partition_epoch,
             adding_replicas=tuple(record.adding_replicas),
             removing_replicas=tuple(record.removing_replicas),
+            elr=tuple(record.elr),
+            last_known_elr=tuple(record.last_known_elr),
         )
         partitions[record.partition] = _consistent(created)
 
@@ -420,6 +480,8 @@ class _Draft:
             leader=record.leader,
             leader_epoch=record.leader_epoch,
             partition_epoch=record.partition_epoch,
+            elr=tuple(record.elr),
+            last_known_elr=tuple(record.last_known_elr),
         )
         if record.replicas:
             changed = replace(
@@ -445,6 +507,12 @@ def _consistent(partition: PartitionImage) -> PartitionImage:
     assert replicas.issuperset(partition.removing_replicas), f"a removed replica beyond the replicas: {partition}"
     assert not set(partition.adding_replicas) & set(partition.removing_replicas), f"added and removed: {partition}"
     assert not partition.has_leader or partition.leader in isr, f"leader outside the ISR: {partition}"
+    if partition.elr or partition.last_known_elr:
+        # Checked apart, because most partitions have neither at any time.
+        outside = (*partition.elr, *partition.last_known_elr)
+        assert len(set(outside)) == len(outside), f"eligible twice: {partition}"
+        assert replicas.issuperset(outside), f"ELR beyond the replicas: {partition}"
+        assert isr.isdisjoint(outside), f"ELR within the ISR: {partition}"
     return partition
 
 

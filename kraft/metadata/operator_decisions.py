@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig
-from kraft.metadata.decision import Decision
+from kraft.metadata.decision import Decision, RecordsOnDemand, decided_in_slices
 from kraft.metadata.features import require_settings
 from kraft.metadata.image import BrokerRegistration, MetadataImage
 from kraft.metadata.leader_election import changes_when_gone
@@ -14,7 +15,6 @@ from kraft.metadata.records import (
     BrokerUnregistered,
     MetadataRecord,
     OperatorFenceSet,
-    PartitionChanged,
 )
 from kraft.model.broker_requests import (
     BrokerActionResult,
@@ -23,6 +23,7 @@ from kraft.model.broker_requests import (
     UnregisterBrokerRequest,
 )
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import BrokerId
 
 NAMED_MAX = 10
 """More partitions than these are counted in an answer, not named."""
@@ -41,18 +42,19 @@ def fence_by_operator(
     registration = _registered(image, request.broker_id)
     if registration.fenced_by_operator:
         return _nothing_to_do()
-    changes = [] if registration.fenced else changes_when_gone(image, registration.broker_id, defaults)
-    leaderless = _leaderless(image, changes)
+    leaderless = [] if registration.fenced else _leaderless(image, registration.broker_id)
     if leaderless and not request.force:
         problem = (
             f"fencing broker {registration.broker_id} would leave {_counted(leaderless)} without a leader in sync "
             f"({_named(leaderless)}): no other replica of them is in sync and in service; wait for one, or force it"
         )
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
-    records: list[MetadataRecord] = [OperatorFenceSet(broker_id=registration.broker_id, fenced=True)]
+    records: Sequence[MetadataRecord] = [OperatorFenceSet(broker_id=registration.broker_id, fenced=True)]
     if not registration.fenced:
-        records.append(BrokerFenced(broker_id=registration.broker_id, broker_epoch=registration.broker_epoch))
-    return Decision(records=[*records, *changes], response=BrokerActionResult(changed=True, leaderless=leaderless))
+        fenced = BrokerFenced(broker_id=registration.broker_id, broker_epoch=registration.broker_epoch)
+        changes = decided_in_slices(image, lambda part: changes_when_gone(part, registration.broker_id, defaults))
+        records = RecordsOnDemand(chain(records, [fenced], changes))
+    return Decision(records=records, response=BrokerActionResult(changed=True, leaderless=leaderless))
 
 
 def unfence_by_operator(image: MetadataImage, request: UnfenceBrokerRequest) -> Decision[BrokerActionResult]:
@@ -96,15 +98,14 @@ def _registered(image: MetadataImage, broker_id: int) -> BrokerRegistration:
     return registration
 
 
-def _leaderless(image: MetadataImage, changes: Sequence[PartitionChanged]) -> list[str]:
-    """Names of the partitions that have a leader before the changes, and after them none that was in sync."""
-    named = []
-    for change in changes:
-        topic = image.topics[change.topic_id]
-        before = topic.partitions[change.partition]
-        if before.has_leader and change.leader not in before.isr:
-            named.append(f"{topic.topic}-{change.partition}")
-    return named
+def _leaderless(image: MetadataImage, broker_id: BrokerId) -> list[str]:
+    """Names of the partitions that the broker leads and that nobody else who holds all that is committed can lead."""
+    return [
+        f"{topic.topic}-{partition.partition}"
+        for topic, partition in image.partitions_of(broker_id)
+        if partition.leader == broker_id
+        and not any(member != broker_id and image.is_alive(member) for member in (*partition.isr, *partition.elr))
+    ]
 
 
 def _counted(partitions: Sequence[str]) -> str:

@@ -10,8 +10,9 @@ from kraft.metadata.commands import (
     FailReplicasResult,
     IsrMember,
 )
+from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig
 from kraft.metadata.decision import Decision
-from kraft.metadata.image import MetadataImage, PartitionImage
+from kraft.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraft.metadata.leader_election import changes_when_failed, partition_change
 from kraft.metadata.reassignment import completed
 from kraft.metadata.records import PartitionChanged
@@ -19,18 +20,21 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import UNKNOWN_BROKER_EPOCH, BrokerEpoch, BrokerId
 
 
-def alter_partition(image: MetadataImage, request: AlterPartitionRequest) -> Decision[AlterPartitionResult]:
+def alter_partition(
+    image: MetadataImage, request: AlterPartitionRequest, *, defaults: TopicConfig = KAFKA_DEFAULTS
+) -> Decision[AlterPartitionResult]:
     """Takes over the ISR that the partition's leader proposes, if all it was formed under still holds.
 
     A refusal is part of the answer, beside the partition's true state, so that the leader can go on from there. An ISR
     that already is the committed one needs no record. The leader stays: one that is shutting down may still bring
     others into sync, and hands the partition on with its next heartbeat. An ISR that completes a reassignment is taken
     over without the replicas that go, and where some do in a new leader epoch: then the leader is told so by
-    NEW_LEADER_ELECTED, even if it stays, and finds its place in the metadata.
+    NEW_LEADER_ELECTED, even if it stays, and finds its place in the metadata. `defaults` are of topics that set nothing
+    themselves.
     """
     try:
         _check_epoch(image, request.broker_id, request.broker_epoch)
-        partition = _find_partition(image, request)
+        topic, partition = _find_partition(image, request)
     except Refusal as refusal:
         return Decision(records=[], response=_refused(refusal))
     try:
@@ -38,45 +42,58 @@ def alter_partition(image: MetadataImage, request: AlterPartitionRequest) -> Dec
         _check_members(image, partition, request)
     except Refusal as refusal:
         return Decision(records=[], response=_refused(refusal, partition))
-    return _decide(image, partition, request)
+    return _decide(image, topic, partition, request, defaults)
 
 
-def fail_replicas(image: MetadataImage, request: FailReplicasRequest) -> Decision[FailReplicasResult]:
-    """Takes the broker out of the ISRs of these partitions, and lets others of the ISR lead where it led.
+def fail_replicas(
+    image: MetadataImage, request: FailReplicasRequest, *, defaults: TopicConfig = KAFKA_DEFAULTS
+) -> Decision[FailReplicasResult]:
+    """Takes the broker out of the ISRs and ELRs of these partitions, and lets others of those lead where it led.
 
-    Where it is the last of the ISR it stays in it without leading: nobody else is known to hold what was acknowledged,
-    and nothing of that may be forgotten. A broker asks again until it sees the change; what was acted on before, and
-    what concerns a topic that is deleted, needs no record. Raises Refusal.
+    Where it is the last of the ISR, and there is no ELR, it stays in it without leading: nobody else is known to hold
+    what was acknowledged, and nothing of that may be forgotten. A broker asks again until it sees the change; what was
+    acted on before, and what concerns a topic that is deleted, needs no record. Raises Refusal.
     """
     _check_epoch(image, request.broker_id, request.broker_epoch)
     # Named twice, the second mention would be decided on a state that the first has changed.
     replicas = {(failed.topic_id, failed.partition): failed for failed in request.replicas}
-    records = [record for failed in replicas.values() for record in _failed(image, request.broker_id, failed)]
+    records = [record for failed in replicas.values() for record in _failed(image, request.broker_id, failed, defaults)]
     return Decision(records=records, response=FailReplicasResult())
 
 
-def _failed(image: MetadataImage, broker_id: BrokerId, failed: FailedReplica) -> list[PartitionChanged]:
+def _failed(
+    image: MetadataImage, broker_id: BrokerId, failed: FailedReplica, defaults: TopicConfig
+) -> list[PartitionChanged]:
     topic = image.topic_by_id(failed.topic_id)
     partition = None if topic is None else topic.partitions.get(failed.partition)
-    if partition is None or broker_id not in partition.replicas:
+    if topic is None or partition is None or broker_id not in partition.replicas:
         return []
     if failed.leader_epoch > partition.leader_epoch:
         raise Refusal(ErrorCode.NOT_CONTROLLER, "the broker knows newer metadata than this controller")
-    return changes_when_failed(image, failed.topic_id, partition, broker_id, failed.leader_epoch)
+    return changes_when_failed(image, topic, partition, broker_id, failed.leader_epoch, defaults)
 
 
 def _decide(
-    image: MetadataImage, partition: PartitionImage, request: AlterPartitionRequest
+    image: MetadataImage,
+    topic: TopicImage,
+    partition: PartitionImage,
+    request: AlterPartitionRequest,
+    defaults: TopicConfig,
 ) -> Decision[AlterPartitionResult]:
     proposed = tuple(member.broker_id for member in request.new_isr)
-    if completion := completed(image, request.topic_id, partition, proposed):
+    if completion := completed(image, topic, partition, proposed, defaults):
         return Decision(records=completion, response=_completed(partition, completion[0]))
     # The order of an ISR means nothing, so another order is no change.
     isr = partition.isr if set(proposed) == set(partition.isr) else proposed
-    changes = partition_change(request.topic_id, partition, isr, lambda candidate: candidate == partition.leader)
-    epoch = changes[0].partition_epoch if changes else partition.partition_epoch
+    changes = partition_change(
+        image, topic, partition, isr, lambda candidate: candidate == partition.leader, defaults=defaults
+    )
     result = AlterPartitionResult(
-        leader_id=partition.leader, leader_epoch=partition.leader_epoch, partition_epoch=epoch, isr=list(isr)
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=changes[0].partition_epoch if changes else partition.partition_epoch,
+        isr=list(isr),
+        elr=changes[0].elr if changes else list(partition.elr),
     )
     return Decision(records=changes, response=result)
 
@@ -91,6 +108,7 @@ def _completed(before: PartitionImage, change: PartitionChanged) -> AlterPartiti
         leader_epoch=change.leader_epoch,
         partition_epoch=change.partition_epoch,
         isr=change.isr,
+        elr=change.elr,
     )
 
 
@@ -104,6 +122,7 @@ def _refused(refusal: Refusal, partition: PartitionImage | None = None) -> Alter
         leader_epoch=partition.leader_epoch,
         partition_epoch=partition.partition_epoch,
         isr=list(partition.isr),
+        elr=list(partition.elr),
     )
 
 
@@ -114,7 +133,7 @@ def _check_epoch(image: MetadataImage, broker_id: BrokerId, broker_epoch: Broker
         raise Refusal(ErrorCode.STALE_BROKER_EPOCH, problem)
 
 
-def _find_partition(image: MetadataImage, request: AlterPartitionRequest) -> PartitionImage:
+def _find_partition(image: MetadataImage, request: AlterPartitionRequest) -> tuple[TopicImage, PartitionImage]:
     topic = image.topic_by_id(request.topic_id)
     if topic is None:
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {request.topic_id}")
@@ -122,7 +141,7 @@ def _find_partition(image: MetadataImage, request: AlterPartitionRequest) -> Par
     if partition is None:
         problem = f"topic '{topic.topic}' has no partition {request.partition}"
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, problem)
-    return partition
+    return topic, partition
 
 
 def _check_fencing(partition: PartitionImage, request: AlterPartitionRequest) -> None:

@@ -17,12 +17,14 @@ from dataclasses import dataclass
 
 from kraft.metadata.configs import TopicConfig, overridden
 from kraft.metadata.decision import Decision
+from kraft.metadata.eligible_replicas import eligible_after, minimum_isr
+from kraft.metadata.features import require_settings
 from kraft.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraft.metadata.leader_election import CanLead, elect, may_be_unclean
 from kraft.metadata.partition_names import find_partition
 from kraft.metadata.records import PartitionChanged
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch
 from kraft.model.partition_requests import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -63,7 +65,9 @@ def alter_partition_reassignments(
     """Begins to move each partition, or cancels that, each on its own; what is so already needs no record.
 
     A new target replaces the one of a reassignment under way. `defaults` are of topics that set nothing themselves.
+    Raises Refusal UNSUPPORTED_VERSION while there may be nodes that would overlook what the records say.
     """
+    require_settings(image, "reassigning partitions")
     if len(request.partitions) > REASSIGNMENTS_PER_REQUEST_MAX:
         problem = f"more than {REASSIGNMENTS_PER_REQUEST_MAX} partitions in one request: reassign fewer at a time"
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
@@ -78,7 +82,7 @@ def alter_partition_reassignments(
                 changes = _cancelled(image, topic, partition, defaults)
             else:
                 _check_target(image, topic, partition, asked, request.allow_replication_factor_change, defaults)
-                changes = _begun(image, topic, partition, asked)
+                changes = _begun(image, topic, partition, asked, defaults)
         except Refusal as refusal:
             results.append(_result(asked, refusal.error_code, refusal.message))
         else:
@@ -88,7 +92,7 @@ def alter_partition_reassignments(
 
 
 def completed(
-    image: MetadataImage, topic_id: TopicId, partition: PartitionImage, isr: Sequence[BrokerId]
+    image: MetadataImage, topic: TopicImage, partition: PartitionImage, isr: Sequence[BrokerId], defaults: TopicConfig
 ) -> list[PartitionChanged]:
     """The record that takes over this ISR and with it completes the reassignment; none while that is not so far."""
     if not partition.is_reassigned:
@@ -100,7 +104,7 @@ def completed(
         isr=tuple(isr),
     )
     settled = layout.settled()
-    return [] if settled is layout else _change(image, topic_id, partition, settled)
+    return [] if settled is layout else _change(image, topic, partition, settled, defaults)
 
 
 def list_partition_reassignments(
@@ -134,14 +138,14 @@ def _under_way(image: MetadataImage) -> Iterator[tuple[str, PartitionImage]]:
 
 
 def _begun(
-    image: MetadataImage, topic: TopicImage, partition: PartitionImage, asked: Reassignment
+    image: MetadataImage, topic: TopicImage, partition: PartitionImage, asked: Reassignment, defaults: TopicConfig
 ) -> list[PartitionChanged]:
     target = tuple(BrokerId(replica) for replica in asked.replicas)
     original = partition.original_replicas
     removing = _without(original, target)
     replicas = (*target, *removing)
     # What an earlier target wanted to add and this one does not is gone at once.
-    isr = _without(partition.isr, _without(partition.replicas, replicas))
+    isr = _without(partition.isr, _without(partition.replicas, replicas)) or _eligible(image, partition, replicas)
     if not isr:
         raise Refusal(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -149,7 +153,7 @@ def _begun(
             "or wait until others are in sync",
         )
     layout = _Layout(replicas=replicas, adding=_without(target, original), removing=removing, isr=isr)
-    return _change(image, topic.topic_id, partition, layout.settled())
+    return _change(image, topic, partition, layout.settled(), defaults)
 
 
 def _cancelled(
@@ -159,7 +163,7 @@ def _cancelled(
         problem = f"partition {partition.partition} of topic '{topic.topic}' is not being reassigned"
         raise Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, problem)
     replicas = partition.original_replicas
-    isr = _without(partition.isr, partition.adding_replicas)
+    isr = _without(partition.isr, partition.adding_replicas) or _eligible(image, partition, replicas)
     if not isr and may_be_unclean(topic, defaults):
         isr = tuple(replica for replica in replicas if image.is_active(replica))[:1]
     if not isr:
@@ -168,11 +172,17 @@ def _cancelled(
             f"brokers {list(partition.isr)} alone are in sync, and were only being added: "
             "to take them away again would lose records; wait until others are in sync",
         )
-    return _change(image, topic.topic_id, partition, _Layout(replicas=replicas, adding=(), removing=(), isr=isr))
+    layout = _Layout(replicas=replicas, adding=(), removing=(), isr=isr)
+    return _change(image, topic, partition, layout, defaults)
+
+
+def _eligible(image: MetadataImage, partition: PartitionImage, replicas: Sequence[BrokerId]) -> tuple[BrokerId, ...]:
+    """One of the replicas that can lead and holds all that is committed, though it is not in sync."""
+    return tuple(replica for replica in replicas if replica in partition.elr and image.is_active(replica))[:1]
 
 
 def _change(
-    image: MetadataImage, topic_id: TopicId, partition: PartitionImage, layout: _Layout
+    image: MetadataImage, topic: TopicImage, partition: PartitionImage, layout: _Layout, defaults: TopicConfig
 ) -> list[PartitionChanged]:
     before = _Layout(
         replicas=partition.replicas,
@@ -186,10 +196,12 @@ def _change(
     # A partition that waits for its leader goes on waiting, unless that one was taken away.
     if leader not in layout.isr and (partition.has_leader or not set(layout.isr) & set(partition.isr)):
         leader = elect(layout.replicas, layout.isr, _can_lead(image, layout))
+    minimum = minimum_isr(image, topic.configs, layout.replicas, defaults)
+    eligible = eligible_after(partition, layout.isr, leader, replicas=layout.replicas, minimum=minimum)
     epoch_grows = leader != partition.leader or bool(_without(partition.replicas, layout.replicas))
     return [
         PartitionChanged(
-            topic_id=topic_id,
+            topic_id=topic.topic_id,
             partition=partition.partition,
             isr=list(layout.isr),
             leader=leader,
@@ -198,6 +210,8 @@ def _change(
             replicas=list(layout.replicas),
             adding_replicas=list(layout.adding),
             removing_replicas=list(layout.removing),
+            elr=list(eligible.elr),
+            last_known_elr=list(eligible.last_known_elr),
         )
     ]
 

@@ -104,7 +104,7 @@ class PartitionCreated:
     """Partitions of a topic are created in order, from 0 on. The first of `replicas` is the preferred leader.
 
     `adding_replicas` and `removing_replicas`, both among `replicas`, are there only in a snapshot of a reassignment
-    that was under way.
+    that was under way; `elr` and `last_known_elr` only in a snapshot, too.
     """
 
     topic_id: TopicId
@@ -116,6 +116,8 @@ class PartitionCreated:
     partition_epoch: PartitionEpoch
     adding_replicas: list[BrokerId] = field(default_factory=list)
     removing_replicas: list[BrokerId] = field(default_factory=list)
+    elr: list[BrokerId] = field(default_factory=list)
+    last_known_elr: list[BrokerId] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +126,7 @@ class PartitionChanged:
 
     Without `replicas` they stay as they are, and so does a reassignment that is under way. With them,
     `adding_replicas` and `removing_replicas`, both among them, say what is under way from here on: nothing, if empty.
+    `elr` and `last_known_elr` are what they are from here on, also if empty.
     """
 
     topic_id: TopicId
@@ -135,6 +138,8 @@ class PartitionChanged:
     replicas: list[BrokerId] = field(default_factory=list)
     adding_replicas: list[BrokerId] = field(default_factory=list)
     removing_replicas: list[BrokerId] = field(default_factory=list)
+    elr: list[BrokerId] = field(default_factory=list)
+    last_known_elr: list[BrokerId] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +189,21 @@ class ClientQuotaSet:
     value: float | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionBegun:
+    """The first record of an entry. All records from here on count together, when the transaction ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionEnded:
+    """The last record of an entry: everything since `TransactionBegun` counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionAborted:
+    """The last record of an entry: nothing since `TransactionBegun` counts."""
+
+
 BrokerRecord = (
     RegisterBroker
     | BrokerFenced
@@ -195,4 +215,7 @@ BrokerRecord = (
 )
 TopicRecord = TopicCreated | PartitionCreated | PartitionChanged | TopicDeleted | TopicConfigSet
 SettingRecord = FeatureLevelSet | BrokerConfigSet | ClientQuotaSet
-MetadataRecord = ClusterInitialised | ProducerIdsAllocated | BrokerRecord | TopicRecord | SettingRecord
+TransactionMarker = TransactionBegun | TransactionEnded | TransactionAborted
+MetadataRecord = (
+    ClusterInitialised | ProducerIdsAllocated | BrokerRecord | TopicRecord | SettingRecord | TransactionMarker
+)

@@ -84,6 +84,8 @@ def _topic_records(topic: TopicImage) -> Iterator[MetadataRecord]:
             partition_epoch=partition.partition_epoch,
             adding_replicas=list(partition.adding_replicas),
             removing_replicas=list(partition.removing_replicas),
+            elr=list(partition.elr),
+            last_known_elr=list(partition.last_known_elr),
         )
     for key, value in topic.configs.items():
         yield TopicConfigSet(topic_id=topic.topic_id, key=key, value=value)

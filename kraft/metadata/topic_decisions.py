@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig, checked
 from kraft.metadata.decision import Decision
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.image import MetadataImage, TopicImage
 from kraft.metadata.leader_election import elect
 from kraft.metadata.placement import place_partitions
 from kraft.metadata.records import MetadataRecord, PartitionCreated, TopicConfigSet, TopicCreated, TopicDeleted
@@ -26,8 +26,6 @@ CLUSTER_DEFAULT = -1
 
 Assignment = Sequence[Sequence[BrokerId]]
 """Replicas by partition, from partition 0 on, preferred leader first."""
-
-NO_ASSIGNMENTS: Mapping[str, Assignment] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +47,11 @@ def create_topics(
     topic_ids: Sequence[UUID],
     placement_start: int,
     defaults: ControllerDefaults,
-    assignments: Mapping[str, Assignment] = NO_ASSIGNMENTS,
 ) -> Decision[TopicResults]:
     """Creates the topics, each on its own: one that is refused does not stop the others.
 
     `topic_ids` are fresh, one for each topic of the request. `placement_start` is where automatic placement begins;
-    the request's topics continue one another. `assignments` places topics by hand, by name.
+    the request's topics continue one another.
     """
     assert len(topic_ids) == len(request.topics), "one id for each topic"
     creation = _Creation(image, defaults, placement_start)
@@ -63,7 +60,7 @@ def create_topics(
     for new_topic, topic_id in zip(request.topics, topic_ids, strict=True):
         try:
             _check_named_once(new_topic.topic, named)
-            results.append(creation.create(new_topic, TopicId(topic_id), assignments.get(new_topic.topic)))
+            results.append(creation.create(new_topic, TopicId(topic_id)))
         except Refusal as refusal:
             results.append(_refused(new_topic.topic, refusal))
     if request.validate_only:
@@ -72,21 +69,34 @@ def create_topics(
 
 
 def delete_topics(image: MetadataImage, request: DeleteTopicsRequest) -> Decision[TopicResults]:
-    """Deletes the topics for good, each on its own."""
-    named = Counter(request.topics)
-    records, results = [], []
-    for name in request.topics:
-        topic = image.topic(name)
-        try:
-            _check_named_once(name, named)
-            if topic is None:
-                raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name[:300]}'")
-        except Refusal as refusal:
-            results.append(_refused(name, refusal))
-        else:
-            records.append(TopicDeleted(topic_id=topic.topic_id))
-            results.append(TopicResult(topic=name, error_code=ErrorCode.NONE, topic_id=topic.topic_id))
+    """Deletes the topics for good, each on its own. One that is named twice, or named and meant by its id, stays."""
+    by_name = [(name, image.topic(name)) for name in request.topics]
+    by_id = [(topic_id, image.topic_by_id(topic_id)) for topic_id in request.topic_ids]
+    meant = Counter([*request.topics, *(topic.topic for _, topic in by_id if topic is not None)])
+    records: list[MetadataRecord] = []
+    results = []
+    for name, topic in by_name:
+        unknown = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name[:300]}'")
+        results.append(_deleted(name, topic, unknown, meant, records))
+    for topic_id, topic in by_id:
+        unknown = Refusal(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {topic_id}")
+        result = _deleted("" if topic is None else topic.topic, topic, unknown, meant, records)
+        results.append(replace(result, topic_id=topic_id))
     return Decision(records=records, response=TopicResults(results=results))
+
+
+def _deleted(
+    name: str, topic: TopicImage | None, unknown: Refusal, meant: Counter[str], records: list[MetadataRecord]
+) -> TopicResult:
+    """Adds the record of it. `unknown` is what is answered where there is no such topic."""
+    try:
+        _check_named_once(name, meant)
+        if topic is None:
+            raise unknown
+    except Refusal as refusal:
+        return _refused(name, refusal)
+    records.append(TopicDeleted(topic_id=topic.topic_id))
+    return TopicResult(topic=name, error_code=ErrorCode.NONE, topic_id=topic.topic_id)
 
 
 class _Creation:
@@ -99,10 +109,10 @@ class _Creation:
         self._placement_start = placement_start
         self._partitions_left = PARTITIONS_PER_REQUEST_MAX
 
-    def create(self, new_topic: NewTopic, topic_id: TopicId, assignment: Assignment | None) -> TopicResult:
+    def create(self, new_topic: NewTopic, topic_id: TopicId) -> TopicResult:
         _check_new_name(self._image, new_topic.topic)
         in_effect = checked(self._defaults.configs, new_topic.configs)
-        replicas = self._placed(new_topic) if assignment is None else self._placed_by_hand(new_topic, assignment)
+        replicas = self._placed_by_hand(new_topic) if new_topic.assignments else self._placed(new_topic)
         replication_factor = len(replicas[0])
         _check_min_insync_replicas(new_topic, replication_factor, in_effect.min_insync_replicas)
         records = _topic_records(self._image, new_topic, topic_id, replicas)
@@ -129,10 +139,11 @@ class _Creation:
         self._placement_start += partitions
         return replicas
 
-    def _placed_by_hand(self, new_topic: NewTopic, assignment: Assignment) -> Assignment:
+    def _placed_by_hand(self, new_topic: NewTopic) -> Assignment:
         if new_topic.partitions != CLUSTER_DEFAULT or new_topic.replication_factor != CLUSTER_DEFAULT:
             problem = "a replica assignment already says how many partitions and replicas there are: leave them out"
             raise Refusal(ErrorCode.INVALID_REQUEST, problem)
+        assignment = [[BrokerId(replica) for replica in each.replicas] for each in new_topic.assignments]
         self._check_partitions_left(len(assignment))
         _check_assignment(self._image, assignment)
         return assignment
@@ -156,8 +167,6 @@ def _check_new_name(image: MetadataImage, name: str) -> None:
 
 
 def _check_assignment(image: MetadataImage, assignment: Assignment) -> None:
-    if not assignment:
-        raise Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the replica assignment is without partitions")
     for partition, replicas in enumerate(assignment):
         problem = assignment_problem(image, replicas, len(assignment[0]))
         if problem:

@@ -6,11 +6,16 @@ Source: org.apache.kafka.common.internals.Topic.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
+from itertools import product
 
 from kraft.model.errors import ErrorCode, Refusal
 
 TOPIC_NAME_LENGTH_MAX = 249
+
+_SEPARATORS = "._"
+_SPELLINGS_SEPARATORS_MAX = 6
+"""A name with so many separators can be spelt in 64 ways."""
 
 # A dollar sign would let a trailing newline through, so the whole name is matched.
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
@@ -35,18 +40,29 @@ def _problem(name: str) -> str:
     return ""
 
 
-def check_no_collision(name: str, existing: Iterable[str]) -> None:
+def check_no_collision(name: str, existing: Collection[str]) -> None:
     """Raises Refusal INVALID_TOPIC_EXCEPTION when another name differs only by '.' against '_'.
 
     In metric names a '.' becomes a '_', so two such topics would be counted as one.
     """
-    if "." not in name and "_" not in name:
+    separators = sum(map(name.count, _SEPARATORS))
+    if not separators:
         return
+    # Either all names that would collide are looked for, or, if those are too many, all that exist are looked at.
+    if separators <= _SPELLINGS_SEPARATORS_MAX:
+        candidates: Iterable[str] = (other for other in _spellings(name) if other in existing)
+    else:
+        candidates = existing
     plain = _as_metric_name(name)
-    for other in existing:
+    for other in candidates:
         if other != name and len(other) == len(name) and _as_metric_name(other) == plain:
             message = f"topic '{name}' collides with topic '{other}': '.' and '_' count as the same character"
             raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+
+
+def _spellings(name: str) -> Iterator[str]:
+    choices = [_SEPARATORS if character in _SEPARATORS else character for character in name]
+    return map("".join, product(*choices))
 
 
 def _as_metric_name(name: str) -> str:

@@ -83,16 +83,20 @@ class ConfigAlteration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceAlteration:
-    """Of one topic or broker: all of it is done, or nothing."""
+    """Of one topic or broker: all of it is done, or nothing.
+
+    With `replaces`, keys that are set and not named go back to their defaults.
+    """
 
     resource_type: ConfigResourceType
     resource_name: str
     alterations: list[ConfigAlteration]
+    replaces: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncrementalAlterConfigsRequest:
-    """Keys that are not named stay as they are."""
+    """Keys that are not named stay as they are, unless their resource is replaced."""
 
     resources: list[ResourceAlteration]
     timeout_ms: int

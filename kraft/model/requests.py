@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from kraft.model.errors import ErrorCode
+from kraft.model.partition_requests import ReplicaAssignment
 
 LATEST_TIMESTAMP = -1
 """In ListOffsets: the high watermark."""
@@ -20,6 +21,12 @@ EARLIEST_TIMESTAMP = -2
 
 MAX_TIMESTAMP = -3
 """In ListOffsets: the first record with the largest timestamp."""
+
+EARLIEST_LOCAL_TIMESTAMP = -4
+"""In ListOffsets: the first offset on this broker's disk, which is the log start offset (KIP-405)."""
+
+LATEST_TIERED_TIMESTAMP = -5
+"""In ListOffsets: the last offset in tiered storage (KIP-1005). There is none, and no error."""
 
 
 # --- produce -------------------------------------------------------------------------------------------------
@@ -31,7 +38,7 @@ class ProducePartition:
 
     topic: str
     partition: int
-    records: bytes
+    records: bytes | bytearray | memoryview
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +197,11 @@ class BrokerEndpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetadata:
-    """`leader_id` is -1 while the partition has no leader."""
+    """`leader_id` is -1 while the partition has no leader.
+
+    `elr`, the eligible leader replicas, are not in sync and yet hold all that is committed; `last_known_elr` did, and
+    may not any more (KIP-966).
+    """
 
     partition: int
     leader_id: int
@@ -198,6 +209,8 @@ class PartitionMetadata:
     replicas: list[int]
     isr: list[int]
     offline_replicas: list[int]
+    elr: list[int] = field(default_factory=list)
+    last_known_elr: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +234,7 @@ class MetadataResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOffsetsPartition:
-    """`timestamp_ms` is LATEST_TIMESTAMP, EARLIEST_TIMESTAMP, MAX_TIMESTAMP, or a time to look up."""
+    """`timestamp_ms` is one of the negative numbers above, or a time to look up."""
 
     topic: str
     partition: int
@@ -250,6 +263,39 @@ class ListOffsetsPartitionResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOffsetsResponse:
     partitions: list[ListOffsetsPartitionResult]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochEndPartition:
+    """Where does `leader_epoch` end? `current_leader_epoch` as in a fetch."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    current_leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetForLeaderEpochRequest:
+    partitions: list[EpochEndPartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochEndPartitionResult:
+    """The largest epoch up to the one asked for, and the offset behind its last record; -1 when there is none."""
+
+    topic: str
+    partition: int
+    error_code: ErrorCode
+    leader_epoch: int = -1
+    end_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetForLeaderEpochResponse:
+    """One result a partition, in the request's order."""
+
+    partitions: list[EpochEndPartitionResult]
 
 
 # --- deleting records ----------------------------------------------------------------------------------------
@@ -298,12 +344,16 @@ class DeleteRecordsResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """-1 for partitions or replication factor means the cluster's default."""
+    """-1 for partitions or replication factor means the cluster's default.
+
+    `assignments` places every partition by hand, from partition 0 on; then the numbers are left at -1.
+    """
 
     topic: str
     partitions: int = -1
     replication_factor: int = -1
     configs: dict[str, str] = field(default_factory=dict)
+    assignments: list[ReplicaAssignment] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,15 +375,18 @@ class TopicResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicResults:
-    """Answer of CreateTopics and DeleteTopics: one result a topic, in the request's order."""
+    """Answer of CreateTopics and DeleteTopics: one result a topic, in the request's order; those by name come first."""
 
     results: list[TopicResult]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopicsRequest:
+    """Topics by name, and topics by id: a name may have come to mean another topic since."""
+
     topics: list[str]
     timeout_ms: int
+    topic_ids: list[UUID] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,9 @@ of what is committed. Three rules keep a committed record from ever being lost i
   the committed ISR and the proposed one together (KIP-497's maximal ISR);
 - a follower joins the ISR only at or past both the high watermark and the start of this leader epoch. A new leader's
   high watermark lags, so what earlier leaders committed may lie anywhere below that start (KAFKA-7128);
-- below the minimum ISR nothing is committed at all, so that a last replica standing may lose its unsynced tail
-  without losing anything that somebody was told (KIP-966).
+- below the minimum ISR, and while the metadata counts on eligible replicas outside the ISR, nothing is committed at
+  all, so that a last replica standing may lose its unsynced tail, or stay away, without anything being lost that
+  somebody was told (KIP-966).
 """
 
 from __future__ import annotations
@@ -85,6 +86,7 @@ class PartitionLeader:
         min_insync_replicas: int,
         replica_lag_time_max_ms: int,
         now_ms: int,
+        elr: Sequence[BrokerId] = (),
         alter_partition_timeout_ms: int = 5_000,
         retry_backoff_ms: int = 500,
     ) -> None:
@@ -98,6 +100,7 @@ class PartitionLeader:
         self._partition_epoch = partition_epoch
         self._replicas = tuple(replicas)
         self._isr = tuple(isr)
+        self._elr = tuple(elr)
         self._log_start = log_start
         self._log_end = log_end
         self._durable_end = durable_end
@@ -155,8 +158,12 @@ class PartitionLeader:
 
     @property
     def below_minimum_isr(self) -> bool:
-        """True while the committed ISR is smaller than min.insync.replicas (or than all replicas there are)."""
-        return len(self._isr) < min(self._min_insync_replicas, len(self._replicas))
+        """True while the committed ISR is smaller than min.insync.replicas (or than all replicas there are).
+
+        The controller may have another minimum, from its own file or before this broker heard of a new one. While there
+        is an ELR the ISR is below that one, and those in the ELR are counted on to have all that is committed.
+        """
+        return bool(self._elr) or len(self._isr) < min(self._min_insync_replicas, len(self._replicas))
 
     def check_produce(self, acks: int) -> None:
         """Raises Refusal NOT_ENOUGH_REPLICAS for acks=all while the ISR is below its minimum."""
@@ -255,14 +262,18 @@ class PartitionLeader:
     # --- events from the controller --------------------------------------------------------------------------
 
     def partition_changed(
-        self, isr: Sequence[BrokerId], partition_epoch: PartitionEpoch, replicas: Sequence[BrokerId]
+        self,
+        isr: Sequence[BrokerId],
+        partition_epoch: PartitionEpoch,
+        replicas: Sequence[BrokerId],
+        elr: Sequence[BrokerId] = (),
     ) -> list[LeaderEffect]:
         """The metadata tells a new state of the partition in the same leader epoch. An older one is ignored."""
         if partition_epoch <= self._partition_epoch:
             return []
         self._replicas = tuple(replicas)
         self._track_followers()
-        return self._commit(tuple(isr), partition_epoch)
+        return self._commit(tuple(isr), partition_epoch, tuple(elr))
 
     def alter_partition_answered(
         self,
@@ -272,6 +283,7 @@ class PartitionLeader:
         isr: Sequence[BrokerId] = (),
         leader_epoch: int = -1,
         partition_epoch: int = -1,
+        elr: Sequence[BrokerId] = (),
     ) -> list[LeaderEffect]:
         """The controller's answer to `ProposeIsr` number `attempt`; without an error, the partition's state.
 
@@ -284,7 +296,7 @@ class PartitionLeader:
             )
             if leader_epoch != self.leader_epoch or not is_news:
                 return []
-            return self._commit(tuple(isr), PartitionEpoch(partition_epoch))
+            return self._commit(tuple(isr), PartitionEpoch(partition_epoch), tuple(elr))
         if is_latest:
             self._refused(error_code)
             return self._advance()
@@ -370,8 +382,11 @@ class PartitionLeader:
         else:
             self._proposal.resend_at_ms = self._now_ms + self._retry_backoff_ms
 
-    def _commit(self, isr: tuple[BrokerId, ...], partition_epoch: PartitionEpoch) -> list[LeaderEffect]:
-        before, self._isr = self._isr, isr
+    def _commit(
+        self, isr: tuple[BrokerId, ...], partition_epoch: PartitionEpoch, elr: tuple[BrokerId, ...]
+    ) -> list[LeaderEffect]:
+        was_below_minimum = self.below_minimum_isr
+        before, self._isr, self._elr = self._isr, isr, elr
         self._partition_epoch = partition_epoch
         # Whatever was in flight named an older partition epoch, and is refused from now on.
         self._proposal = None
@@ -380,7 +395,8 @@ class PartitionLeader:
                 follower.joined_isr(self._now_ms)
             elif broker in before and broker not in isr:
                 follower.left_isr()
-        changed: list[LeaderEffect] = [self._isr_changed()] if isr != before else []
+        is_news = isr != before or self.below_minimum_isr != was_below_minimum
+        changed: list[LeaderEffect] = [self._isr_changed()] if is_news else []
         return [*changed, *self._advance()]
 
     # --- small parts -----------------------------------------------------------------------------------------
@@ -400,10 +416,9 @@ class PartitionLeader:
         return IsrChanged(isr=self._isr, below_minimum=self.below_minimum_isr)
 
     def _shortage(self) -> str:
-        return (
-            f"the in-sync replicas {list(self._isr)} are fewer than min.insync.replicas={self._min_insync_replicas}; "
-            "retry when a replica is back"
-        )
+        is_ours = len(self._isr) < self._min_insync_replicas
+        minimum = f"min.insync.replicas={self._min_insync_replicas}" if is_ours else "the controller's minimum"
+        return f"the in-sync replicas {list(self._isr)} are fewer than {minimum}; retry when a replica is back"
 
     def _see_time(self, now_ms: int) -> None:
         self._now_ms = max(self._now_ms, now_ms)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from kraft.metadata import commands
 from kraft.model import replica_requests as replica
+from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.rpc.mapping import Mapping
 from kraft.rpc.pb import controller_pb2, replication_pb2
 
@@ -34,6 +35,19 @@ class MetadataBatch:
     ends_snapshot: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttendRequest:
+    """A broker in service that holds this call open while it lives."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attendance:
+    """The call counts from here on."""
+
+
 REGISTER_BROKER_REQUEST = Mapping(commands.RegisterBrokerRequest, controller_pb2.RegisterBrokerRequest)
 REGISTRATION_RESULT = Mapping(commands.RegistrationResult, controller_pb2.RegistrationResult)
 HEARTBEAT_REQUEST = Mapping(commands.HeartbeatRequest, controller_pb2.HeartbeatRequest)
@@ -44,6 +58,8 @@ FAIL_REPLICAS_REQUEST = Mapping(commands.FailReplicasRequest, controller_pb2.Fai
 FAIL_REPLICAS_RESULT = Mapping(commands.FailReplicasResult, controller_pb2.FailReplicasResult)
 ALLOCATE_PRODUCER_IDS_REQUEST = Mapping(commands.AllocateProducerIdsRequest, controller_pb2.AllocateProducerIdsRequest)
 PRODUCER_ID_BLOCK = Mapping(commands.ProducerIdBlock, controller_pb2.ProducerIdBlock)
+ATTEND_REQUEST = Mapping(AttendRequest, controller_pb2.AttendRequest)
+ATTENDANCE = Mapping(Attendance, controller_pb2.Attendance)
 FOLLOW_METADATA_REQUEST = Mapping(FollowMetadataRequest, controller_pb2.FollowMetadataRequest)
 METADATA_BATCH = Mapping(MetadataBatch, controller_pb2.MetadataBatch)
 

@@ -34,6 +34,18 @@ class ControllerPeer:
         response = await answer(self.address, self._stub.Heartbeat, message, timeout_s)
         return messages.HEARTBEAT_RESULT.to_value(response)
 
+    async def attend(self, request: messages.AttendRequest) -> AsyncGenerator[messages.Attendance, None]:
+        """Something as soon as the call counts. Raises Unreachable when it breaks, or the Refusal that ended it.
+
+        Nothing else is to come, so the wait for the end has no deadline but the connection's own pings.
+        """
+        call = self._stub.Attend(messages.ATTEND_REQUEST.to_message(request))
+        try:
+            async for message in answers(self.address, call):
+                yield messages.ATTENDANCE.to_value(message)
+        finally:
+            call.cancel()
+
     async def alter_partition(
         self, request: commands.AlterPartitionRequest, timeout_s: float
     ) -> commands.AlterPartitionResult:

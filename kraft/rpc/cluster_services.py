@@ -21,6 +21,7 @@ class ControllerHandlers:
 
     register_broker: Callable[[commands.RegisterBrokerRequest], Awaitable[commands.RegistrationResult]]
     heartbeat: Callable[[commands.HeartbeatRequest], Awaitable[commands.HeartbeatResult]]
+    attend: Callable[[messages.AttendRequest], AsyncGenerator[messages.Attendance, None]]
     alter_partition: Callable[[commands.AlterPartitionRequest], Awaitable[commands.AlterPartitionResult]]
     fail_replicas: Callable[[commands.FailReplicasRequest], Awaitable[commands.FailReplicasResult]]
     allocate_producer_ids: Callable[[commands.AllocateProducerIdsRequest], Awaitable[commands.ProducerIdBlock]]
@@ -42,6 +43,14 @@ class ControllerService(controller_pb2_grpc.ControllerServicer):
     ) -> controller_pb2.HeartbeatResult:
         value = await read_value(messages.HEARTBEAT_REQUEST, request, context)
         return messages.HEARTBEAT_RESULT.to_message(await answered(self._handlers.heartbeat(value), context))
+
+    async def Attend(
+        self, request: controller_pb2.AttendRequest, context: Context
+    ) -> AsyncIterator[controller_pb2.Attendance]:
+        value = await read_value(messages.ATTEND_REQUEST, request, context)
+        async with aclosing(self._handlers.attend(value)) as attendances:
+            while (attendance := await answered(anext(attendances, None), context)) is not None:
+                yield messages.ATTENDANCE.to_message(attendance)
 
     async def AlterPartition(
         self, request: controller_pb2.AlterPartitionRequest, context: Context

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from google.protobuf.message import Message
 
+from kraft.log.record_batch import Buffer
 from kraft.model.errors import ErrorCode, error_code
 
 Value = TypeVar("Value")
@@ -71,6 +72,9 @@ def _field(name: str, hint: Any, descriptor: Descriptor) -> tuple[Writer, Reader
         return _list_field(name, _without_newtype(get_args(hint)[0]), nested)
     if get_origin(hint) is dict:
         return _map_field(name)
+    if hint == Buffer:
+        # What protobuf hands out is bytes; what it takes may be any buffer.
+        return _scalar_field(name, *_scalar(bytes))
     if get_origin(hint) is UnionType or NoneType in get_args(hint):
         (inner,) = (_without_newtype(option) for option in get_args(hint) if option is not NoneType)
         return _optional_field(name, *_scalar(inner))

@@ -31,6 +31,9 @@ _MAPPINGS: dict[str, Mapping[Any, Any]] = {
     "broker_config_set": Mapping(records.BrokerConfigSet, metadata_pb2.BrokerConfigSet),
     "client_quota_set": Mapping(records.ClientQuotaSet, metadata_pb2.ClientQuotaSet),
     "broker_epochs_used": Mapping(records.BrokerEpochsUsed, metadata_pb2.BrokerEpochsUsed),
+    "transaction_begun": Mapping(records.TransactionBegun, metadata_pb2.TransactionBegun),
+    "transaction_ended": Mapping(records.TransactionEnded, metadata_pb2.TransactionEnded),
+    "transaction_aborted": Mapping(records.TransactionAborted, metadata_pb2.TransactionAborted),
 }
 
 _FIELD_OF_TYPE = {mapping.value_type: field for field, mapping in _MAPPINGS.items()}

@@ -21,6 +21,7 @@ from kraft.model import quota_requests as quotas
 from kraft.model import requests as values
 from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.rpc import messages
+from kraft.rpc.connection_failures import connection_failure
 from kraft.rpc.mapping import Mapping
 from kraft.rpc.pb import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc
 
@@ -340,21 +341,7 @@ def _failure(address: str, error: grpc.aio.AioRpcError) -> Unreachable | Refusal
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             reason = "no answer within the time allowed"
         case grpc.StatusCode.UNAVAILABLE:
-            reason = _connection_failure(error.details() or "")
+            reason = connection_failure(error.details() or "")
         case code:
             reason = f"{code.name}: {error.details()}"
     return Unreachable(address, reason)
-
-
-def _connection_failure(details: str) -> str:
-    """gRPC's account of a failed connection, in the words of whoever reads it."""
-    for sign, reason in {
-        "Connection refused": "connection refused; is a node running there?",
-        "Connection reset": "the connection was reset",
-        "Domain name not found": "unknown host",
-        "DNS": "unknown host",
-        "Timeout": "connecting took too long",
-    }.items():
-        if sign in details:
-            return reason
-    return details or "the connection failed"

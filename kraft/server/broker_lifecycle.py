@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 from uuid import UUID
 
 import structlog
 
 from kraft.metadata.commands import HeartbeatRequest, HeartbeatResult, RegisterBrokerRequest
 from kraft.metadata.features import SUPPORTED_FEATURES
+from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import Endpoint
-from kraft.model.errors import ErrorCode
+from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId
+from kraft.rpc.cluster_messages import AttendRequest
+from kraft.rpc.peers import Unreachable
 from kraft.server.controller_client import ControllerClient, NoController
 
 log = structlog.get_logger()
@@ -24,6 +28,9 @@ REGISTRATION_PAUSE_S: Final = 0.1
 CONTROLLED_SHUTDOWN_MAX_S: Final = 10.0
 CONTROLLED_SHUTDOWN_INTERVAL_S: Final = 0.05
 CONTROLLED_SHUTDOWN_SILENCE_MAX_S: Final = 2.0
+
+FENCED_HEARTBEAT_INTERVAL_S: Final = 0.05
+ATTEND_PAUSE_S: Final = 0.2
 
 _FATAL_AT_REGISTRATION = (
     ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -39,7 +46,10 @@ class BrokerRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerIdentity:
-    """Who registers. The incarnation is drawn anew by each process."""
+    """Who registers. The incarnation is drawn anew by each process.
+
+    `may_have_lost_records`: what the process before this one acknowledged may not all have reached the disk.
+    """
 
     cluster_id: str
     broker_id: BrokerId
@@ -47,6 +57,25 @@ class BrokerIdentity:
     endpoints: tuple[Endpoint, ...]
     rack: str
     directory_ids: tuple[DirectoryId, ...]
+    may_have_lost_records: bool = False
+
+
+class FollowedMetadata(Protocol):
+    """The metadata as this broker follows it."""
+
+    @property
+    def image(self) -> MetadataImage:
+        """What this broker acts on."""
+
+    @property
+    def published_index(self) -> int:
+        """The metadata entry up to which this broker has acted."""
+
+    def committed_elsewhere(self, index: int, /) -> None:
+        """The active controller told that it has committed this entry."""
+
+    async def until(self, holds: Callable[[MetadataImage], bool], timeout_s: float, /) -> bool:
+        """Waits until this broker acts on an image for which `holds`; False when that took too long."""
 
 
 class BrokerLifecycle:
@@ -79,6 +108,7 @@ class BrokerLifecycle:
             rack=self._identity.rack,
             directory_ids=list(self._identity.directory_ids),
             features=list(SUPPORTED_FEATURES.values()),
+            may_have_lost_records=self._identity.may_have_lost_records,
         )
         loop = asyncio.get_running_loop()
         refused_since: float | None = None
@@ -103,34 +133,65 @@ class BrokerLifecycle:
             log.info("registration is tried again", reason=f"{result.error_code.name}: {result.error_message}")
             await asyncio.sleep(REGISTRATION_PAUSE_S)
 
-    async def keep_alive(self, metadata_index: Callable[[], int], committed_elsewhere: Callable[[int], None]) -> None:
+    async def keep_alive(self, metadata: FollowedMetadata) -> None:
         """Sends heartbeats until cancelled. Raises BrokerRefused when another process took this broker's id.
 
-        While the broker is fenced it beats faster: each beat may be the one that shows it caught up.
+        While the broker is fenced it beats faster: each beat may be the one that shows it caught up. Not so while an
+        operator keeps it fenced; then it beats at once when the metadata says that the operator takes that back.
         """
         while True:
-            result = await self._beat(metadata_index(), wants_shutdown=False)
+            result = await self._beat(
+                metadata.published_index, wants_shutdown=False, deadline_s=self._session_timeout_s / 2
+            )
             if result is not None:
-                committed_elsewhere(result.committed_index)
-            await asyncio.sleep(min(self._heartbeat_interval_s, 0.05) if self.is_fenced else self._heartbeat_interval_s)
+                metadata.committed_elsewhere(result.committed_index)
+            if not self.is_fenced:
+                await asyncio.sleep(self._heartbeat_interval_s)
+            elif self._is_kept_fenced(metadata.image):
+                await metadata.until(lambda image: not self._is_kept_fenced(image), self._heartbeat_interval_s)
+            else:
+                await asyncio.sleep(min(self._heartbeat_interval_s, FENCED_HEARTBEAT_INTERVAL_S))
+
+    def _is_kept_fenced(self, image: MetadataImage) -> bool:
+        registration = image.broker(self._identity.broker_id)
+        return registration is not None and registration.fenced_by_operator
+
+    async def attend(self) -> None:
+        """Holds a call to the active controller open, which the kernel ends with this process. Until cancelled.
+
+        Nothing depends on it but how soon a death is noticed; what is wrong with the broker its heartbeats tell.
+        """
+        request = AttendRequest(broker_id=self._identity.broker_id, broker_epoch=self.broker_epoch)
+        while True:
+            peer = self._controllers.active_peer()
+            try:
+                async with aclosing(peer.attend(request)) as attendances:
+                    async for _ in attendances:
+                        log.info("attends", controller=peer.address)
+            except (Unreachable, Refusal) as error:
+                log.debug("does not attend", controller=peer.address, reason=str(error))
+            # Heartbeats find the next active controller.
+            await asyncio.sleep(ATTEND_PAUSE_S)
 
     async def shut_down(self, metadata_index: Callable[[], int]) -> None:
         """Asks the controller to move this broker's leaderships away; returns when that is done or hopeless."""
         loop = asyncio.get_running_loop()
         began = heard = loop.time()
         while loop.time() - began < CONTROLLED_SHUTDOWN_MAX_S:
-            result = await self._beat(metadata_index(), wants_shutdown=True)
+            result = await self._beat(
+                metadata_index(), wants_shutdown=True, deadline_s=CONTROLLED_SHUTDOWN_SILENCE_MAX_S
+            )
             if result is not None:
                 heard = loop.time()
                 if result.may_stop:
                     log.info("leaderships are handed on", took_ms=round((loop.time() - began) * 1_000))
                     return
-            elif loop.time() - heard > CONTROLLED_SHUTDOWN_SILENCE_MAX_S:
+            elif loop.time() - heard >= CONTROLLED_SHUTDOWN_SILENCE_MAX_S:
                 break
             await asyncio.sleep(CONTROLLED_SHUTDOWN_INTERVAL_S)
         log.warning("stopping without having handed on every leadership: no controller saw to it in time")
 
-    async def _beat(self, metadata_index: int, *, wants_shutdown: bool) -> HeartbeatResult | None:
+    async def _beat(self, metadata_index: int, *, wants_shutdown: bool, deadline_s: float) -> HeartbeatResult | None:
         """The controller's answer; None when none answered."""
         request = HeartbeatRequest(
             broker_id=self._identity.broker_id,
@@ -140,7 +201,7 @@ class BrokerLifecycle:
         )
         try:
             result = await self._controllers.call(
-                lambda peer, timeout_s: peer.heartbeat(request, timeout_s), self._session_timeout_s / 2
+                lambda peer, timeout_s: peer.heartbeat(request, timeout_s), deadline_s
             )
         except NoController as error:
             log.warning("no heartbeat", reason=str(error))

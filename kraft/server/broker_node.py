@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 from uuid import UUID
 
@@ -22,7 +23,7 @@ from kraft.metadata.broker_configs import (
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import Endpoint
 from kraft.model import requests as values
-from kraft.model.ids import BrokerEpoch, BrokerId
+from kraft.model.ids import BrokerEpoch, BrokerId, TopicPartition
 from kraft.quorum.snapshots import SnapshotStore
 from kraft.rpc.cluster_peers import ReplicationPeer
 from kraft.rpc.cluster_services import ReplicationService
@@ -31,7 +32,7 @@ from kraft.rpc.services import AdminHandlers, AdminService, BrokerHandlers, Brok
 from kraft.runtime.clock import Clock
 from kraft.runtime.entropy import Entropy
 from kraft.server.broker_lifecycle import BrokerIdentity, BrokerLifecycle
-from kraft.server.config_values import GRPC, Durability, NodeConfig, host_and_port
+from kraft.server.config_values import GRPC, PLAINTEXT, Durability, NodeConfig, host_and_port
 from kraft.server.controller_client import ControllerClient
 from kraft.server.disk_space import DiskSpace
 from kraft.server.handlers.brokers import BrokersHandler
@@ -44,6 +45,7 @@ from kraft.server.handlers.features import FeaturesHandler
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.list_offsets import ListOffsetsHandler
 from kraft.server.handlers.metadata import MetadataHandler
+from kraft.server.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from kraft.server.handlers.partition_changes import PartitionChangesHandler
 from kraft.server.handlers.plain_records import PlainRecordsHandler
 from kraft.server.handlers.produce import ProduceHandler
@@ -53,6 +55,9 @@ from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
 from kraft.server.handlers.topics import TopicsHandler
 from kraft.server.high_watermarks import HighWatermarks
 from kraft.server.isr_proposals import IsrProposals
+from kraft.server.kafka_apis import KafkaSurroundings, kafka_apis
+from kraft.server.kafka_listener.fetch_sessions import FETCH_SESSION_ID_MAX
+from kraft.server.kafka_listener.requests import Api
 from kraft.server.log_directories import LogDirectories
 from kraft.server.log_maintenance import LogMaintenanceTasks
 from kraft.server.log_syncer import LogSyncer
@@ -66,6 +71,7 @@ from kraft.server.replica_failures import ReplicaFailures
 from kraft.server.replica_fetcher import ReplicaFetcher
 from kraft.server.replica_publisher import ReplicaPublisher
 from kraft.server.storage import NodeStorage
+from kraft.wire.api_keys import ApiKey
 
 log = structlog.get_logger()
 
@@ -91,9 +97,10 @@ class BrokerNode:
     def __init__(self, config: NodeConfig, storage: NodeStorage, world: BrokerWorld) -> None:
         self._config = config
         self._world = world
+        self._not_closed = {str(each.path) for each in storage.directories if not each.closed_cleanly}
         self._connections = Connections(world.credentials.dial_broker)
         self._controller_connections = Connections(world.credentials.dial_controller)
-        self._partitions = Partitions()
+        self._partitions = Partitions(self._exists)
         # One thread syncs, the other opens and deletes logs, so that neither waits for the other.
         self._sync_thread = ThreadPoolExecutor(1, thread_name_prefix="log-sync")
         self._store_thread = ThreadPoolExecutor(1, thread_name_prefix="log-store")
@@ -161,39 +168,62 @@ class BrokerNode:
 
     def services(self) -> tuple[BrokerService, AdminService, ReplicationService]:
         """What the GRPC listener serves."""
+        return (
+            BrokerService(self._broker_handlers),
+            AdminService(self._admin_handlers),
+            ReplicationService(ReplicaFetchHandler(self._partitions).handle),
+        )
+
+    def kafka_apis(self) -> Mapping[ApiKey, Api]:
+        """What the PLAINTEXT listener serves: the same handlers, but for the addresses that clients are told."""
+        metadata = MetadataHandler(self._loader, self._controllers, self._config.topics, PLAINTEXT)
+        return kafka_apis(
+            replace(self._broker_handlers, metadata=metadata.handle),
+            self._admin_handlers,
+            OffsetForLeaderEpochHandler(self._partitions).handle,
+            KafkaSurroundings(
+                broker_id=self._config.node_id,
+                listener=PLAINTEXT,
+                image=lambda: self._loader.image,
+                monotonic_ms=self._world.clock.monotonic_ms,
+                draw_session_id=lambda: 1 + int.from_bytes(self._world.entropy.bytes(4), "big") % FETCH_SESSION_ID_MAX,
+            ),
+        )
+
+    @cached_property
+    def _broker_handlers(self) -> BrokerHandlers:
         produce, fetch = ProduceHandler(self._partitions), FetchHandler(self._partitions)
         plain_records = PlainRecordsHandler(produce, fetch, self._world.clock.wall_ms)
-        metadata = MetadataHandler(self._loader, self._controllers, self._config.topics, GRPC)
+        return BrokerHandlers(
+            produce=produce.handle,
+            fetch=fetch.handle,
+            produce_records=plain_records.produce,
+            fetch_records=plain_records.fetch,
+            metadata=MetadataHandler(self._loader, self._controllers, self._config.topics, GRPC).handle,
+            list_offsets=ListOffsetsHandler(self._partitions).handle,
+            delete_records=DeleteRecordsHandler(self._partitions, self._maintenance.records_deleted).handle,
+            init_producer_id=ProducerIdHandler(self._config.node_id, self._broker_epoch, self._controllers).handle,
+        )
+
+    @cached_property
+    def _admin_handlers(self) -> AdminHandlers:
         topics = TopicsHandler(self._loader, self._controllers, deletion_enabled=self._config.topics.deletion_enabled)
         alter_configs = AlterConfigsHandler(
             self._loader, self._controllers, self._config.settings, self._config.topics.configs
         )
-        partition_changes = PartitionChangesHandler(self._loader, self._controllers, self._config.topics.configs)
-        broker = BrokerService(
-            BrokerHandlers(
-                produce=produce.handle,
-                fetch=fetch.handle,
-                produce_records=plain_records.produce,
-                fetch_records=plain_records.fetch,
-                metadata=metadata.handle,
-                list_offsets=ListOffsetsHandler(self._partitions).handle,
-                delete_records=DeleteRecordsHandler(self._partitions, self._maintenance.records_deleted).handle,
-                init_producer_id=ProducerIdHandler(self._config.node_id, self._broker_epoch, self._controllers).handle,
-            )
+        partition_changes = PartitionChangesHandler(
+            self._loader, self._controllers, self._config.settings, self._config.topics.configs
         )
-        admin = AdminService(
-            AdminHandlers(
-                create_topics=topics.create,
-                delete_topics=topics.delete,
-                describe_topics=self._describe_topics,
-                describe_configs=DescribeConfigsHandler(self._config, lambda: self._loader.image).handle,
-                incremental_alter_configs=alter_configs.handle,
-                describe_quorum=QuorumHandler(self._controllers).describe,
-                cluster=self._cluster_admin_handlers(),
-                partitions=partition_changes.handlers(),
-            )
+        return AdminHandlers(
+            create_topics=topics.create,
+            delete_topics=topics.delete,
+            describe_topics=self._describe_topics,
+            describe_configs=DescribeConfigsHandler(self._config, lambda: self._loader.image).handle,
+            incremental_alter_configs=alter_configs.handle,
+            describe_quorum=QuorumHandler(self._controllers).describe,
+            cluster=self._cluster_admin_handlers(),
+            partitions=partition_changes.handlers(),
         )
-        return broker, admin, ReplicationService(ReplicaFetchHandler(self._partitions).handle)
 
     def _cluster_admin_handlers(self) -> ClusterAdminHandlers:
         brokers = BrokersHandler(self._loader, self._controllers)
@@ -213,6 +243,10 @@ class BrokerNode:
     async def _describe_topics(self, request: values.DescribeTopicsRequest) -> values.DescribeTopicsResponse:
         return describe_topics(self._loader.image, request)
 
+    def _exists(self, partition: TopicPartition) -> bool:
+        topic = self._loader.image.topic(partition.topic)
+        return topic is not None and partition.partition in topic.partitions
+
     # --- life ------------------------------------------------------------------------------------------------
 
     async def run(self, listen: Callable[[], Awaitable[None]]) -> None:
@@ -223,8 +257,10 @@ class BrokerNode:
         """
         if self._snapshots is not None:
             self._loader.start_from(await self._snapshots.load_or_begin_anew())
-        await self._lifecycle.register()
         async with asyncio.TaskGroup() as tasks:
+            # The long part of a start needs no controller, and waits for none.
+            tasks.create_task(self._publisher.logs_opened_ahead.open(self._loader.current_image().image))
+            await self._lifecycle.register()
             if self._snapshots is not None:
                 tasks.create_task(self._snapshots.run())
             tasks.create_task(self._syncer.run())
@@ -235,7 +271,8 @@ class BrokerNode:
             tasks.create_task(self._checkpoint())
             await self._loader.is_acting.wait()
             await listen()
-            tasks.create_task(self._keep_alive())
+            tasks.create_task(self._lifecycle.keep_alive(self._loader))
+            tasks.create_task(self._lifecycle.attend())
 
     async def hand_on_leaderships(self) -> None:
         """The first half of a graceful stop: while `run` goes on, others take over what this broker leads."""
@@ -257,12 +294,13 @@ class BrokerNode:
         await self._controller_connections.close()
 
     @property
-    def log_directories_in_use(self) -> tuple[str, ...]:
-        """Those that have not failed."""
-        return self._directories.online
+    def log_directories_closed(self) -> tuple[str, ...]:
+        """Those in which, after `close`, every log is closed in order: not one that has failed.
 
-    async def _keep_alive(self) -> None:
-        await self._lifecycle.keep_alive(self._published_index, self._loader.committed_elsewhere)
+        Nor one that was not closed in order before, when this process never came to open what is in it.
+        """
+        opened = self._loader.is_acting.is_set()
+        return tuple(each for each in self._directories.online if opened or each not in self._not_closed)
 
     async def _tick(self) -> None:
         while True:
@@ -337,6 +375,8 @@ class BrokerNode:
             ),
             rack=self._config.rack,
             directory_ids=tuple(directory.directory_id for directory in storage.directories),
+            # A process that is killed loses nothing, but the whole machine may have gone with it.
+            may_have_lost_records=self._config.log.durability is Durability.PAGE_CACHE and bool(self._not_closed),
         )
 
     def _surroundings(self) -> PartitionSurroundings:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import structlog
 
@@ -18,7 +18,12 @@ from kraft.model.broker_requests import (
     UnfenceBrokerRequest,
     UnregisterBrokerRequest,
 )
-from kraft.model.feature_requests import DescribeFeaturesResponse, UpdateFeaturesRequest, UpdateFeaturesResponse
+from kraft.model.feature_requests import (
+    DescribeFeaturesResponse,
+    FeatureRange,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 from kraft.model.ids import BrokerId
 from kraft.model.quota_requests import (
     AlterClientQuotasRequest,
@@ -33,6 +38,9 @@ from kraft.server.state_machine_host import StateMachineHost
 
 log = structlog.get_logger()
 
+FeaturesOfOthers = Callable[[MetadataImage], Awaitable[Mapping[int, Sequence[FeatureRange]]]]
+"""What the other controllers support that are no brokers, by node id. Raises Refusal when one does not tell."""
+
 
 class ClusterAdmin:
     """Every method that changes something raises Refusal NOT_CONTROLLER while this node is not active."""
@@ -43,8 +51,10 @@ class ClusterAdmin:
         *,
         is_heard_from: Callable[[BrokerId], bool],
         topic_defaults: Callable[[MetadataImage], TopicConfig],
+        features_of_others: FeaturesOfOthers,
     ) -> None:
         self._host = host
+        self._features_of_others = features_of_others
         self._is_heard_from = is_heard_from
         self._topic_defaults = topic_defaults
 
@@ -78,7 +88,9 @@ class ClusterAdmin:
         return describe_features(self._host.image, self._host.committed_index)
 
     async def update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-        result = await self._host.submit(lambda image: controller.update_features(image, request))
+        self._host.check_active()
+        others = await self._features_of_others(self._host.image)
+        result = await self._host.submit(lambda image: controller.update_features(image, request, others))
         if result.changed and not request.validate_only:
             log.info("feature levels changed", levels={each.feature: each.level for each in result.changed})
         return result

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kraft.model.ids import BrokerId
 from kraft.server import config, properties, storage
-from kraft.server.config import CONTROLLER, GRPC, NodeConfig, Role, Voter
+from kraft.server.config import CONTROLLER, GRPC, PLAINTEXT, NodeConfig, Role, Voter
 
 HOST = "127.0.0.1"
 """By number: a name would be looked up, and might mean an IPv6 address that the machine does not have."""
@@ -24,11 +24,18 @@ class NodePlan:
     node_id: int
     grpc_port: int | None
     controller_port: int | None
+    kafka_port: int | None = None
+    """Only beside a `grpc_port`: a broker serves both."""
+
     settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def grpc_address(self) -> str | None:
         return None if self.grpc_port is None else f"{HOST}:{self.grpc_port}"
+
+    @property
+    def kafka_address(self) -> str | None:
+        return None if self.kafka_port is None else f"{HOST}:{self.kafka_port}"
 
     @property
     def is_voter(self) -> bool:
@@ -75,12 +82,13 @@ def _voters(plans: Sequence[NodePlan]) -> str:
 
 def _settings(directory: Path, plan: NodePlan, voters: str, cluster_id: str) -> dict[str, str]:
     doors = [
+        (Role.BROKER, PLAINTEXT, plan.kafka_port),
         (Role.BROKER, GRPC, plan.grpc_port),
         (Role.CONTROLLER, CONTROLLER, plan.controller_port),
     ]
     served = [(role, f"{name}://{HOST}:{port}") for role, name, port in doors if port is not None]
     own = {
-        "process.roles": ",".join(role for role, _ in served),
+        "process.roles": ",".join(dict.fromkeys(role for role, _ in served)),
         "node.id": str(plan.node_id),
         "cluster.id": cluster_id,
         "controller.quorum.voters": voters,

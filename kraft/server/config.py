@@ -106,10 +106,6 @@ def load(path: Path | str) -> NodeConfig:
     except Conflict as conflict:
         raise _error(file, conflict.key, settings, conflict.reason) from None
     warnings += security_warnings(config)
-    if plaintext := config.listener(PLAINTEXT):
-        warnings.append(
-            ConfigWarning("listeners", f"the Kafka wire protocol is not built yet: {plaintext} is not served")
-        )
     return replace(config, warnings=tuple(warnings))
 
 

@@ -71,6 +71,13 @@ _OWN_KEYS: Final = (
     Key("listeners", "listeners", listeners, REQUIRED, "NAME://host:port of every door: PLAINTEXT, GRPC, CONTROLLER."),
     Key("advertised.listeners", "advertised_listeners", listeners, (), "Where clients reach the doors, if elsewhere."),
     Key(
+        "advertised.listeners.check.enable",
+        "network.advertised_check_enabled",
+        boolean,
+        True,
+        "Ours: a node that does not find itself at an address that it advertises does not start.",
+    ),
+    Key(
         "controller.listener.names",
         None,
         only(CONTROLLER, "controllers talk on the listener of that name"),
@@ -358,6 +365,20 @@ _OWN_KEYS: Final = (
         whole_number(1_024, INT32_MAX),
         16 * MIB,
         "Largest request that is read; Kafka's is 100 MiB, which one process of ours should not hold many times over.",
+    ),
+    Key(
+        "max.connections",
+        "network.connections_max",
+        whole_number(1, INT32_MAX),
+        INT32_MAX,
+        "Connections that the PLAINTEXT listener has at a time; one more is closed at once.",
+    ),
+    Key(
+        "connections.max.idle.ms",
+        "network.connection_idle_ms_max",
+        whole_number(1_000),
+        600_000,
+        "A connection of the PLAINTEXT listener that nobody uses for so long is closed.",
     ),
     Key(
         "log.level",

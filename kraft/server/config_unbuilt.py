@@ -67,8 +67,8 @@ _UNBUILT_BY_AREA: Final[Mapping[str, str]] = {
     "threads, sockets and connections": """
         num.network.threads num.io.threads background.threads queued.max.requests queued.max.request.bytes
         socket.send.buffer.bytes socket.receive.buffer.bytes socket.listen.backlog.size
-        socket.connection.setup.timeout.ms socket.connection.setup.timeout.max.ms connections.max.idle.ms
-        connection.failed.authentication.delay.ms max.connections max.connections.per.ip
+        socket.connection.setup.timeout.ms socket.connection.setup.timeout.max.ms
+        connection.failed.authentication.delay.ms max.connections.per.ip
         max.connections.per.ip.overrides max.connection.creation.rate max.request.partition.size.limit
         max.incremental.fetch.session.cache.slots request.timeout.ms fetch.purgatory.purge.interval.requests
         producer.purgatory.purge.interval.requests delete.records.purgatory.purge.interval.requests fetch.max.bytes

@@ -264,6 +264,15 @@ class NetworkLimits:
     request_bytes_max: int
     """`socket.request.max.bytes`"""
 
+    connections_max: int
+    """`max.connections`"""
+
+    connection_idle_ms_max: int
+    """`connections.max.idle.ms`"""
+
+    advertised_check_enabled: bool
+    """`advertised.listeners.check.enable`: whether the node looks for itself at the addresses that it advertises."""
+
 
 @dataclass(frozen=True, slots=True)
 class ConfigWarning:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
@@ -13,7 +13,6 @@ import structlog
 
 from kraft.metadata import controller
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
-from kraft.metadata.broker_sessions import BrokerSessions
 from kraft.metadata.commands import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
@@ -27,18 +26,23 @@ from kraft.metadata.commands import (
     RegistrationResult,
 )
 from kraft.metadata.controller import ControllerDefaults
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.records import Endpoint
 from kraft.model import config_requests as configs
 from kraft.model import requests as values
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.feature_requests import FeatureRange
 from kraft.model.ids import BrokerId, TopicId
 from kraft.quorum.port import Quorum
 from kraft.rpc.cluster_messages import FollowMetadataRequest, MetadataBatch
 from kraft.rpc.cluster_services import ControllerHandlers
 from kraft.runtime.clock import Clock
 from kraft.runtime.entropy import Entropy
-from kraft.server.cluster_admin import ClusterAdmin
+from kraft.server.broker_watch import BrokerWatch
+from kraft.server.cluster_admin import ClusterAdmin, FeaturesOfOthers
 from kraft.server.config_keys import BY_NAME
 from kraft.server.config_values import LeaderElections
+from kraft.server.dialling import nobody_listens
 from kraft.server.handlers.describe_topics import describe_topics
 from kraft.server.leader_balance import LeaderBalance
 from kraft.server.metadata_snapshots import encode_image
@@ -48,9 +52,13 @@ from kraft.server.state_machine_host import StateMachineHost
 
 log = structlog.get_logger()
 
-SESSION_CHECK_INTERVAL_S: Final = 0.1
+LOOK_INTERVAL_S: Final = 0.1
 BEAT_INTERVAL_S: Final = 0.5
 """How often a broker that follows the metadata hears something while nothing happens."""
+
+
+async def _there_are_no_others(_image: MetadataImage) -> Mapping[int, Sequence[FeatureRange]]:
+    return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,19 +74,35 @@ class ControllerConfig:
 
 
 class ControllerNode:
-    def __init__(self, config: ControllerConfig, clock: Clock, entropy: Entropy) -> None:
+    def __init__(
+        self,
+        config: ControllerConfig,
+        clock: Clock,
+        entropy: Entropy,
+        *,
+        nobody_listens: Callable[[Sequence[Endpoint]], Awaitable[bool]] = nobody_listens,
+        features_of_others: FeaturesOfOthers = _there_are_no_others,
+    ) -> None:
+        """`nobody_listens` tells whether a broker's addresses refuse connections, all of them."""
         self._config = config
         self._clock = clock
         self._entropy = entropy
-        self._sessions = BrokerSessions(timeout_ms=config.broker_session_timeout_ms)
-        self._topic_defaults = TopicDefaultsInEffect(config.settings, config.defaults.configs)
+        self._topic_defaults = TopicDefaultsInEffect(config.settings, config.defaults.configs, str(config.node_id))
         self._view = QuorumView(config.cluster_id, clock)
         self._quorum: Quorum | None = None
         self.host = StateMachineHost(self._on_leadership)
+        self._watch = BrokerWatch(
+            self.host,
+            clock,
+            session_timeout_ms=config.broker_session_timeout_ms,
+            topic_defaults=self._topic_defaults,
+            nobody_listens=nobody_listens,
+        )
         self.cluster_admin = ClusterAdmin(
             self.host,
-            is_heard_from=lambda broker_id: self._sessions.is_alive(broker_id, clock.monotonic_ms()),
+            is_heard_from=self._watch.is_heard_from,
             topic_defaults=self._topic_defaults,
+            features_of_others=features_of_others,
         )
         self.partition_admin = PartitionAdmin(self.host, entropy, topic_defaults=self._topic_defaults)
         self._leader_balance = LeaderBalance(self.host, clock, config.elections, topic_defaults=self._topic_defaults)
@@ -91,22 +115,22 @@ class ControllerNode:
         """Decides and watches over the brokers' sessions until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.host.run())
-            tasks.create_task(self._watch_sessions())
+            tasks.create_task(self._look_around())
+            tasks.create_task(self._watch.run())
             tasks.create_task(self._leader_balance.run())
 
-    # --- leadership and sessions ---
+    # --- leadership ---
 
     def _on_leadership(self, active: bool) -> None:
         log.info("controller is active" if active else "controller is not active", node=self._config.node_id)
         self._view.begin_anew()
+        self._watch.leadership_changed(active)
         if active:
-            # Nobody is fenced for silence that another controller was there to hear.
-            self._sessions.activate(self.host.image, self._clock.monotonic_ms())
             self._leader_balance.begin_anew()
 
-    async def _watch_sessions(self) -> None:
+    async def _look_around(self) -> None:
         while True:
-            await asyncio.sleep(SESSION_CHECK_INTERVAL_S)
+            await asyncio.sleep(LOOK_INTERVAL_S)
             if self.host.active:
                 assert self._quorum is not None
                 self._view.look(self._quorum.describe(), self.host.committed_index, self.host.image.brokers)
@@ -116,31 +140,16 @@ class ControllerNode:
         try:
             if not self.host.image.cluster_id:
                 await self.host.submit(lambda image: controller.initialise_cluster(image, self._config.cluster_id))
-            for broker_id in self._sessions.expired(self._clock.monotonic_ms()):
-                await self._fence(broker_id)
+            await self._watch.fence_the_silent()
         except Refusal as refusal:
             log.info("sessions are left to the next controller", reason=refusal.message)
-
-    async def _fence(self, broker_id: BrokerId) -> None:
-        registration = self.host.image.broker(broker_id)
-        if registration is None or registration.fenced:
-            self._sessions.end(broker_id)
-            return
-        log.warning("broker is fenced: no heartbeat within its session", broker=broker_id)
-        epoch = registration.broker_epoch
-        await self.host.submit(
-            lambda image: controller.fence_broker(image, broker_id, epoch, self._topic_defaults(image))
-        )
-        if not self._sessions.is_alive(broker_id, self._clock.monotonic_ms()):
-            # One that was heard from meanwhile may be back in service by now, and has to be watched over.
-            self._sessions.end(broker_id)
 
     # --- what brokers ask for ---
 
     async def register_broker(self, request: RegisterBrokerRequest) -> RegistrationResult:
         try:
             self._check_initialised()
-            alive = self._sessions.is_alive(request.broker_id, self._clock.monotonic_ms())
+            alive = self._watch.is_heard_from(request.broker_id)
             result = await self.host.submit(
                 lambda image: controller.register_broker(
                     image, request, session_is_alive=alive, defaults=self._topic_defaults(image)
@@ -148,14 +157,13 @@ class ControllerNode:
             )
         except Refusal as refusal:
             return RegistrationResult(error_code=refusal.error_code, error_message=refusal.message)
-        self._sessions.touch(request.broker_id, result.broker_epoch, self._clock.monotonic_ms())
+        self._watch.registered(request.broker_id, result.broker_epoch)
         log.info("broker registered", broker=request.broker_id, broker_epoch=result.broker_epoch)
         return result
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResult:
         try:
             self.host.check_active()
-            now_ms = self._clock.monotonic_ms()
             decision = controller.heartbeat(
                 self.host.image,
                 request,
@@ -163,7 +171,7 @@ class ControllerNode:
                 committed_index=self.host.committed_index,
                 defaults=self._topic_defaults(self.host.image),
             )
-            self._sessions.touch(request.broker_id, request.broker_epoch, now_ms)
+            self._watch.heard(request.broker_id, request.broker_epoch)
             self._view.broker_heard(request.broker_id, request.metadata_index)
             if not decision.records:
                 return decision.response
@@ -184,13 +192,17 @@ class ControllerNode:
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResult:
         try:
-            return await self.host.submit(lambda image: controller.alter_partition(image, request))
+            return await self.host.submit(
+                lambda image: controller.alter_partition(image, request, defaults=self._topic_defaults(image))
+            )
         except Refusal as refusal:
             return AlterPartitionResult(error_code=refusal.error_code, error_message=refusal.message)
 
     async def fail_replicas(self, request: FailReplicasRequest) -> FailReplicasResult:
         try:
-            result = await self.host.submit(lambda image: controller.fail_replicas(image, request))
+            result = await self.host.submit(
+                lambda image: controller.fail_replicas(image, request, defaults=self._topic_defaults(image))
+            )
         except Refusal as refusal:
             return FailReplicasResult(error_code=refusal.error_code, error_message=refusal.message)
         log.warning("replicas have failed", broker=request.broker_id, replicas=len(request.replicas))
@@ -287,6 +299,7 @@ class ControllerNode:
         return ControllerHandlers(
             register_broker=self.register_broker,
             heartbeat=self.heartbeat,
+            attend=self._watch.attend,
             alter_partition=self.alter_partition,
             fail_replicas=self.fail_replicas,
             allocate_producer_ids=self.allocate_producer_ids,

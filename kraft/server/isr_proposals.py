@@ -86,5 +86,5 @@ class IsrProposals:
                 reason=f"{result.error_code.name}: {result.error_message}",
             )
         partition.alter_partition_answered(
-            proposal, result.error_code, result.isr, result.leader_epoch, result.partition_epoch
+            proposal, result.error_code, result.isr, result.leader_epoch, result.partition_epoch, result.elr
         )

@@ -1,7 +1,7 @@
 """Elections that the active controller holds now and then, unasked.
 
-Preferred leaders get back what moved away from them, if it is much; and where nobody leads and the topic may lose
-records for it, a replica that is not in sync leads.
+Preferred leaders get back what moved away from them, if it is much; where nobody leads and the topic may lose records
+for it, a replica that is not in sync leads; and eligible replicas are given up that nothing is waited for any more.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class LeaderBalance:
         self._config = config
         self._topic_defaults = topic_defaults
         self._balance_at_ms = self._unclean_at_ms = 0
+        self._settled_under: object = None
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -49,6 +50,8 @@ class LeaderBalance:
         now_ms = self._clock.monotonic_ms()
         self._balance_at_ms = now_ms + self._config.imbalance_check_interval_s * 1_000
         self._unclean_at_ms = now_ms + self._config.unclean_interval_ms
+        # Another file may be in effect now, with another min.insync.replicas.
+        self._settled_under = None
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -66,6 +69,8 @@ class LeaderBalance:
             if now_ms >= self._unclean_at_ms:
                 self._unclean_at_ms = now_ms + self._config.unclean_interval_ms
                 await self._hold(self._led_uncleanly, "leaders that were not in sync are elected")
+            if self._host.image.broker_configs is not self._settled_under:
+                await self._settle()
         except Refusal as refusal:
             log.info("elections are left to the next controller", reason=refusal.message)
 
@@ -76,8 +81,22 @@ class LeaderBalance:
         elected = await self._host.submit(decide)
         log.info(event, partitions=elected)
 
+    async def _settle(self) -> None:
+        """A lowered min.insync.replicas lets leaders commit that waited; what is set on a topic does so by itself."""
+        configs = self._host.image.broker_configs
+        await self._hold(self._settled, "eligible replicas are given up: enough are in sync without them")
+        if not self._settled(self._host.image).records:
+            self._settled_under = configs
+
+    def _settled(self, image: MetadataImage) -> Decision[int]:
+        return controller.settle_eligible_replicas(image, defaults=self._topic_defaults(image))
+
     def _balanced(self, image: MetadataImage) -> Decision[int]:
-        return controller.balance_leaders(image, imbalance_percentage=self._config.imbalance_per_broker_percentage)
+        return controller.balance_leaders(
+            image,
+            imbalance_percentage=self._config.imbalance_per_broker_percentage,
+            defaults=self._topic_defaults(image),
+        )
 
     def _led_uncleanly(self, image: MetadataImage) -> Decision[int]:
         return controller.elect_unclean_leaders(image, defaults=self._topic_defaults(image))

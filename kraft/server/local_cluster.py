@@ -31,6 +31,11 @@ class LocalCluster:
         """The gRPC addresses of all brokers, running or not."""
         return ",".join(plan.grpc_address for plan in self._plans.values() if plan.grpc_address is not None)
 
+    @property
+    def kafka_bootstrap_servers(self) -> str:
+        """The addresses for clients of Kafka's protocol of all brokers that serve it, running or not."""
+        return ",".join(plan.kafka_address for plan in self._plans.values() if plan.kafka_address is not None)
+
     def start(self) -> None:
         """Start every node that does not run, and return at once."""
         for node in self.nodes.values():
@@ -86,7 +91,7 @@ class _Readiness:
 
     async def _not_yet(self, plan: NodePlan) -> str | None:
         """Why that node is not ready; None when it is."""
-        for port in (plan.controller_port, plan.grpc_port):
+        for port in (plan.controller_port, plan.grpc_port, plan.kafka_port):
             # gRPC waits longer and longer between attempts to connect; a plain socket tells when one is worth it.
             if port is not None and not _accepts(port):
                 return f"nobody listens on port {port}"

@@ -21,7 +21,7 @@ import structlog
 
 from kraft.metadata.features import check_levels
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
-from kraft.metadata.records import MetadataRecord
+from kraft.metadata.replayed_image import ReplayedImage
 from kraft.model.errors import Refusal
 from kraft.model.ids import BrokerId
 from kraft.rpc.cluster_messages import FollowMetadataRequest, MetadataBatch
@@ -79,6 +79,11 @@ class MetadataLoader:
         self._received = EMPTY_IMAGE
         self._received_index = 0
         self._received_term = 0
+        # Beyond what was received: the part of a transaction that has come so far. It counts when the end has come.
+        self._replayed = ReplayedImage()
+        self._replayed_index = 0
+        # Of a snapshot that is on its way; it counts when it is whole.
+        self._snapshot = EMPTY_IMAGE
         self._committed_index_known = 0
         self.image = EMPTY_IMAGE
         """What this broker acts on."""
@@ -93,7 +98,7 @@ class MetadataLoader:
     def start_from(self, loaded: LoadedImage) -> None:
         """Before `run`: what this broker received in an earlier life, and need not be sent again."""
         check_levels(loaded.image)
-        self._received, self._received_index, self._received_term = loaded.image, loaded.index, loaded.term
+        self._receive(loaded.image, loaded.index, loaded.term)
 
     def current_image(self) -> LoadedImage:
         """What was received, whether acted on or not. All of it is committed."""
@@ -128,21 +133,28 @@ class MetadataLoader:
             cluster_id=self._cluster_id, broker_id=self._broker_id, after_index=self._received_index
         )
         loop = asyncio.get_running_loop()
-        level_since = loop.time()
-        snapshot: list[MetadataRecord] = []
+        level_since, is_followed = loop.time(), False
+        # What was begun elsewhere is begun anew.
+        self._receive(self._received, self._received_index, self._received_term)
         async with aclosing(peer.follow_metadata(request)) as batches:
             while True:
                 async with asyncio.timeout(SILENCE_MAX_S):
                     batch = await anext(batches, None)
                 if batch is None:
                     raise Unreachable(peer.address, "it ended the stream")
+                if not is_followed:
+                    is_followed = True
+                    log.info("metadata is followed", controller=peer.address, after_index=request.after_index)
+                # What is begun anew elsewhere has to come through: a large snapshot or transaction takes its time.
+                is_partial = batch.in_snapshot or batch.index > self._received_index
                 if batch.in_snapshot:
-                    self._take_part(snapshot, batch)
+                    self._take_part(batch)
                 else:
                     self._take(batch)
                 if self._received_index >= batch.committed_index:
                     await self._act()
-                if self._received_index >= self._committed_index_known and self._is_current(self._received):
+                is_level = self._received_index >= self._committed_index_known and self._is_current(self._received)
+                if is_level or (is_partial and batch.records):
                     level_since = loop.time()
                 elif loop.time() - level_since > LAG_MAX_S:
                     raise _FellBehind(self._behind(batch))
@@ -153,28 +165,33 @@ class MetadataLoader:
         return f"it has {self._received_index} of {self._committed_index_known} entries"
 
     def _take(self, batch: MetadataBatch) -> None:
-        if batch.records and batch.index > self._received_index:
-            received = self._received.replay(decode_records(batch.records, batch.index))
-            if received.features is not self._received.features:
-                check_levels(received)
-            self._received = received
-            self._received_index, self._received_term = batch.index, batch.term
-            self.entry_bytes_total += len(batch.records)
+        if not batch.records or batch.index <= self._replayed_index:
+            return
+        replayed = self._replayed.replay(decode_records(batch.records, batch.index))
+        if replayed.image.features is not self._received.features:
+            check_levels(replayed.image)
+        self._replayed, self._replayed_index = replayed, batch.index
+        self.entry_bytes_total += len(batch.records)
+        if not replayed.in_transaction:
+            self._received, self._received_index, self._received_term = replayed.image, batch.index, batch.term
 
-    def _take_part(self, snapshot: list[MetadataRecord], part: MetadataBatch) -> None:
-        """Of a snapshot of which `snapshot` is the beginning. It counts when it is whole."""
-        # Decoded as they come, so that the event loop is not held up by all of them at once.
-        snapshot += decode_records(part.records, part.index)
+    def _take_part(self, part: MetadataBatch) -> None:
+        """Of a snapshot. Its parts are taken in as they come, so that the event loop is not held up by all at once."""
+        self._snapshot = self._snapshot.replay(decode_records(part.records, part.index))
         self.entry_bytes_total += len(part.records)
         if not part.ends_snapshot:
             return
-        log.info("metadata snapshot was received", index=part.index, records=len(snapshot))
+        log.info("metadata snapshot was received", index=part.index, topics=len(self._snapshot.topics))
         if part.index > self._received_index:
-            received = EMPTY_IMAGE.replay(snapshot)
-            check_levels(received)
-            self._received = received
-            self._received_index, self._received_term = part.index, part.term
-        snapshot.clear()
+            check_levels(self._snapshot)
+            self._receive(self._snapshot, part.index, part.term)
+        self._snapshot = EMPTY_IMAGE
+
+    def _receive(self, image: MetadataImage, index: int, term: int) -> None:
+        """From here on this is what was received, and nothing beyond it."""
+        self._received, self._received_index, self._received_term = image, index, term
+        self._replayed, self._replayed_index = ReplayedImage(image=image), index
+        self._snapshot = EMPTY_IMAGE
 
     async def _act(self) -> None:
         """Acts on everything received so far, in one step."""

@@ -18,7 +18,7 @@ import grpc.aio
 import structlog
 
 from kraft.metadata.controller import ControllerDefaults
-from kraft.metadata.features import UnsupportedFeatureLevel
+from kraft.metadata.features import SUPPORTED_FEATURES, UnsupportedFeatureLevel
 from kraft.model.errors import Corruption
 from kraft.quorum.config import QuorumConfig, VoterAddress
 from kraft.quorum.door import QuorumDoor
@@ -27,23 +27,29 @@ from kraft.quorum.peer_link import SERVER_OPTIONS as QUORUM_SERVER_OPTIONS
 from kraft.quorum.snapshots import SnapshotStore
 from kraft.quorum.world import QuorumWorld
 from kraft.rpc.cluster_services import ControllerService
+from kraft.rpc.identity import PROCESS_ID_BYTES, Identity, IdentityService
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.rpc.services import SERVER_OPTIONS, AdminHandlers, AdminService
 from kraft.runtime.clock import SystemClock
 from kraft.runtime.disk import RealDisk
 from kraft.runtime.entropy import SystemEntropy
 from kraft.server import storage
+from kraft.server.advertised_addresses import check_advertised, check_advertised_to_kafka
 from kraft.server.broker_lifecycle import BrokerRefused
 from kraft.server.broker_node import BrokerNode, BrokerWorld
 from kraft.server.config import ConfigError
-from kraft.server.config_values import CONTROLLER, GRPC, Listener, NodeConfig
+from kraft.server.config_values import CONTROLLER, GRPC, PLAINTEXT, Listener, NodeConfig
 from kraft.server.controller_node import ControllerConfig, ControllerNode
 from kraft.server.handlers.describe_configs import DescribeConfigsHandler
+from kraft.server.kafka_listener.connection import ConnectionLimits
+from kraft.server.kafka_listener.listener import KafkaListener, ListenerLimits
+from kraft.server.kafka_listener.requests import KafkaRequests
 from kraft.server.metadata_snapshots import SnapshotPolicy
 from kraft.server.node_credentials import NodeCredentials
 from kraft.server.ports import check_listeners
 from kraft.server.state_machine_host import StateMachineHost
-from kraft.server.storage import NodeStorage, StorageError
+from kraft.server.storage import NodeStorage
+from kraft.server.voter_features import VoterFeatures
 from kraft.server.voter_snapshots import VoterSnapshots
 
 log = structlog.get_logger()
@@ -59,6 +65,10 @@ METADATA_SNAPSHOTS: Final = "__cluster_metadata/controller"
 
 class StartError(Exception):
     """Why the node does not start or go on: one line, with the remedy."""
+
+
+_EXPECTED: Final = (BrokerRefused, ConfigError, StartError, Corruption, UnsupportedFeatureLevel, OSError)
+"""What may end a role, told as it is."""
 
 
 def run(config: NodeConfig) -> int:
@@ -80,6 +90,7 @@ class _Node:
         self._storage = found
         self._credentials = credentials
         self._clock, self._entropy = SystemClock(), SystemEntropy()
+        self._process_id = self._entropy.bytes(PROCESS_ID_BYTES)
         self._stop_asked: asyncio.Future[None]
         self._failed: asyncio.Future[str]
         self._listeners: list[grpc.aio.Server] = []
@@ -87,6 +98,7 @@ class _Node:
         self._quorum: RaftQuorum | None = None
         self._snapshots: VoterSnapshots | None = None
         self._broker: BrokerNode | None = None
+        self._kafka: KafkaListener | None = None
         self._roles: list[asyncio.Task[None]] = []
 
     async def run(self) -> int:
@@ -140,6 +152,9 @@ class _Node:
             ),
             self._clock,
             self._entropy,
+            features_of_others=VoterFeatures(
+                config.quorum.voters, config.node_id, self._credentials.dial_controller
+            ).of_those_that_are_no_brokers,
         )
         self._snapshots = self._voter_snapshots(self._controller.host)
         self._quorum = RaftQuorum(
@@ -150,6 +165,7 @@ class _Node:
             door=QuorumDoor(
                 dial=self._credentials.dial_controller,
                 objection=self._credentials.objection_to_voter,
+                handshake_failure=self._credentials.handshake_failure,
                 refused=self._credentials.refusals.tell,
             ),
             snapshots=self._snapshots,
@@ -213,19 +229,49 @@ class _Node:
         self._broker = BrokerNode(self._config, self._storage, world)
         services = list(self._broker.services())
         options = [("grpc.max_receive_message_length", self._config.network.request_bytes_max)]
-        self._play("broker", self._broker.run(lambda: self._listen(GRPC, services, options)))
+        self._play("broker", self._broker.run(lambda: self._listen_to_clients(services, options)))
+
+    async def _listen_to_clients(self, services: list[Any], options: Sequence[tuple[str, int]]) -> None:
+        """Until this returns the broker is not in service: nobody is sent to an address that leads elsewhere."""
+        await self._listen(GRPC, services, options)
+        await check_advertised(self._config, self._identity(GRPC), self._credentials.dial_broker)
+        if (listener := self._config.listener(PLAINTEXT)) is not None:
+            await self._listen_to_kafka(listener)
+            await check_advertised_to_kafka(self._config, self._storage.cluster_id)
+
+    async def _listen_to_kafka(self, listener: Listener) -> None:
+        assert self._broker is not None, "clients are listened to by a broker"
+        apis = self._broker.kafka_apis()
+        network = self._config.network
+        limits = ListenerLimits(
+            frame_bytes_max=network.request_bytes_max,
+            connections_max=network.connections_max,
+            connection=ConnectionLimits(idle_s_max=network.connection_idle_ms_max / 1_000),
+        )
+        self._kafka = KafkaListener(limits, lambda peer: KafkaRequests(apis, peer), self._credentials.refusals)
+        await self._kafka.start(listener.host, listener.port)
+        log.info("listening", listener=str(listener))
 
     async def _listen(self, name: str, services: list[Any], options: Sequence[tuple[str, int]]) -> None:
         listener = self._config.listener(name)
         assert listener is not None, f"the configuration was checked to have a {name} listener"
         gatekeeper = self._credentials.gatekeeper(name)
         server = grpc.aio.server(options=[*SERVER_OPTIONS, *options], interceptors=[gatekeeper])
-        for service in (gatekeeper, *services):
+        for service in (gatekeeper, IdentityService(self._identity(name)), *services):
             service.add_to(server)
         _bind(server, listener, self._credentials.server_credentials(name))
         await server.start()
         self._listeners.append(server)
         log.info("listening", listener=str(listener))
+
+    def _identity(self, listener: str) -> Identity:
+        return Identity(
+            cluster_id=self._storage.cluster_id,
+            node_id=self._config.node_id,
+            process_id=self._process_id,
+            features=list(SUPPORTED_FEATURES.values()),
+            listener=listener,
+        )
 
     def _play(self, role: str, playing: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(playing, name=role)
@@ -252,7 +298,7 @@ class _Node:
         log.info("node stops", node=self._config.node_id)
         if self._broker is not None:
             await self._hand_on_leaderships(self._broker)
-        await asyncio.gather(*(server.stop(LISTENER_GRACE_S) for server in self._listeners))
+        await asyncio.gather(*self._stopping(LISTENER_GRACE_S))
         for task in self._roles:
             task.cancel()
         # What a role ends with is heard in `_role_ended`.
@@ -284,18 +330,23 @@ class _Node:
 
     def _closed_cleanly(self) -> list[Path]:
         if self._broker is not None:
-            return [Path(directory) for directory in self._broker.log_directories_in_use]
+            return [Path(directory) for directory in self._broker.log_directories_closed]
         return [directory.path for directory in self._storage.directories]
 
     async def _hang_up(self) -> None:
         """Cuts every call off. gRPC prints tracebacks about listeners and calls that the event loop ends under."""
-        stopping = [asyncio.ensure_future(server.stop(None)) for server in self._listeners]
+        stopping = [asyncio.ensure_future(listener) for listener in self._stopping(0)]
         for task in self._roles:
             task.cancel()
         # The calls unwind at once; what does not end by itself is not waited for any longer.
         unwinding = {*asyncio.all_tasks(), *stopping} - {asyncio.current_task()}
         if unwinding:
             await asyncio.wait(unwinding, timeout=HANG_UP_GRACE_S)
+
+    def _stopping(self, grace_s: float) -> list[Coroutine[Any, Any, None]]:
+        """Each listener's stop, to be awaited."""
+        stops: list[Coroutine[Any, Any, None]] = [server.stop(grace_s or None) for server in self._listeners]
+        return stops if self._kafka is None else [*stops, self._kafka.stop(grace_s)]
 
     def _quorum_config(self) -> QuorumConfig:
         quorum = self._config.quorum
@@ -324,7 +375,7 @@ def _bind(server: grpc.aio.Server, listener: Listener, credentials: grpc.ServerC
 def _in_one_line(error: BaseException, role: str) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    if isinstance(error, BrokerRefused | StartError | StorageError | Corruption | UnsupportedFeatureLevel | OSError):
+    if isinstance(error, _EXPECTED):
         return str(error)
     # Our own bug: the place it happened at is what its report needs.
     log.error("bug", role=role, exc_info=error)

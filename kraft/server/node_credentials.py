@@ -19,6 +19,7 @@ import grpc
 import grpc.aio
 
 from kraft.quorum.config import FRAME_BYTES_MAX
+from kraft.rpc.connection_failures import handshake_failure
 from kraft.rpc.gatekeeper import REPLICATION_SERVICE, Gatekeeper, introduced_node_id
 from kraft.rpc.introduced_channel import IntroducedChannel
 from kraft.rpc.introductions import ClusterSecrets
@@ -112,6 +113,10 @@ class NodeCredentials:
             return self._introduced(grpc.aio.insecure_channel(address, options=options))
         credentials = grpc.ssl_channel_credentials(self._tls.trusted, self._tls.private_key, self._tls.certificates)
         return self._introduced(grpc.aio.secure_channel(address, credentials, options=options))
+
+    def handshake_failure(self, details: str) -> str | None:
+        """Of a call to a controller that gRPC ended with these `details`, see `connection_failures`."""
+        return handshake_failure(details, uses_tls=self._tls is not None)
 
     def dial_broker(self, address: str, options: ChannelOptions) -> grpc.aio.Channel:
         return self._introduced(grpc.aio.insecure_channel(address, options=options))

@@ -18,6 +18,7 @@ from kraft.log.cleaning_plan import active_segment_waits_too_long
 from kraft.log.group_commit import SyncTicket
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import AppendResult, PartitionLog
+from kraft.log.record_batch import Buffer
 from kraft.log.segment import Segment
 from kraft.metadata.configs import TopicConfig
 from kraft.metadata.image import PartitionImage
@@ -154,7 +155,7 @@ class Partition:
     def lead(self, state: PartitionImage, broker_epoch: BrokerEpoch) -> None:
         """Leads from here on, or goes on leading with a changed ISR or replicas."""
         if self.leader is not None and self.leader_epoch == state.leader_epoch:
-            self._run(self.leader.partition_changed(state.isr, state.partition_epoch, state.replicas))
+            self._run(self.leader.partition_changed(state.isr, state.partition_epoch, state.replicas, state.elr))
             return
         self._leave_role(state)
         self.leader = PartitionLeader(
@@ -173,6 +174,7 @@ class Partition:
             min_insync_replicas=self._config.min_insync_replicas,
             replica_lag_time_max_ms=self._surroundings.replica_lag_time_max_ms,
             now_ms=self._surroundings.monotonic_ms(),
+            elr=state.elr,
         )
         self._run(self.leader.start())
         self._sync_if_needed()
@@ -235,7 +237,7 @@ class Partition:
 
     # --- events as a leader ----------------------------------------------------------------------------------
 
-    def append(self, records: bytes, acks: int) -> AppendResult:
+    def append(self, records: Buffer, acks: int) -> AppendResult:
         """Appends a producer's batches. Raises Refusal, and then nothing was appended."""
         leader = self.as_leader()
         leader.check_produce(acks)
@@ -283,7 +285,13 @@ class Partition:
         return wanted
 
     def alter_partition_answered(
-        self, proposal: ProposeIsr, error_code: ErrorCode, isr: Sequence[int], leader_epoch: int, partition_epoch: int
+        self,
+        proposal: ProposeIsr,
+        error_code: ErrorCode,
+        isr: Sequence[int],
+        leader_epoch: int,
+        partition_epoch: int,
+        elr: Sequence[int] = (),
     ) -> None:
         if self.leader is None or self.leader_epoch != proposal.leader_epoch:
             return
@@ -294,6 +302,7 @@ class Partition:
                 isr=[BrokerId(broker_id) for broker_id in isr],
                 leader_epoch=leader_epoch,
                 partition_epoch=partition_epoch,
+                elr=[BrokerId(broker_id) for broker_id in elr],
             )
         )
 
@@ -394,7 +403,7 @@ class Partition:
         if since_ms is not None and self._surroundings.monotonic_ms() - since_ms >= self.log.config.flush_ms:
             self._surroundings.request_sync(self)
 
-    def _admit(self, records: bytes) -> None:
+    def _admit(self, records: Buffer) -> None:
         # Apart from the watch on the storage: a disk that is full is not broken.
         self._surroundings.admit(self.log_directory, len(records))
 

@@ -48,7 +48,9 @@ class PartitionAdmin:
         )
 
     async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
-        response = await self._host.submit(lambda image: controller.elect_leaders(image, request))
+        response = await self._host.submit(
+            lambda image: controller.elect_leaders(image, request, defaults=self._topic_defaults(image))
+        )
         elected = _done(response.results)
         if elected and request.election_type is ElectionType.UNCLEAN:
             log.warning("leaders that were not in sync are elected by an operator", partitions=elected)

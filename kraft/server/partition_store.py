@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from errno import EDQUOT, ENOSPC
 from typing import Final
 
@@ -46,10 +47,23 @@ class DirectoryFailed(Exception):
         """The disk is whole and has no room: nothing that was there before is lost."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundPartition:
+    """A partition directory as it lies on the disk, before anybody said whether it belongs to this broker."""
+
+    directory: str
+    topic_partition: TopicPartition
+    topic_id: TopicId
+
+
 class PartitionStore:
     """Methods block on the disk; the broker calls them in one thread. All raise DirectoryFailed.
 
     A partition lives in one log directory: where it is found, or, when it is new, in the one with fewest partitions.
+
+    Logs may be opened ahead, while the broker does not know yet which partitions it has: that is the long part of a
+    start, and it is the same work whoever leads. Nothing but recovery happens to them: a log that nobody asks for by
+    its topic's id is closed as it is, before its directory is set aside.
     """
 
     def __init__(self, disk: Disk, directories: LogDirectories, *, closed_cleanly: Collection[str]) -> None:
@@ -58,6 +72,7 @@ class PartitionStore:
         self._directories = directories
         self._closed_cleanly = frozenset(closed_cleanly)
         self._names: dict[str, set[str]] = {}
+        self._ahead: dict[FoundPartition, PartitionLog] = {}
 
     def look_around(self) -> list[DirectoryFailed]:
         """The log directories that cannot be read. To be called first, so that each fails for itself."""
@@ -68,6 +83,59 @@ class PartitionStore:
             except DirectoryFailed as failure:
                 failures.append(failure)
         return failures
+
+    # --- ahead of the metadata -------------------------------------------------------------------------------
+
+    def found(self) -> list[FoundPartition]:
+        """Every partition that can be opened ahead. What is wrong with others is told when they are asked for."""
+        names: dict[str, str] = {}
+        twice: set[str] = set()
+        for directory in self._directories.online:
+            with suppress(DirectoryFailed):
+                for name in self._names_in(directory):
+                    twice.update([name] if names.setdefault(name, directory) != directory else [])
+        found = (self._found(names[name], name) for name in sorted(names.keys() - twice))
+        return [each for each in found if each is not None]
+
+    def _found(self, directory: str, name: str) -> FoundPartition | None:
+        parsed = _PARTITION_DIRECTORY.fullmatch(name)
+        if parsed is None:
+            return None
+        topic_partition = TopicPartition(parsed["topic"], int(parsed["partition"]))
+        try:
+            topic_id = self._topic_id(directory, name)
+        except (Corruption, DirectoryFailed):
+            return None
+        if topic_id is None or str(topic_partition) != name:
+            return None
+        return FoundPartition(directory=directory, topic_partition=topic_partition, topic_id=topic_id)
+
+    def open_ahead(self, found: FoundPartition, config: TopicConfig) -> bool:
+        """Opens the log and keeps it for `open`; False when it is damaged, which `open` will find as well."""
+        try:
+            self._check_not_marked(found.directory, str(found.topic_partition))
+            self._ahead[found] = self._opened(found.directory, found.topic_partition, config)
+        except Corruption:
+            return False
+        return True
+
+    def close_ahead(self) -> None:
+        """Closes, in order, the logs that were opened ahead and that nobody asked for. Raises Refusal."""
+        while self._ahead:
+            _, opened = self._ahead.popitem()
+            opened.close()
+
+    def release_ahead(self) -> None:
+        """Closes them as they are: nobody is going to ask for them."""
+        while self._ahead:
+            _, opened = self._ahead.popitem()
+            opened.release()
+
+    def _release_ahead(self, directory: str, name: str) -> None:
+        for found in [one for one in self._ahead if (one.directory, str(one.topic_partition)) == (directory, name)]:
+            self._ahead.pop(found).release()
+
+    # --- by the metadata -------------------------------------------------------------------------------------
 
     def holds(self, topic_partition: TopicPartition, topic_id: TopicId) -> bool:
         """Whether there is a directory of that partition. One of an earlier topic of that name is set aside.
@@ -81,17 +149,25 @@ class PartitionStore:
         found = self._find(topic_partition, topic_id)
         directory = found or self._create(topic_partition, topic_id)
         self._check_not_marked(directory, str(topic_partition))
+        ahead = FoundPartition(directory=directory, topic_partition=topic_partition, topic_id=topic_id)
+        if ahead in self._ahead:
+            opened = self._ahead.pop(ahead)
+            opened.reconfigure(log_config(config))
+        else:
+            opened = self._opened(directory, topic_partition, config)
+        if found is not None:
+            log.info("log is open", partition=str(topic_partition), **_facts(opened))
+        return opened
+
+    def _opened(self, directory: str, topic_partition: TopicPartition, config: TopicConfig) -> PartitionLog:
         with _of(directory):
-            opened = PartitionLog.open(
+            return PartitionLog.open(
                 self._disk,
                 f"{directory}/{topic_partition}",
                 log_config(config),
                 topic_partition,
                 directory in self._closed_cleanly,
             )
-        if found is not None:
-            log.info("log is open", partition=str(topic_partition), **_facts(opened))
-        return opened
 
     def directory_of(self, topic_partition: TopicPartition) -> str | None:
         """The log directory with a partition directory of that name, whose ever it is; None when there is none."""
@@ -118,6 +194,7 @@ class PartitionStore:
         """Removes the directory of a partition whose topic is deleted."""
         name = str(topic_partition)
         if name in self._names_in(directory):
+            self._release_ahead(directory, name)
             with _of(directory):
                 self._disk.remove_tree(f"{directory}/{name}")
                 self._disk.sync_dir(directory)
@@ -219,6 +296,7 @@ class PartitionStore:
 
     def _set_aside(self, directory: str, name: str, suffix: str) -> str:
         """Nothing is deleted on a suspicion; the operator may. Returns the new name."""
+        self._release_ahead(directory, name)
         names, number, stem = self._names_in(directory), 0, name[:_ASIDE_STEM_MAX]
         while f"{stem}.{number}{suffix}" in names:
             number += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -47,7 +47,9 @@ class OfflineReplica:
 class Partitions:
     """A replica is held open or offline; `find` and iteration give those that are open."""
 
-    def __init__(self) -> None:
+    def __init__(self, exists: Callable[[TopicPartition], bool] = lambda _: True) -> None:
+        """`exists` is the metadata's word: what is not held here may be held elsewhere, or be nowhere."""
+        self._exists = exists
         self._by_id: dict[tuple[TopicId, int], Partition] = {}
         self._by_name: dict[TopicPartition, Partition] = {}
         self._offline: dict[tuple[TopicId, int], OfflineReplica] = {}
@@ -98,11 +100,15 @@ class Partitions:
         return found
 
     def by_name(self, topic: str, partition: int) -> Partition:
-        """Raises Refusal NOT_LEADER_OR_FOLLOWER for one that is not held here, KAFKA_STORAGE_ERROR for one offline."""
+        """Raises Refusal: KAFKA_STORAGE_ERROR for one that is offline here, NOT_LEADER_OR_FOLLOWER for one that others
+        hold, UNKNOWN_TOPIC_OR_PARTITION for one that nobody does.
+        """
         found = self.find_by_name(topic, partition)
         if found is None:
             name = TopicPartition(topic, partition)
             self._check_not_offline(next((one for one in self.offline if one.topic_partition == name), None))
+            if not self._exists(name):
+                raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition} of '{topic}'")
             raise Refusal(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not hold partition {partition} of '{topic}'"
             )

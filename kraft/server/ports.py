@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import socket
 
-from kraft.server.config import PLAINTEXT, ConfigError, NodeConfig
+from kraft.server.config import ConfigError, NodeConfig
 
 _TAKEN = "the port is in use"
 
@@ -20,9 +20,6 @@ class CannotListen(ConfigError):
 def check_listeners(config: NodeConfig) -> None:
     """Raises CannotListen for the first listener that another process has, or that is not of this machine."""
     for listener in config.listeners:
-        if listener.name == PLAINTEXT:
-            # Not served yet, see the warning of `config.load`.
-            continue
         if reason := why_not_free(listener.host, listener.port):
             raise CannotListen(
                 f"cannot listen on {listener.address} for {listener.name}: {reason}: "

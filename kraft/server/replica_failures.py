@@ -166,12 +166,13 @@ class ReplicaFailures:
         return (
             replica.damage is not Damage.OUT_OF_REACH
             and state.has_leader
-            and self._broker_id not in state.isr
+            and not state.counts_on(self._broker_id)
             and state.leader_epoch > replica.leader_epoch
         )
 
     def _is_last_in_sync(self, state: PartitionImage) -> bool:
-        return state.isr == (self._broker_id,) and not state.has_leader
+        # With others that are eligible one of those takes its place; that is still to be done.
+        return state.isr == (self._broker_id,) and not state.has_leader and not state.elr
 
     def _tell_that_it_is_the_last(self, replica: OfflineReplica, state: PartitionImage) -> None:
         if replica.key in self._told:
@@ -216,7 +217,7 @@ class ReplicaFailures:
     def _is_acted_on(self, replica: OfflineReplica, state: PartitionImage) -> bool:
         if state.leader == self._broker_id or state.leader_epoch <= replica.leader_epoch:
             return False
-        return self._broker_id not in state.isr or self._is_last_in_sync(state)
+        return not state.counts_on(self._broker_id) or self._is_last_in_sync(state)
 
     async def _mark(self, replicas: list[OfflineReplica]) -> None:
         """Before anybody is told: a process that starts after this one may not read as much as this one did."""

@@ -21,6 +21,7 @@ from kraft.server import background
 from kraft.server.high_watermarks import HighWatermarks
 from kraft.server.log_configs import log_config
 from kraft.server.log_directories import LogDirectories
+from kraft.server.logs_opened_ahead import LogsOpenedAhead
 from kraft.server.partition import Partition, PartitionSurroundings
 from kraft.server.partition_store import DirectoryFailed, PartitionStore
 from kraft.server.partitions import Damage, OfflineReplica, Partitions
@@ -79,6 +80,7 @@ class ReplicaPublisher:
         self._make_fetcher = make_fetcher
         self._fatal = fatal
         self._fetchers: dict[BrokerId, tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
+        self.logs_opened_ahead = LogsOpenedAhead(store, executor, defaults)
         self._is_first = True
         self._defaults_changed = False
 
@@ -92,6 +94,7 @@ class ReplicaPublisher:
 
         Raises StorageError for a partition that is in two log directories.
         """
+        self.logs_opened_ahead.stop()
         step = delta(before, after, self._broker_id)
         for removed in step.remove:
             await self._remove(removed)
@@ -105,6 +108,7 @@ class ReplicaPublisher:
         if self._is_first:
             self._is_first = False
             await self._set_strays_aside()
+            await self.logs_opened_ahead.release()
             self._high_watermarks.forget_unopened()
             must_be_written = must_be_written or not self._high_watermarks.is_complete
         if step.remove or must_be_written:
@@ -176,6 +180,7 @@ class ReplicaPublisher:
         await asyncio.gather(*tasks, return_exceptions=True)
         for partition in self._partitions:
             partition.close()
+        await self.logs_opened_ahead.close()
 
     # --- partitions ------------------------------------------------------------------------------------------
 
@@ -231,7 +236,7 @@ class ReplicaPublisher:
                 return self._offline(assigned, Damage.MISSING, f"there was no room to begin it: {failure}", None)
             return self._offline(assigned, Damage.OUT_OF_REACH, str(failure), failure.directory)
         found = _Opened(log=opened, high_watermark=self._high_watermarks.take(name, directory), is_new=is_new)
-        if found.lacks_committed_records and not is_new and self._broker_id in assigned.state.isr:
+        if found.lacks_committed_records and not is_new and assigned.state.counts_on(self._broker_id):
             reason = f"the log ends at {opened.log_end_offset}, and was committed up to {found.high_watermark}"
             log.error("committed records are missing", partition=str(name), reason=reason)
             # Acknowledged from memory alone, they were never promised to outlive a power failure.
@@ -244,15 +249,16 @@ class ReplicaPublisher:
         """For a replica that is nowhere to be found when the broker starts; None when it may begin empty.
 
         The registration of this process was a change to every partition of which the broker was in sync then, if only
-        that it lost its leader. So one in sync without a change to it was created since, and takes no part yet.
+        that it lost its leader. So one in sync without a change to it was created since, and takes no part yet. One
+        that is eligible outside the ISR is counted on as if it were in sync.
         """
-        state, is_in_sync = assigned.state, self._broker_id in assigned.state.isr
-        if is_in_sync and state.partition_epoch == 0:
+        state, is_counted_on = assigned.state, assigned.state.counts_on(self._broker_id)
+        if is_counted_on and state.partition_epoch == 0:
             return None
         if self._directories.offline:
             unusable = ", ".join(self._directories.offline)
             return Damage.OUT_OF_REACH, f"it may lie in {unusable}, which cannot be used"
-        if not is_in_sync:
+        if not is_counted_on:
             # Others have all that was acknowledged.
             return None
         if self._high_watermarks.names(_name(assigned)):

@@ -20,6 +20,8 @@ VOTERS_MAX = 3
 
 _BROKER, _CONTROLLER = "broker", "controller"
 
+_PORTS_A_NODE = 3
+
 
 class Cluster:
     """A context manager: ready to be used inside, gone afterwards.
@@ -44,7 +46,7 @@ class Cluster:
         if len(roles) != nodes:
             raise ValueError(f"{len(roles)} roles for {nodes} nodes")
         self.cluster_id = storage.random_cluster_id()
-        self._reserved = ReservedPorts(2 * nodes)
+        self._reserved = ReservedPorts(_PORTS_A_NODE * nodes)
         try:
             plans = _plans(roles, self._reserved.ports, overrides or {}, node_overrides or {})
         except ValueError:
@@ -64,6 +66,11 @@ class Cluster:
     def bootstrap_servers(self) -> str:
         """`host:port` of every broker, running or not, separated by commas."""
         return self._local.bootstrap_servers
+
+    @property
+    def kafka_bootstrap_servers(self) -> str:
+        """The same for clients that speak Kafka's protocol."""
+        return self._local.kafka_bootstrap_servers
 
     def node(self, node_id: int) -> NodeProcess:
         return self._local.nodes[node_id]
@@ -135,12 +142,13 @@ def _plans(
         names = {name.strip() for name in said.split(",")}
         if not names or not names <= {_BROKER, _CONTROLLER}:
             raise ValueError(f"roles of node {node_id}: {said!r} is not broker, controller, or broker,controller")
-        grpc_port, controller_port = ports[2 * node_id - 2], ports[2 * node_id - 1]
+        grpc_port, controller_port, kafka_port = ports[_PORTS_A_NODE * (node_id - 1) :][:_PORTS_A_NODE]
         plans.append(
             NodePlan(
                 node_id=node_id,
                 grpc_port=grpc_port if _BROKER in names else None,
                 controller_port=controller_port if _CONTROLLER in names else None,
+                kafka_port=kafka_port if _BROKER in names else None,
                 settings={**overrides, **node_overrides.get(node_id, {})},
             )
         )

@@ -41,11 +41,15 @@ def the_one_line(finished: subprocess.CompletedProcess[str]) -> str:
     return lines[0]
 
 
+def free_ports(count: int) -> list[int]:
+    reserved = ReservedPorts(count)
+    reserved.release()
+    return reserved.ports
+
+
 @pytest.fixture
 def plan() -> NodePlan:
-    reserved = ReservedPorts(2)
-    grpc_port, controller_port = reserved.ports
-    reserved.release()
+    grpc_port, controller_port = free_ports(2)
     return NodePlan(node_id=1, grpc_port=grpc_port, controller_port=controller_port)
 
 
@@ -149,3 +153,47 @@ def test_ports_that_kraft_dev_cannot_have_are_named_with_the_remedy(plan: NodePl
         told = the_one_line(run("dev", "--nodes", "1", "--base-port", str(base_port)))
     assert f"port {base_port + 2}, for GRPC of node 1: the port is in use: stop what has it" in told
     assert "--base-port" in told
+
+
+def test_an_advertised_address_that_the_node_cannot_reach_is_refused(config: Path) -> None:
+    # Bound and not listened on, so that nobody else answers there.
+    reserved = ReservedPorts(1)
+    (nowhere,) = reserved.ports
+    config.write_text(f"{config.read_text()}advertised.listeners=GRPC://{HOST}:{nowhere}\n")
+    told = the_one_line(run("server", "start", "-c", config))
+    reserved.release()
+    assert f"advertised.listeners names GRPC://{HOST}:{nowhere}, which this node itself cannot reach (conn" in told
+    assert "set advertised.listeners=GRPC://host:port to where clients reach this node" in told
+
+
+def test_an_advertised_name_that_nobody_knows_is_refused(config: Path) -> None:
+    config.write_text(f"{config.read_text()}advertised.listeners=GRPC://no-such-host.invalid:9094\n")
+    told = the_one_line(run("server", "start", "-c", config))
+    assert "names GRPC://no-such-host.invalid:9094, which this node itself cannot reach (unknown host)" in told
+
+
+def test_an_advertised_address_for_kafkas_clients_that_speaks_otherwise_is_refused(config: Path) -> None:
+    with Cluster(nodes=1) as other:
+        (listening,) = (line for line in config.read_text().splitlines() if line.startswith("listeners="))
+        (port,) = free_ports(1)
+        replace(config, listening, f"{listening},PLAINTEXT://{HOST}:{port}")
+        grpc = listening.partition("GRPC://")[2].partition(",")[0]
+        advertised = f"GRPC://{grpc},PLAINTEXT://{other.node(1).address}"
+        config.write_text(f"{config.read_text()}advertised.listeners={advertised}\n")
+        told = the_one_line(run("server", "start", "-c", config))
+    assert f"names PLAINTEXT://{other.node(1).address}, which this node itself cannot reach" in told
+
+
+def test_an_advertised_address_of_another_node_is_refused(config: Path) -> None:
+    with Cluster(nodes=1) as other:
+        config.write_text(f"{config.read_text()}advertised.listeners=GRPC://{other.bootstrap_servers}\n")
+        told = the_one_line(run("server", "start", "-c", config))
+    assert f"{other.bootstrap_servers}, where node 1 of cluster {other.cluster_id!r} answers, not this" in told
+
+
+def test_an_advertised_address_that_only_others_reach_is_taken_when_the_file_says_so() -> None:
+    with socket.create_server((HOST, 0)) as somebody_else:
+        address = f"{HOST}:{somebody_else.getsockname()[1]}"
+        settings = {"advertised.listeners": f"GRPC://{address}", "advertised.listeners.check.enable": "false"}
+        with Cluster(nodes=1, overrides=settings) as cluster:
+            assert "broker is in service" in cluster.node(1).log_path.read_text()

@@ -75,7 +75,7 @@ def test_brokers_and_the_quorum_are_shown_as_they_are(cluster: Cluster, admin: A
         (3, "active", 1),
         (4, "active", 1),
     ]
-    assert [each["addresses"][0]["listener"] for each in listed] == ["GRPC"] * 4
+    assert [[at["listener"] for at in each["addresses"]] for each in listed] == [["PLAINTEXT", "GRPC"]] * 4
 
     until(lambda: bool(admin.describe_quorum().observers), "nobody observes")
     status = dict(line.split(":", 1) for line in kraft(cluster, "quorum", "describe", "--status").stdout.splitlines())

@@ -148,9 +148,31 @@ def test_a_cluster_with_certificates_works_and_keeps_those_without_out(tmp_path:
         assert_unhurt(running, "certified")
         with intruder(running, tmp_path / "intruder", 4) as stranger:
             (waiting,) = wait_for_events(stranger, "waiting for a controller to register with")
-            assert "cannot be reached" in waiting["reason"]
+            assert "it hung up before the first word, as a listener does that expects TLS" in waiting["reason"]
             assert_unhurt(running, "still-certified")
             assert events(stranger, "registered") == []
+
+
+def test_a_voter_with_a_certificate_of_another_authority_is_named_by_both_sides(tmp_path: Path) -> None:
+    """gRPC does not say on a listener whose handshake failed; but whoever is dialed by a voter dials it, too."""
+    own, other = Authority(tmp_path / "own"), Authority(tmp_path / "other")
+    stores, others = own.certify("node"), other.certify("node")
+    both = tmp_path / "both.pem"
+    both.write_bytes(stores.truststore.read_bytes() + others.truststore.read_bytes())
+    wrong = {"ssl.keystore.location": str(others.keystore), "ssl.truststore.location": str(both)}
+    cluster = Cluster(3, tmp_path / "cluster", overrides=stores.settings, node_overrides={3: wrong})
+    cluster.start()
+    try:
+        ours = wait_for_events(cluster.node(1), "raft handshake fails")
+        theirs = wait_for_events(cluster.node(3), "raft handshake fails")
+    finally:
+        cluster.kill()
+    addresses = [voter.partition("@")[2] for voter in voters_of(cluster).split(",")]
+    (line,) = ours
+    assert (line["level"], line["peer"], line["address"]) == ("warning", 3, addresses[2])
+    assert "certificate is none that ssl.truststore.location certifies (unable to get local issuer" in line["problem"]
+    assert {line["peer"]: line["address"] for line in theirs}.items() <= {1: addresses[0], 2: addresses[1]}.items()
+    assert "does not accept this node's certificate: compare ssl.truststore.location there" in theirs[0]["problem"]
 
 
 def test_a_node_whose_certificate_nobody_would_accept_does_not_start(config: Path, tmp_path: Path) -> None:

@@ -60,7 +60,9 @@ class TakesLateAnswers(PartitionFollower):
 class BelievesOldStates(PartitionLeader):
     """Takes a partition state for news whatever its partition epoch is."""
 
-    def _commit(self, isr: tuple[BrokerId, ...], partition_epoch: PartitionEpoch) -> list[LeaderEffect]:
-        effects = super()._commit(isr, partition_epoch)
+    def _commit(
+        self, isr: tuple[BrokerId, ...], partition_epoch: PartitionEpoch, elr: tuple[BrokerId, ...]
+    ) -> list[LeaderEffect]:
+        effects = super()._commit(isr, partition_epoch, elr)
         self._partition_epoch = PartitionEpoch(0)
         return effects

@@ -20,8 +20,9 @@ from random import Random
 from typing import Any, Final
 from uuid import UUID
 
-from kio.index import load_request_schema, load_response_schema
+from kio.index import load_entity_schema, load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
+from kio.static.constants import EntityType
 
 from kraft.wire.codec import decode, encode
 from kraft.wire.declaration import ZERO_UUID, Field, Message, Struct
@@ -81,6 +82,8 @@ def check(message: type[Message], version: int, seed: int) -> None:
 
 @cache
 def kio_type(message: type[Message], version: int) -> Any:
+    if message.message_key == -1:
+        return load_entity_schema(re.sub(r"(?<!^)(?=[A-Z])", "_", message.__name__).lower(), version, EntityType.data)
     load = load_request_schema if message.__name__.endswith("Request") else load_response_schema
     return load(message.message_key, version)
 

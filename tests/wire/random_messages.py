@@ -10,6 +10,7 @@ from uuid import UUID
 
 from kraft.wire.api_keys import ApiKey, request_type, response_type
 from kraft.wire.declaration import ZERO_UUID, ArrayOf, Field, Fixed, Form, Identifier, Message, Sized, Struct
+from kraft.wire.schema.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 S = TypeVar("S", bound=Struct)
 
@@ -22,11 +23,13 @@ _KNOWN_ERROR_CODES: Final = range(-1, 90)
 
 
 def message_versions() -> Iterator[tuple[type[Message], int]]:
-    """Every message of every API in every version, requests and responses."""
+    """Every message in every version: requests, responses, and what consumers wrap into them."""
+    messages: list[type[Message]] = [ConsumerProtocolSubscription, ConsumerProtocolAssignment]
     for api_key in ApiKey:
-        for message in (request_type(api_key), response_type(api_key)):
-            for version in message.versions:
-                yield message, version
+        messages += [request_type(api_key), response_type(api_key)]
+    for message in messages:
+        for version in message.versions:
+            yield message, version
 
 
 def random_message(kind: type[S], version: int, chance: Random) -> S:

@@ -13,7 +13,7 @@ from typing import Final
 from kraft.metadata.broker_configs import DYNAMIC_KEYS, EVERY_BROKER, TopicDefaultsInEffect
 from kraft.metadata.config_types import text_of
 from kraft.metadata.configs import SERVER_KEYS, TOPIC_CONFIGS, ConfigKey, text_in_effect
-from kraft.metadata.image import MetadataImage, TopicImage
+from kraft.metadata.image import MetadataImage
 from kraft.model.config_requests import (
     ConfigEntry,
     ConfigResource,
@@ -69,6 +69,11 @@ class DescribeConfigsHandler:
         )
 
 
+    def in_effect_on_topic(self, own: Mapping[str, str]) -> list[ConfigEntry]:
+        """All configs of a topic that sets these itself, whether there is such a topic or not, by key."""
+        return sorted(_topic_entries(self._image(), self._config, own), key=lambda entry: entry.key)
+
+
 def _described(image: MetadataImage, config: NodeConfig, resource: ConfigResource) -> ResourceDescription:
     try:
         entries = sorted(_entries(image, config, resource), key=lambda entry: entry.key)
@@ -91,9 +96,7 @@ def _entries(image: MetadataImage, config: NodeConfig, resource: ConfigResource)
             topic = image.topic(name)
             if topic is None:
                 raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name[:300]}'")
-            said = _Said(image, config)
-            for declared in TOPIC_CONFIGS.values():
-                yield _topic_entry(said, topic, declared)
+            yield from _topic_entries(image, config, topic.configs)
         case ConfigResourceType.BROKER if name == EVERY_BROKER:
             for key_name, value in image.broker_configs.get(EVERY_BROKER, {}).items():
                 if key_name in BY_NAME:
@@ -144,10 +147,15 @@ def _entry_of_all_brokers(key: Key, value: str) -> ConfigEntry:
     )
 
 
-def _topic_entry(said: _Said, topic: TopicImage, declared: ConfigKey) -> ConfigEntry:
-    synonyms = list(_synonyms(said, topic, declared))
+def _topic_entries(image: MetadataImage, config: NodeConfig, own: Mapping[str, str]) -> Iterator[ConfigEntry]:
+    said = _Said(image, config)
+    for declared in TOPIC_CONFIGS.values():
+        yield _topic_entry(said, own.get(declared.key), declared)
+
+
+def _topic_entry(said: _Said, own: str | None, declared: ConfigKey) -> ConfigEntry:
+    synonyms = list(_synonyms(said, own, declared))
     source = synonyms[0].source
-    own = topic.configs.get(declared.key)
     return ConfigEntry(
         key=declared.key,
         value=text_in_effect(said.topic_defaults, declared.key) if own is None else own,
@@ -160,8 +168,7 @@ def _topic_entry(said: _Said, topic: TopicImage, declared: ConfigKey) -> ConfigE
     )
 
 
-def _synonyms(said: _Said, topic: TopicImage, declared: ConfigKey) -> Iterator[ConfigSynonym]:
-    own = topic.configs.get(declared.key)
+def _synonyms(said: _Said, own: str | None, declared: ConfigKey) -> Iterator[ConfigSynonym]:
     if own is not None:
         yield ConfigSynonym(key=declared.key, value=own, source=ConfigSource.DYNAMIC_TOPIC_CONFIG)
     for server_key in declared.server_keys:

@@ -52,4 +52,6 @@ def _partition(image: MetadataImage, state: PartitionImage) -> PartitionMetadata
         replicas=list(state.replicas),
         isr=list(state.isr),
         offline_replicas=[broker_id for broker_id in state.replicas if not image.is_alive(broker_id)],
+        elr=list(state.elr),
+        last_known_elr=list(state.last_known_elr),
     )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.requests import (
+    EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
     ListOffsetsPartition,
@@ -49,8 +51,10 @@ class ListOffsetsHandler:
 
 def _look_up(partition: Partition, timestamp_ms: int) -> tuple[int, int]:
     """Offset and timestamp, below the high watermark. Raises Refusal."""
-    if timestamp_ms == EARLIEST_TIMESTAMP:
+    if timestamp_ms in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         return partition.log.log_start_offset, UNKNOWN
+    if timestamp_ms == LATEST_TIERED_TIMESTAMP:
+        return UNKNOWN, UNKNOWN
     _check_high_watermark_is_current(partition)
     if timestamp_ms == LATEST_TIMESTAMP:
         return partition.high_watermark, UNKNOWN

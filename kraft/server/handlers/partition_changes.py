@@ -5,15 +5,16 @@ The answer comes once this broker acts on it, too, if that is soon: who asks it 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.configs import TopicConfig
 from kraft.metadata.controller import alter_partition_reassignments, elect_leaders
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.reassignment import list_partition_reassignments
-from kraft.model.errors import ErrorCode
+from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.partition_requests import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -37,10 +38,13 @@ Answer = TypeVar("Answer")
 
 
 class PartitionChangesHandler:
-    def __init__(self, loader: MetadataLoader, controllers: ControllerClient, defaults: TopicConfig) -> None:
+    def __init__(
+        self, loader: MetadataLoader, controllers: ControllerClient, settings: Mapping[str, str], defaults: TopicConfig
+    ) -> None:
+        """`settings` are those of the broker's file, and `defaults` what they come to for topics."""
         self._loader = loader
         self._controllers = controllers
-        self._defaults = defaults
+        self._defaults = TopicDefaultsInEffect(settings, defaults)
 
     async def create_partitions(self, request: CreatePartitionsRequest) -> TopicResults:
         try:
@@ -74,7 +78,7 @@ class PartitionChangesHandler:
             all_partitions=False,
         )
         # Asked again for the same, a controller with this image would find nothing left to do.
-        await self._until(lambda image: not elect_leaders(image, done).records)
+        await self._until(lambda image: not elect_leaders(image, done, defaults=self._defaults(image)).records)
         return answer
 
     async def alter_reassignments(
@@ -96,8 +100,15 @@ class PartitionChangesHandler:
                 if result.error_code is ErrorCode.NONE
             ],
         )
-        await self._until(lambda image: not alter_partition_reassignments(image, done, defaults=self._defaults).records)
+        await self._until(lambda image: self._is_reassigned(image, done))
         return answer
+
+    def _is_reassigned(self, image: MetadataImage, done: AlterPartitionReassignmentsRequest) -> bool:
+        try:
+            return not alter_partition_reassignments(image, done, defaults=self._defaults(image)).records
+        except Refusal:
+            # The controller did it, so it knows what this image does not: that the cluster is at the level for it.
+            return False
 
     async def list_reassignments(
         self, request: ListPartitionReassignmentsRequest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kraft.log.partition_log import AppendResult
 from kraft.model.errors import ErrorCode, Refusal
@@ -33,7 +33,9 @@ class ProduceHandler:
         The answer is None for acks=0; awaiting it raises the Refusal of what could not be appended.
         """
         appended = [self._append(partition, request.acks) for partition in request.partitions]
-        return self._answer(request, appended)
+        # Without the records: many requests wait here at a time.
+        places = [(partition.topic, partition.partition) for partition in request.partitions]
+        return self._answer(replace(request, partitions=[]), places, appended)
 
     def _append(self, wanted: ProducePartition, acks: int) -> _Appended | Refusal:
         try:
@@ -47,7 +49,9 @@ class ProduceHandler:
         outcome = partition.park_produce(required) if acks == ACKS_ALL else ErrorCode.NONE
         return _Appended(partition=partition, result=result, outcome=outcome)
 
-    async def _answer(self, request: ProduceRequest, appended: list[_Appended | Refusal]) -> ProduceResponse | None:
+    async def _answer(
+        self, request: ProduceRequest, places: list[tuple[str, int]], appended: list[_Appended | Refusal]
+    ) -> ProduceResponse | None:
         if request.acks == ACKS_NONE:
             for one in appended:
                 if isinstance(one, Refusal):
@@ -59,23 +63,23 @@ class ProduceHandler:
         try:
             if parked:
                 await asyncio.wait(parked, timeout=request.timeout_ms / 1_000)
-            results = [self._result(wanted, one) for wanted, one in zip(request.partitions, appended, strict=True)]
+            results = [self._result(*place, one) for place, one in zip(places, appended, strict=True)]
         finally:
             for outcome in parked:
                 outcome.cancel()
         return ProduceResponse(request_id=request.request_id, partitions=results)
 
-    def _result(self, wanted: ProducePartition, one: _Appended | Refusal) -> ProducePartitionResult:
+    def _result(self, topic: str, partition: int, one: _Appended | Refusal) -> ProducePartitionResult:
         match one:
             case Refusal():
-                return self._refused(wanted, one.error_code, one.message)
+                return self._refused(topic, partition, one.error_code, one.message)
             case _Appended():
                 code = _settled(one.outcome)
                 if code is not ErrorCode.NONE:
-                    return self._refused(wanted, code, "")
+                    return self._refused(topic, partition, code, "")
                 return ProducePartitionResult(
-                    topic=wanted.topic,
-                    partition=wanted.partition,
+                    topic=topic,
+                    partition=partition,
                     error_code=ErrorCode.NONE,
                     base_offset=one.result.base_offset,
                     log_append_time_ms=one.result.log_append_time_ms,
@@ -84,11 +88,11 @@ class ProduceHandler:
                     leader_epoch=one.partition.leader_epoch,
                 )
 
-    def _refused(self, wanted: ProducePartition, code: ErrorCode, message: str) -> ProducePartitionResult:
-        leader_id, leader_epoch = self._partitions.leader_hint(wanted.topic, wanted.partition)
+    def _refused(self, topic: str, partition: int, code: ErrorCode, message: str) -> ProducePartitionResult:
+        leader_id, leader_epoch = self._partitions.leader_hint(topic, partition)
         return ProducePartitionResult(
-            topic=wanted.topic,
-            partition=wanted.partition,
+            topic=topic,
+            partition=partition,
             error_code=code,
             error_message=message,
             leader_id=leader_id,

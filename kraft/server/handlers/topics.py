@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from kraft.metadata.image import MetadataImage
@@ -28,7 +29,7 @@ class TopicsHandler:
                 lambda peer, timeout_s: peer.create_topics(request, timeout_s), _deadline_s(request.timeout_ms)
             )
         except NoController as error:
-            return _timed_out(names, error)
+            return _all_refused(names, Refusal(ErrorCode.REQUEST_TIMED_OUT, str(error)))
         if not request.validate_only:
             await self._until_known(answer, lambda image, name: image.topic(name) is not None)
         return answer
@@ -36,13 +37,13 @@ class TopicsHandler:
     async def delete(self, request: DeleteTopicsRequest) -> TopicResults:
         if not self._deletion_enabled:
             disabled = "deleting topics is switched off: delete.topic.enable=false"
-            return _all_refused(request.topics, Refusal(ErrorCode.TOPIC_DELETION_DISABLED, disabled))
+            return _none_deleted(request, Refusal(ErrorCode.TOPIC_DELETION_DISABLED, disabled))
         try:
             answer = await self._controllers.call_admin(
                 lambda peer, timeout_s: peer.delete_topics(request, timeout_s), _deadline_s(request.timeout_ms)
             )
         except NoController as error:
-            return _timed_out(request.topics, error)
+            return _none_deleted(request, Refusal(ErrorCode.REQUEST_TIMED_OUT, str(error)))
         await self._until_known(answer, lambda image, name: image.topic(name) is None)
         return answer
 
@@ -56,13 +57,19 @@ def _deadline_s(timeout_ms: int) -> float:
     return min(max(timeout_ms, 0) / 1_000, TIMEOUT_MAX_S)
 
 
-def _timed_out(names: list[str], error: NoController) -> TopicResults:
-    return _all_refused(names, Refusal(ErrorCode.REQUEST_TIMED_OUT, str(error)))
-
-
 def _all_refused(names: list[str], refusal: Refusal) -> TopicResults:
     return TopicResults(
         results=[
             TopicResult(topic=name, error_code=refusal.error_code, error_message=refusal.message) for name in names
+        ]
+    )
+
+
+def _none_deleted(request: DeleteTopicsRequest, refusal: Refusal) -> TopicResults:
+    by_id = _all_refused([""] * len(request.topic_ids), refusal).results
+    return TopicResults(
+        results=[
+            *_all_refused(request.topics, refusal).results,
+            *(replace(result, topic_id=topic_id) for result, topic_id in zip(by_id, request.topic_ids, strict=True)),
         ]
     )

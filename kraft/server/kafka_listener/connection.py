@@ -51,10 +51,10 @@ class ListenerSide(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    request_s_max: float
+    request_s_max: float = 30.0
     """A request that has begun to arrive is here after so long, or the connection ends."""
 
-    unread_s_max: float
+    unread_s_max: float = 60.0
     """So long a client may leave its answers unread."""
 
     idle_s_max: float

@@ -7,11 +7,12 @@ import pytest
 from benchmarks import wire_codec as benchmark
 
 
-def test_the_report_compares_three_codecs_over_five_tasks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_compares_three_codecs_over_six_tasks(capsys: pytest.CaptureFixture[str]) -> None:
     assert benchmark.main(["--rounds", "1", "--output", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert [row["task"] for row in rows] == [
         "decode Produce",
+        "decode Produce of 1 MiB",
         "encode Produce answer",
         "encode Fetch answer",
         "encode Metadata answer",

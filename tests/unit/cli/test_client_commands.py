@@ -95,8 +95,8 @@ def test_describe_prints_kafkas_own_lines(kraft: Shell, cluster: FakeCluster) ->
     before_id, rest = first.split("\tTopicId: ")
     assert before_id == "Topic: orders"
     assert rest[22:] == "\tPartitionCount: 2\tReplicationFactor: 3\tConfigs: cleanup.policy=delete,retention.ms=5"
-    assert second == "\tTopic: orders\tPartition: 0\tLeader: 1\tReplicas: 1,2,3\tIsr: 1,2,3"
-    assert third == "\tTopic: orders\tPartition: 1\tLeader: none\tReplicas: 1,2,3\tIsr: 1,2,3"
+    assert second == "\tTopic: orders\tPartition: 0\tLeader: 1\tReplicas: 1,2,3\tIsr: 1,2,3\tElr: \tLastKnownElr: "
+    assert third == "\tTopic: orders\tPartition: 1\tLeader: none\tReplicas: 1,2,3\tIsr: 1,2,3\tElr: \tLastKnownElr: "
 
 
 def test_describe_as_json_has_no_leader_where_there_is_none(kraft: Shell, cluster: FakeCluster) -> None:

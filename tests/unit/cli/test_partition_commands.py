@@ -35,7 +35,14 @@ def fence(cluster: FakeCluster, broker_id: int) -> None:
     cluster.image = cluster.image.replay(decision.records)
 
 
-def in_sync(cluster: FakeCluster, topic: str, partition: int, *isr: int) -> None:
+def in_sync(
+    cluster: FakeCluster,
+    topic: str,
+    partition: int,
+    *isr: int,
+    elr: tuple[int, ...] = (),
+    last_known_elr: tuple[int, ...] = (),
+) -> None:
     placed = cluster.image.topic(topic)
     assert placed is not None
     state = placed.partitions[partition]
@@ -46,6 +53,8 @@ def in_sync(cluster: FakeCluster, topic: str, partition: int, *isr: int) -> None
         leader=BrokerId(isr[0]),
         leader_epoch=LeaderEpoch(state.leader_epoch + 1),
         partition_epoch=PartitionEpoch(state.partition_epoch + 1),
+        elr=ids(*elr),
+        last_known_elr=ids(*last_known_elr),
     )
     cluster.image = cluster.image.replay([change])
 
@@ -96,8 +105,8 @@ def test_only_partitions_in_a_condition_are_described(kraft: Shell, cluster: Fak
     in_sync(cluster, "lagging", 1, 2)
     cluster.configs["lagging"] = {"min.insync.replicas": "2"}
     cluster.configs["healthy"] = {"min.insync.replicas": "2"}
-    first = "\tTopic: healthy\tPartition: {}\tLeader: {}\tReplicas: {}\tIsr: {}\n"
-    lagging = "\tTopic: lagging\tPartition: 1\tLeader: 2\tReplicas: 2,3,1\tIsr: 2\n"
+    first = "\tTopic: healthy\tPartition: {}\tLeader: {}\tReplicas: {}\tIsr: {}\tElr: \tLastKnownElr: \n"
+    lagging = "\tTopic: lagging\tPartition: 1\tLeader: 2\tReplicas: 2,3,1\tIsr: 2\tElr: \tLastKnownElr: \n"
     assert kraft.succeed("topics", "describe", "--under-replicated-partitions") == lagging
     assert kraft.succeed("topics", "describe", "--under-min-isr-partitions") == lagging
     assert kraft.succeed("topics", "describe", "--at-min-isr-partitions") == (
@@ -113,8 +122,17 @@ def test_only_partitions_in_a_condition_are_described(kraft: Shell, cluster: Fak
 def test_partitions_that_nobody_leads_are_unavailable(kraft: Shell, cluster: FakeCluster) -> None:
     cluster.place("orders", [1], [2])
     fence(cluster, 1)
-    line = "\tTopic: orders\tPartition: 0\tLeader: none\tReplicas: 1\tIsr: 1\n"
+    line = "\tTopic: orders\tPartition: 0\tLeader: none\tReplicas: 1\tIsr: 1\tElr: \tLastKnownElr: \n"
     assert kraft.succeed("topics", "describe", "--unavailable-partitions") == line
+
+
+def test_replicas_that_are_eligible_and_those_that_were_are_described(kraft: Shell, cluster: FakeCluster) -> None:
+    cluster.place("orders", [1, 2, 3])
+    in_sync(cluster, "orders", 0, 2, elr=(1,), last_known_elr=(3,))
+    line = kraft.succeed("topics", "describe", "orders").splitlines()[1]
+    assert line.endswith("\tLeader: 2\tReplicas: 1,2,3\tIsr: 2\tElr: 1\tLastKnownElr: 3")
+    (told,) = json.loads(kraft.succeed("topics", "describe", "orders", "--output", "json"))
+    assert (told["partitions"][0]["elr"], told["partitions"][0]["last_known_elr"]) == ([1], [3])
 
 
 def test_replicas_that_come_and_go_are_described(kraft: Shell, cluster: FakeCluster, tmp_path: Path) -> None:
@@ -122,7 +140,7 @@ def test_replicas_that_come_and_go_are_described(kraft: Shell, cluster: FakeClus
     kraft.succeed("topics", "reassign", "--execute", "--reassignment-json-file", moves(tmp_path, ("orders", 0, [1, 3])))
     title, line = kraft.succeed("topics", "describe", "orders").splitlines()
     assert "\tReplicationFactor: 2\t" in title
-    assert line.endswith("\tReplicas: 1,3,2\tIsr: 1,2\tAdding Replicas: 3\tRemoving Replicas: 2")
+    assert line.endswith("\tReplicas: 1,3,2\tIsr: 1,2\tAdding Replicas: 3\tRemoving Replicas: 2\tElr: \tLastKnownElr: ")
     # What is only being added is not missing.
     assert kraft.succeed("topics", "describe", "--under-replicated-partitions") == ""
 

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from kraft.metadata.commands import RegisterBrokerRequest
-from kraft.metadata.features import METADATA_VERSION, SUPPORTED_FEATURES
+from kraft.metadata.configs import KAFKA_DEFAULTS
+from kraft.metadata.features import SUPPORTED_FEATURES
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
+from kraft.metadata.leader_election import partition_change
 from kraft.metadata.records import (
     BrokerUnfenced,
     ClusterInitialised,
@@ -49,10 +51,10 @@ def registration(broker_id: int, *, process: int = 1, cluster_id: str = CLUSTER)
 
 
 def cluster(*broker_ids: int, racks: Mapping[int, str] | None = None) -> MetadataImage:
-    """Unfenced brokers, registered in the given order: so the first has epoch 1."""
+    """Unfenced brokers, registered in the given order: so the first has epoch 1. Features are at their latest."""
     records: list[MetadataRecord] = [
         ClusterInitialised(cluster_id=CLUSTER),
-        FeatureLevelSet(feature=METADATA_VERSION, level=SUPPORTED_FEATURES[METADATA_VERSION].max_level),
+        *(FeatureLevelSet(feature=each.feature, level=each.max_level) for each in SUPPORTED_FEATURES.values()),
     ]
     for epoch, broker_id in enumerate(broker_ids, start=1):
         request = registration(broker_id)
@@ -102,3 +104,16 @@ def epoch_of(image: MetadataImage, broker_id: int) -> BrokerEpoch:
 
 def partition(image: MetadataImage, number: int = 0) -> PartitionImage:
     return image.topics[ORDERS].partitions[number]
+
+
+def with_isr(image: MetadataImage, *isr: int, leader: int) -> MetadataImage:
+    """The first partition with another ISR, and that leader."""
+    changes = partition_change(
+        image,
+        image.topics[ORDERS],
+        partition(image),
+        ids(*isr),
+        lambda candidate: candidate == leader,
+        defaults=KAFKA_DEFAULTS,
+    )
+    return image.replay(changes)

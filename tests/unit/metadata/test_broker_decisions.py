@@ -60,6 +60,7 @@ def test_a_new_cluster_gets_its_id_once() -> None:
     assert decision.records == [
         ClusterInitialised(cluster_id=CLUSTER),
         FeatureLevelSet(feature="metadata.version", level=2),
+        FeatureLevelSet(feature="eligible.leader.replicas.version", level=1),
     ]
     assert initialise_cluster(EMPTY_IMAGE.replay(decision.records), CLUSTER).records == []
 

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
 from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig, broker_defaults
-from kraft.metadata.controller import ALTERATIONS_PER_REQUEST_MAX, Decision, incremental_alter_configs
+from kraft.metadata.controller import (
+    ALTERATIONS_PER_REQUEST_MAX,
+    Decision,
+    fence_broker,
+    incremental_alter_configs,
+)
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import TopicConfigSet
 from kraft.model.config_requests import (
@@ -17,8 +23,8 @@ from kraft.model.config_requests import (
     ResourceAlteration,
 )
 from kraft.model.errors import ErrorCode
-from kraft.model.ids import TopicId
-from tests.unit.metadata.clusters import ORDERS, cluster, with_topic
+from kraft.model.ids import BrokerId, TopicId
+from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, partition, with_topic
 
 BILLS = TopicId(UUID(int=101))
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
@@ -63,6 +69,19 @@ def test_what_is_set_and_deleted_is_so_and_the_rest_stays() -> None:
     image = orders(retention_ms="1", segment_bytes="1000")
     decision = alter(image, of(op(SET, "max.message.bytes", "500"), op(DELETE, "retention.ms")))
     assert configs_after(image, decision) == {"segment.bytes": "1000", "max.message.bytes": "500"}
+
+
+def test_where_all_is_replaced_what_is_not_named_is_gone() -> None:
+    image = orders(retention_ms="1", segment_bytes="1000", cleanup_policy="compact")
+    asked = of(op(SET, "max.message.bytes", "500"), op(SET, "retention.ms", "1"))
+    decision = alter(image, replace(asked, replaces=True))
+    assert configs_after(image, decision) == {"max.message.bytes": "500", "retention.ms": "1"}
+    assert len(decision.records) == 3
+
+
+def test_where_all_is_replaced_by_nothing_nothing_is_set() -> None:
+    image = orders(retention_ms="1")
+    assert configs_after(image, alter(image, replace(of(), replaces=True))) == {}
 
 
 def test_what_is_so_already_gives_no_record() -> None:
@@ -198,3 +217,12 @@ def test_a_request_that_cannot_be_meant_is_refused(resources: list[ResourceAlter
 def test_a_minimum_of_replicas_that_was_always_too_high_does_not_stop_other_changes() -> None:
     image = orders(min_insync_replicas="9")
     assert alter(image, of(op(SET, "retention.ms", "1"))).records
+
+
+def test_a_lowered_minimum_ends_the_eligible_replicas_in_the_same_breath() -> None:
+    image = orders(min_insync_replicas="2")
+    for broker_id in (3, 2):
+        image = image.replay(fence_broker(image, BrokerId(broker_id), epoch_of(image, broker_id)).records)
+    assert partition(image).elr == (2,)
+    image = image.replay(alter(image, of(op(SET, "min.insync.replicas", "1"))).records)
+    assert (partition(image).isr, partition(image).elr, partition(image).leader_epoch) == ((1,), (), 0)

@@ -4,10 +4,9 @@ from uuid import UUID
 
 from kraft.metadata.delta import AssignedPartition, BrokerDelta, RemovedPartition, delta, restart
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.leader_election import partition_change
 from kraft.metadata.records import TopicConfigSet, TopicDeleted
 from kraft.model.ids import BrokerId, TopicId
-from tests.unit.metadata.clusters import ORDERS, cluster, ids, partition, with_topic
+from tests.unit.metadata.clusters import ORDERS, cluster, partition, with_isr, with_topic
 
 ME = BrokerId(1)
 EMPTY = BrokerDelta(remove=(), reconfigured=(), lead=(), follow=())
@@ -15,11 +14,6 @@ EMPTY = BrokerDelta(remove=(), reconfigured=(), lead=(), follow=())
 
 def assigned(image: MetadataImage, number: int, *, is_new: bool) -> AssignedPartition:
     return AssignedPartition(topic="orders", topic_id=ORDERS, state=partition(image, number), is_new=is_new)
-
-
-def with_isr(image: MetadataImage, *isr: int, leader: int) -> MetadataImage:
-    changes = partition_change(ORDERS, partition(image), ids(*isr), lambda candidate: candidate == leader)
-    return image.replay(changes)
 
 
 def test_a_restart_takes_up_everything_that_the_broker_holds() -> None:

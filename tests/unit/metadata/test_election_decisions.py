@@ -76,7 +76,9 @@ def test_a_preferred_leader_that_is_out_of_sync_dead_or_leaving_is_not_elected()
 
 def test_a_partition_whose_last_replica_in_sync_has_failed_is_not_given_back_to_it() -> None:
     image = with_topic(cluster(1, 2), [1, 2], isr=[1])
-    image = image.replay(changes_when_failed(image, ORDERS, partition(image), BrokerId(1), LeaderEpoch(0)))
+    image = image.replay(
+        changes_when_failed(image, image.topics[ORDERS], partition(image), BrokerId(1), LeaderEpoch(0))
+    )
     assert partition(image).leader == NO_BROKER
     assert codes(elect(image, ElectionType.PREFERRED, 0)) == {"orders-0": "PREFERRED_LEADER_NOT_AVAILABLE"}
     decision = elect(image, ElectionType.UNCLEAN, 0)

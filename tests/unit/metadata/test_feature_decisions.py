@@ -53,10 +53,21 @@ TODAY = list(SUPPORTED_FEATURES.values())
 def test_a_cluster_without_levels_is_at_the_first_ones() -> None:
     image = earlier_cluster()
     assert {feature: level_of(image, feature) for feature in SUPPORTED_FEATURES} == {
+        "eligible.leader.replicas.version": 0,
         "group.version": 0,
         "metadata.version": 1,
         "transaction.version": 0,
     }
+
+
+def test_a_level_that_a_controller_does_not_support_is_refused() -> None:
+    image = earlier_cluster(TODAY)
+    earlier = [FeatureRange(feature=METADATA_VERSION, min_level=1, max_level=1)]
+    for told in (earlier, []):
+        with pytest.raises(Refusal, match="level 2: controller 9 supports 1 only; upgrade it first") as refused:
+            update_features(image, to(2), {8: TODAY, 9: told})
+        assert refused.value.error_code is ErrorCode.INVALID_UPDATE_VERSION
+    assert update_features(image, to(2), {8: TODAY, 9: TODAY}).records != []
 
 
 def test_a_level_that_every_broker_supports_is_set_for_good() -> None:
@@ -88,7 +99,10 @@ def test_a_registered_broker_that_does_not_support_the_level_is_named_even_when_
         (to(3), "the active controller supports 1 to 2"),
         (to(1), "metadata.version is at level 2, and going back to 1 is not built"),
         (to(1, "group.version"), "group.version cannot be at level 1: the active controller supports 0 only"),
-        (to(1, "kraft.version"), "there is no feature 'kraft.version': there are group.version, metadata.version"),
+        (
+            to(1, "kraft.version"),
+            "there is no feature 'kraft.version': there are eligible.leader.replicas.version, group.version",
+        ),
     ],
 )
 def test_levels_that_cannot_be_are_refused(request_: UpdateFeaturesRequest, words: str) -> None:

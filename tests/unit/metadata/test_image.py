@@ -192,3 +192,15 @@ def test_replicas_come_and_go_and_stay_when_a_change_does_not_name_them() -> Non
     moved = replace(CHANGE, replicas=ids(3, 2), leader_epoch=LeaderEpoch(2), partition_epoch=PartitionEpoch(3))
     state = partition(image.replay([moved]))
     assert (state.replicas, state.is_reassigned) == ((3, 2), False)
+
+
+def test_slices_of_an_image_have_all_topics_between_them_and_everything_else_each() -> None:
+    image = cluster(1, 2)
+    for number in range(1_000):
+        image = with_topic(image, [1, 2], topic=f"t-{number}", topic_id=TopicId(UUID(int=1_000 + number)))
+    slices = list(image.in_slices())
+    assert len(slices) > 1
+    assert {topic_id: topic for part in slices for topic_id, topic in part.topics.items()} == image.topics
+    assert sum(len(part.topics) for part in slices) == len(image.topics)
+    assert all(part.brokers is image.brokers for part in slices)
+    assert list(EMPTY_IMAGE.in_slices()) == []

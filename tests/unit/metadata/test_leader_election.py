@@ -6,11 +6,10 @@ from kraft.metadata.leader_election import (
     changes_when_shutting_down,
     changes_when_unfenced,
     elect,
-    partition_change,
 )
 from kraft.metadata.records import BrokerFenced, BrokerShuttingDown
 from kraft.model.ids import NO_BROKER, BrokerId
-from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, ids, partition, with_topic
+from tests.unit.metadata.clusters import cluster, epoch_of, ids, partition, with_isr, with_topic
 
 
 def state(image: MetadataImage) -> tuple[list[int], int, int, int]:
@@ -30,7 +29,7 @@ def shutting_down(image: MetadataImage, broker_id: int) -> MetadataImage:
 
 
 def with_isr_of_both(image: MetadataImage) -> MetadataImage:
-    return image.replay(partition_change(ORDERS, partition(image), ids(1, 2), lambda _: True))
+    return with_isr(image, 1, 2, leader=1)
 
 
 def test_the_first_replica_that_is_in_sync_and_can_lead_is_elected() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraft.metadata.commands import AlterPartitionRequest, AlterPartitionResult, IsrMember
@@ -11,12 +11,13 @@ from kraft.metadata.configs import broker_defaults
 from kraft.metadata.controller import alter_partition, alter_partition_reassignments, fence_broker
 from kraft.metadata.decision import Decision
 from kraft.metadata.delta import delta
+from kraft.metadata.features import METADATA_VERSION
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.reassignment import REASSIGNMENTS_PER_REQUEST_MAX, list_partition_reassignments
-from kraft.metadata.records import TopicConfigSet
+from kraft.metadata.records import FeatureLevelSet, PartitionChanged, TopicConfigSet
 from kraft.metadata.snapshot_records import snapshot_records
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import NO_BROKER, BrokerId, TopicId
+from kraft.model.ids import NO_BROKER, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from kraft.model.partition_requests import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -326,6 +327,7 @@ def test_brokers_are_told_what_comes_and_goes() -> None:
 # --- any course of events ------------------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_nothing_acknowledged_is_ever_left_behind(data: st.DataObject) -> None:
     """Whatever is asked in whatever order: an ISR only ever takes in what its leader brought into sync."""
@@ -359,3 +361,37 @@ def test_nothing_acknowledged_is_ever_left_behind(data: st.DataObject) -> None:
         if state.has_leader and not now.has_leader:
             assert step == "fence"
         assert MetadataImage().replay(snapshot_records(image)) == image
+
+
+# --- levels and eligible replicas ------------------------------------------------------------------------------
+
+
+def test_a_cluster_with_nodes_that_would_overlook_it_reassigns_nothing() -> None:
+    image = with_topic(cluster(1, 2), [1])
+    older = image.replay([FeatureLevelSet(feature=METADATA_VERSION, level=1)])
+    for asked in (to(2), cancel()):
+        with pytest.raises(Refusal, match=r"needs metadata\.version 2 and the cluster is at 1") as no:
+            decide(older, asked)
+        assert no.value.error_code is ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_an_eligible_replica_takes_over_from_an_added_one_that_alone_is_in_sync() -> None:
+    image = after(with_topic(cluster(1, 2, 3), [1, 2]), to(1, 3))
+    two = broker_defaults({"min.insync.replicas": "2"})
+    image = image.replay(
+        [
+            PartitionChanged(
+                topic_id=ORDERS,
+                partition=0,
+                isr=[BrokerId(3)],
+                leader=BrokerId(3),
+                leader_epoch=LeaderEpoch(1),
+                partition_epoch=PartitionEpoch(2),
+                elr=[BrokerId(1), BrokerId(2)],
+            )
+        ]
+    )
+    request = AlterPartitionReassignmentsRequest(partitions=[cancel()], timeout_ms=1)
+    image = image.replay(alter_partition_reassignments(image, request, defaults=two).records)
+    now = partition(image)
+    assert (now.replicas, now.isr, now.leader, now.elr) == ((1, 2), (1,), 1, (2,))

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from uuid import UUID
 
 import pytest
@@ -8,7 +8,6 @@ import pytest
 from kraft.metadata.configs import broker_defaults
 from kraft.metadata.controller import (
     PARTITIONS_PER_REQUEST_MAX,
-    Assignment,
     ControllerDefaults,
     Decision,
     begin_controlled_shutdown,
@@ -20,15 +19,15 @@ from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import TopicDeleted
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId
+from kraft.model.partition_requests import ReplicaAssignment
 from kraft.model.requests import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResults
-from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, ids, with_topic
+from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, with_topic
 
 
 def create(
     image: MetadataImage,
     *topics: NewTopic,
     defaults: ControllerDefaults | None = None,
-    assignments: Mapping[str, Assignment] | None = None,
     validate_only: bool = False,
     placement_start: int = 0,
 ) -> Decision[TopicResults]:
@@ -38,12 +37,16 @@ def create(
         topic_ids=[UUID(int=number) for number, _ in enumerate(topics, start=1)],
         placement_start=placement_start,
         defaults=defaults or ControllerDefaults(),
-        assignments=assignments or {},
     )
 
 
-def delete(image: MetadataImage, *topics: str) -> Decision[TopicResults]:
-    return delete_topics(image, DeleteTopicsRequest(topics=list(topics), timeout_ms=1000))
+def by_hand(*partitions: list[int]) -> list[ReplicaAssignment]:
+    return [ReplicaAssignment(replicas=replicas) for replicas in partitions]
+
+
+def delete(image: MetadataImage, *topics: str, topic_ids: Sequence[UUID] = ()) -> Decision[TopicResults]:
+    request = DeleteTopicsRequest(topics=list(topics), timeout_ms=1000, topic_ids=list(topic_ids))
+    return delete_topics(image, request)
 
 
 def codes(decision: Decision[TopicResults]) -> list[ErrorCode]:
@@ -179,7 +182,7 @@ def test_fenced_brokers_and_those_shutting_down_get_no_new_replicas() -> None:
 def test_a_topic_may_be_placed_by_hand_on_a_broker_that_is_down() -> None:
     image = cluster(1, 2, 3)
     image = image.replay(fence_broker(image, BrokerId(3), epoch_of(image, 3)).records)
-    decision = create(image, NewTopic(topic="orders"), assignments={"orders": [ids(3, 1), ids(2, 1)]})
+    decision = create(image, NewTopic(topic="orders", assignments=by_hand([3, 1], [2, 1])))
     topic = image.replay(decision.records).topic("orders")
     assert topic is not None
     assert [(p.replicas, p.isr, p.leader) for p in topic.partitions.values()] == [
@@ -191,7 +194,6 @@ def test_a_topic_may_be_placed_by_hand_on_a_broker_that_is_down() -> None:
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [
-        ([], "without partitions"),
         ([[1], []], "no replicas"),
         ([[1, 1]], "at most one replica"),
         ([[1, 2], [1]], "same number"),
@@ -202,14 +204,13 @@ def test_a_topic_may_be_placed_by_hand_on_a_broker_that_is_down() -> None:
 def test_an_impossible_assignment_is_refused(assignment: list[list[int]], message: str) -> None:
     image = cluster(1, 2, 3)
     image = image.replay(fence_broker(image, BrokerId(3), epoch_of(image, 3)).records)
-    by_hand = {"a": [ids(*replicas) for replicas in assignment]}
-    decision = create(image, NewTopic(topic="a"), assignments=by_hand)
+    decision = create(image, NewTopic(topic="a", assignments=by_hand(*assignment)))
     assert codes(decision) == [ErrorCode.INVALID_REPLICA_ASSIGNMENT]
     assert message in decision.response.results[0].error_message
 
 
 def test_an_assignment_excludes_counts() -> None:
-    decision = create(cluster(1), NewTopic(topic="a", partitions=1), assignments={"a": [ids(1)]})
+    decision = create(cluster(1), NewTopic(topic="a", partitions=1, assignments=by_hand([1])))
     assert codes(decision) == [ErrorCode.INVALID_REQUEST]
 
 
@@ -226,5 +227,25 @@ def test_topics_are_deleted_each_on_its_own() -> None:
 
 def test_a_topic_named_twice_is_not_deleted() -> None:
     decision = delete(with_topic(cluster(1), [1]), "orders", "orders")
+    assert decision.records == []
+    assert codes(decision) == [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST]
+
+
+def test_a_topic_is_deleted_by_its_id() -> None:
+    nobodys = UUID(int=999)
+    decision = delete(with_topic(cluster(1), [1]), topic_ids=[nobodys, ORDERS])
+    assert codes(decision) == [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NONE]
+    assert [(result.topic, result.topic_id) for result in decision.response.results] == [
+        ("", nobodys),
+        ("orders", ORDERS),
+    ]
+    assert decision.records == [TopicDeleted(topic_id=ORDERS)]
+
+
+@pytest.mark.parametrize(
+    ("names", "topic_ids"), [(["orders"], [ORDERS]), ([], [ORDERS, ORDERS])], ids=["name and id", "id twice"]
+)
+def test_a_topic_that_is_meant_twice_is_not_deleted(names: list[str], topic_ids: list[UUID]) -> None:
+    decision = delete(with_topic(cluster(1), [1]), *names, topic_ids=topic_ids)
     assert decision.records == []
     assert codes(decision) == [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST]

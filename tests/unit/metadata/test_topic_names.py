@@ -37,6 +37,14 @@ def test_names_that_differ_by_dot_and_underscore_collide() -> None:
     assert refused.value.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
+@pytest.mark.parametrize("words", [2, 7, 8, 100])
+def test_names_of_many_parts_collide_as_well(words: int) -> None:
+    existing = "_".join("w" * words)
+    with pytest.raises(Refusal, match="collides"):
+        check_no_collision(existing.replace("_", ".", 1), {existing: 1, "w": 2})
+    check_no_collision(existing, {existing, existing.replace("w", "v", 1)})
+
+
 @pytest.mark.parametrize("name", ["a.b", "ab", "a-b"])
 def test_names_that_differ_otherwise_do_not_collide(name: str) -> None:
     check_no_collision(name, ["a.b", "a_c", "a_bc"])

@@ -24,7 +24,7 @@ from kraft.runtime.entropy import SystemEntropy
 
 DEADLINE_S = 15.0
 
-ELECTION_TIMEOUT_MS_MIN, ELECTION_TIMEOUT_MS_MAX = 300, 600
+ELECTION_TIMEOUT_MS_MIN, ELECTION_TIMEOUT_MS_MAX = 500, 1_000
 
 
 def real_world() -> QuorumWorld:

@@ -471,3 +471,42 @@ def test_the_low_watermark_waits_for_a_replica_that_may_be_in_the_isr_by_now() -
     fetched_with_start(leader, 3, 5)
     assert leader.maximal_isr == {1, 2, 3}
     assert leader.low_watermark == 5
+
+
+# --- eligible replicas outside the ISR -------------------------------------------------------------------------
+
+
+def test_while_others_are_counted_on_nothing_is_committed_whatever_the_own_minimum_is() -> None:
+    leader = leading(isr=(1, 2), min_insync_replicas=1)
+    write(leader, 14)
+    fetched(leader, 2, 12)
+    assert leader.high_watermark == 12
+    effects = leader.partition_changed(brokers((1,)), PartitionEpoch(8), brokers(REPLICAS), brokers((2,)))
+    assert effects == [IsrChanged(isr=tuple(brokers((1,))), below_minimum=True)]
+    assert (write(leader, 15), leader.high_watermark) == ([], 12)
+    with pytest.raises(Refusal, match="fewer than the controller's minimum"):
+        leader.check_produce(-1)
+    assert leader.acks_result(Offset(14)) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+    # Nothing but that changes, and the leader goes on.
+    effects = leader.partition_changed(brokers((1,)), PartitionEpoch(9), brokers(REPLICAS))
+    assert effects[0] == IsrChanged(isr=tuple(brokers((1,))), below_minimum=False)
+    leader.tick(5_000)
+    assert leader.high_watermark == 15
+
+
+def test_an_answer_to_a_proposal_says_so_before_the_metadata_does() -> None:
+    leader = leading(isr=(1, 2), min_insync_replicas=1)
+    write(leader, 14)
+    fetched(leader, 2, 12)
+    ((attempt, _),) = proposals(leader.tick(20_000))
+    leader.alter_partition_answered(
+        attempt=attempt,
+        error_code=ErrorCode.NONE,
+        isr=brokers((1,)),
+        leader_epoch=5,
+        partition_epoch=8,
+        elr=brokers((2,)),
+    )
+    leader.tick(30_000)
+    assert (leader.isr, leader.high_watermark) == ((1,), 12)

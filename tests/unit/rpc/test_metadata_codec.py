@@ -26,6 +26,9 @@ from kraft.metadata.records import (
     TopicConfigSet,
     TopicCreated,
     TopicDeleted,
+    TransactionAborted,
+    TransactionBegun,
+    TransactionEnded,
 )
 from kraft.model.errors import Corruption
 from kraft.model.feature_requests import FeatureRange
@@ -78,11 +81,16 @@ ONE_OF_EACH: list[MetadataRecord] = [
         leader=BrokerId(-1),
         leader_epoch=LeaderEpoch(1),
         partition_epoch=PartitionEpoch(1),
+        elr=[BrokerId(2)],
+        last_known_elr=[BrokerId(3)],
     ),
     TopicConfigSet(topic_id=TOPIC_ID, key="segment.bytes", value="1048576"),
     TopicConfigSet(topic_id=TOPIC_ID, key="segment.bytes", value=None),
     TopicDeleted(topic_id=TOPIC_ID),
     ProducerIdsAllocated(next_producer_id=ProducerId(1_000)),
+    TransactionBegun(),
+    TransactionEnded(),
+    TransactionAborted(),
 ]
 
 

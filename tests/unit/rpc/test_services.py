@@ -10,6 +10,7 @@ import pytest
 
 from kraft.model import requests as values
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.model.partition_requests import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -37,7 +38,7 @@ from kraft.model.requests import (
     QuorumDescription,
     TopicResults,
 )
-from kraft.rpc.cluster_messages import FollowMetadataRequest, MetadataBatch
+from kraft.rpc.cluster_messages import Attendance, AttendRequest, FollowMetadataRequest, MetadataBatch
 from kraft.rpc.cluster_peers import ControllerPeer
 from kraft.rpc.cluster_services import ControllerHandlers, ControllerService, ReplicationService
 from kraft.rpc.pb import replication_pb2, replication_pb2_grpc
@@ -45,6 +46,7 @@ from kraft.rpc.services import STREAM_REQUESTS_IN_FLIGHT_MAX, in_order
 from tests.unit.rpc.servers import admin_service, broker_service, served, unasked
 
 CALL_S = 5.0
+ATTEND_REQUEST = AttendRequest(broker_id=BrokerId(4), broker_epoch=BrokerEpoch(7))
 
 
 def fetch(request_id: int) -> FetchRequest:
@@ -299,6 +301,10 @@ def test_a_bug_in_one_call_does_not_reach_the_next_one(caplog: pytest.LogCapture
     asyncio.run(scenario())
 
 
+async def unasked_stream(_: object) -> AsyncGenerator[Any, None]:
+    yield await unasked()
+
+
 def test_a_controller_that_refuses_a_follower_of_its_metadata_says_why() -> None:
     async def scenario() -> None:
         async def refuse(request: FollowMetadataRequest) -> AsyncGenerator[MetadataBatch, None]:
@@ -309,6 +315,7 @@ def test_a_controller_that_refuses_a_follower_of_its_metadata_says_why() -> None
         handlers = ControllerHandlers(
             register_broker=unasked,
             heartbeat=unasked,
+            attend=unasked_stream,
             alter_partition=unasked,
             fail_replicas=unasked,
             allocate_producer_ids=unasked,
@@ -318,6 +325,38 @@ def test_a_controller_that_refuses_a_follower_of_its_metadata_says_why() -> None
             peer = ControllerPeer(address, connections.channel(address))
             with pytest.raises(Refusal, match=r"INCONSISTENT_CLUSTER_ID: this is cluster 'ours': check cluster\.id"):
                 await anext(peer.follow_metadata(FollowMetadataRequest(cluster_id="x", broker_id=1, after_index=0)))
+
+    asyncio.run(scenario())
+
+
+def test_a_call_that_a_broker_holds_open_ends_with_its_connection() -> None:
+    async def scenario() -> None:
+        ended = asyncio.Event()
+
+        async def attend(request: AttendRequest) -> AsyncGenerator[Attendance, None]:
+            assert request == ATTEND_REQUEST
+            try:
+                yield Attendance()
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        handlers = ControllerHandlers(
+            register_broker=unasked,
+            heartbeat=unasked,
+            attend=attend,
+            alter_partition=unasked,
+            fail_replicas=unasked,
+            allocate_producer_ids=unasked,
+            follow_metadata=unasked_stream,
+        )
+        async with served(ControllerService(handlers)) as (connections, address):
+            attendances = ControllerPeer(address, connections.channel(address)).attend(ATTEND_REQUEST)
+            assert await anext(attendances) == Attendance()
+            assert not ended.is_set()
+            await connections.close()
+            await asyncio.wait_for(ended.wait(), 5)
+            await attendances.aclose()
 
     asyncio.run(scenario())
 

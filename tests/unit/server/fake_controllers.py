@@ -19,12 +19,17 @@ class FakeControllers:
         self.answers = answers
         self.asked: list[tuple[str, Any]] = []
         self.takes_s = 0.0
+        self.active: Any = None
+        """What `active_peer` gives."""
 
     def as_client(self) -> ControllerClient:
         return cast(ControllerClient, self)
 
     def requests(self, name: str) -> list[Any]:
         return [request for asked, request in self.asked if asked == name]
+
+    def active_peer(self) -> Any:
+        return self.active
 
     async def call(self, ask: Callable[[Any, float], Awaitable[Any]], deadline_s: float) -> Any:
         try:

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
 from kraft.metadata.commands import HeartbeatRequest, HeartbeatResult, RegisterBrokerRequest, RegistrationResult
 from kraft.metadata.features import SUPPORTED_FEATURES
-from kraft.metadata.records import Endpoint
-from kraft.model.errors import ErrorCode
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.records import Endpoint, OperatorFenceSet
+from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId
+from kraft.rpc.cluster_messages import Attendance, AttendRequest
+from kraft.rpc.peers import Unreachable
 from kraft.server.broker_lifecycle import (
     CONTROLLED_SHUTDOWN_MAX_S,
     CONTROLLED_SHUTDOWN_SILENCE_MAX_S,
@@ -19,6 +24,7 @@ from kraft.server.broker_lifecycle import (
 )
 from kraft.server.controller_client import NoController
 from tests.unit.client.virtual_time import run_virtually
+from tests.unit.metadata.clusters import cluster
 from tests.unit.server.fake_controllers import FakeControllers
 
 SESSION_S = 9.0
@@ -40,6 +46,32 @@ def lifecycle(controllers: FakeControllers) -> BrokerLifecycle:
     return BrokerLifecycle(
         IDENTITY, controllers.as_client(), heartbeat_interval_s=HEARTBEAT_S, session_timeout_s=SESSION_S
     )
+
+
+class Metadata:
+    """As broker 1 follows it. An operator may keep it fenced."""
+
+    def __init__(self) -> None:
+        self.published_index = 17
+        self.committed: list[int] = []
+        self.image = cluster(1)
+        self._changed = asyncio.Condition()
+
+    def committed_elsewhere(self, index: int) -> None:
+        self.committed.append(index)
+
+    async def until(self, holds: Callable[[MetadataImage], bool], timeout_s: float) -> bool:
+        try:
+            async with asyncio.timeout(timeout_s), self._changed:
+                await self._changed.wait_for(lambda: holds(self.image))
+        except TimeoutError:
+            return False
+        return True
+
+    async def operator_fences(self, fenced: bool) -> None:
+        self.image = self.image.replay([OperatorFenceSet(broker_id=BrokerId(1), fenced=fenced)])
+        async with self._changed:
+            self._changed.notify_all()
 
 
 def now() -> float:
@@ -72,6 +104,22 @@ def test_a_broker_registers_with_all_that_it_is_and_keeps_its_epoch() -> None:
             directory_ids=[DirectoryId(UUID(int=6))],
             features=list(SUPPORTED_FEATURES.values()),
         )
+
+    run_virtually(scenario())
+
+
+def test_a_broker_that_may_have_lost_records_says_so() -> None:
+    async def scenario() -> None:
+        controllers = FakeControllers(register_broker=REGISTERED)
+        broker = BrokerLifecycle(
+            replace(IDENTITY, may_have_lost_records=True),
+            controllers.as_client(),
+            heartbeat_interval_s=HEARTBEAT_S,
+            session_timeout_s=SESSION_S,
+        )
+        await broker.register()
+        (request,) = controllers.requests("register_broker")
+        assert request.may_have_lost_records
 
     run_virtually(scenario())
 
@@ -133,8 +181,8 @@ def test_what_no_waiting_mends_is_told_at_once(code: ErrorCode) -> None:
 def test_a_fenced_broker_beats_fast_and_one_in_service_at_its_interval() -> None:
     async def scenario() -> None:
         controllers = FakeControllers(heartbeat=HeartbeatResult(is_fenced=True))
-        broker, committed = lifecycle(controllers), list[int]()
-        beating = asyncio.create_task(broker.keep_alive(lambda: 17, committed.append))
+        broker, metadata = lifecycle(controllers), Metadata()
+        beating = asyncio.create_task(broker.keep_alive(metadata))
         await asyncio.sleep(1.01)
         assert 19 <= len(controllers.asked) <= 22
         controllers.answers["heartbeat"] = IN_SERVICE
@@ -143,7 +191,7 @@ def test_a_fenced_broker_beats_fast_and_one_in_service_at_its_interval() -> None
         controllers.asked.clear()
         await asyncio.sleep(10 * HEARTBEAT_S)
         assert len(controllers.asked) == 10
-        assert committed[-1] == 40
+        assert metadata.committed[-1] == 40
         request = controllers.requests("heartbeat")[-1]
         assert request == HeartbeatRequest(
             broker_id=BrokerId(1), broker_epoch=BrokerEpoch(-1), metadata_index=17, wants_shutdown=False
@@ -154,21 +202,88 @@ def test_a_fenced_broker_beats_fast_and_one_in_service_at_its_interval() -> None
     run_virtually(scenario())
 
 
+def test_a_broker_that_an_operator_keeps_fenced_beats_at_its_interval_and_at_once_when_that_is_taken_back() -> None:
+    async def scenario() -> None:
+        controllers, metadata = FakeControllers(heartbeat=HeartbeatResult(is_fenced=True)), Metadata()
+        await metadata.operator_fences(True)
+        beating = asyncio.create_task(lifecycle(controllers).keep_alive(metadata))
+        await asyncio.sleep(9.5 * HEARTBEAT_S)
+        assert len(controllers.asked) == 10
+        await metadata.operator_fences(False)
+        await asyncio.sleep(0.01)
+        assert len(controllers.asked) == 11
+        beating.cancel()
+        await asyncio.wait([beating])
+
+    run_virtually(scenario())
+
+
+# --- attendance ----------------------------------------------------------------------------------------------------
+
+
+class Held:
+    """The active controller, as far as a call is held open towards it."""
+
+    def __init__(self, *, refuses: Exception | None = None) -> None:
+        self.address = "controller"
+        self.refuses = refuses
+        self.asked: list[AttendRequest] = []
+        self.open = 0
+        self.over = asyncio.Event()
+
+    async def attend(self, request: AttendRequest) -> AsyncGenerator[Attendance, None]:
+        self.asked.append(request)
+        if self.refuses is not None:
+            raise self.refuses
+        self.open += 1
+        try:
+            yield Attendance()
+            await self.over.wait()
+        finally:
+            self.open -= 1
+
+
+@pytest.mark.parametrize("error", [Unreachable("controller", "refused"), Refusal(ErrorCode.NOT_CONTROLLER, "not me")])
+def test_a_broker_holds_one_call_open_to_whichever_controller_is_active(error: Exception) -> None:
+    async def scenario() -> None:
+        controllers = FakeControllers(register_broker=REGISTERED)
+        first, second = Held(), Held(refuses=error)
+        broker = lifecycle(controllers)
+        await broker.register()
+        controllers.active = first
+        attending = asyncio.create_task(broker.attend())
+        await asyncio.sleep(600)
+        assert first.asked == [AttendRequest(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(3))]
+        controllers.active = second
+        first.over.set()
+        await asyncio.sleep(5)
+        assert (first.open, len(first.asked), second.open) == (0, 1, 0)
+        assert 5 < len(second.asked) < 50, "tried again, with pauses"
+        second.refuses = None
+        await asyncio.sleep(1)
+        assert second.open == 1
+        attending.cancel()
+        await asyncio.wait([attending])
+        assert second.open == 0
+
+    run_virtually(scenario())
+
+
 def test_without_a_controller_a_broker_goes_on_trying() -> None:
     async def scenario() -> None:
         controllers = FakeControllers(heartbeat=NOBODY)
-        broker, committed = lifecycle(controllers), list[int]()
-        beating = asyncio.create_task(broker.keep_alive(lambda: 1, committed.append))
+        broker, metadata = lifecycle(controllers), Metadata()
+        beating = asyncio.create_task(broker.keep_alive(metadata))
         await asyncio.sleep(60)
-        assert committed == []
+        assert metadata.committed == []
         controllers.answers["heartbeat"] = HeartbeatResult(
             error_code=ErrorCode.UNKNOWN_SERVER_ERROR, committed_index=99
         )
         await asyncio.sleep(60)
-        assert committed == []
+        assert metadata.committed == []
         controllers.answers["heartbeat"] = IN_SERVICE
         await asyncio.sleep(1)
-        assert committed == [40]
+        assert metadata.committed == [40]
         beating.cancel()
         await asyncio.wait([beating])
 
@@ -180,7 +295,7 @@ def test_a_broker_whose_id_another_process_took_ends(code: ErrorCode) -> None:
     async def scenario() -> None:
         result = HeartbeatResult(error_code=code, error_message="broker 1 is registered under epoch 4, not 3")
         with pytest.raises(BrokerRefused, match="under epoch 4, not 3: another process registered as this broker"):
-            await lifecycle(FakeControllers(heartbeat=result)).keep_alive(lambda: 1, lambda _: None)
+            await lifecycle(FakeControllers(heartbeat=result)).keep_alive(Metadata())
 
     run_virtually(scenario())
 
@@ -217,7 +332,8 @@ def test_a_shutdown_at_a_silent_controller_is_given_up_too() -> None:
         controllers.takes_s = 3_600
         began = now()
         await lifecycle(controllers).shut_down(lambda: 5)
-        assert now() - began <= SESSION_S
+        # However long a session is.
+        assert now() - began <= CONTROLLED_SHUTDOWN_SILENCE_MAX_S + 0.2 < SESSION_S / 2
 
     run_virtually(scenario())
 

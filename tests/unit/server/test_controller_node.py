@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from uuid import UUID
@@ -19,7 +19,15 @@ from kraft.metadata.commands import (
 from kraft.metadata.controller import ControllerDefaults
 from kraft.metadata.features import UnsupportedFeatureLevel
 from kraft.metadata.image import BrokerRegistration
-from kraft.metadata.records import ClusterInitialised, FeatureLevelSet
+from kraft.metadata.records import (
+    BrokerConfigSet,
+    ClusterInitialised,
+    Endpoint,
+    FeatureLevelSet,
+    PartitionCreated,
+    TopicConfigSet,
+    TopicCreated,
+)
 from kraft.model.broker_requests import (
     DescribeBrokersRequest,
     FenceBrokerRequest,
@@ -34,7 +42,7 @@ from kraft.model.config_requests import (
     ResourceAlteration,
 )
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch
+from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch
 from kraft.model.requests import CreateTopicsRequest, DeleteTopicsRequest, DescribeTopicsRequest, NewTopic
 from kraft.rpc.cluster_messages import FollowMetadataRequest, MetadataBatch
 from kraft.rpc.metadata_codec import decode_records
@@ -54,9 +62,12 @@ class Parts:
         config = ControllerConfig(
             cluster_id=CLUSTER, node_id=1, broker_session_timeout_ms=int(SESSION_S * 1_000), defaults=defaults
         )
-        self.node = ControllerNode(config, LoopClock(), Unchanging())
+        self.node = ControllerNode(config, LoopClock(), Unchanging(), nobody_listens=self._nobody_listens)
         self.quorum = FakeQuorum(self.node.host, commits_at_once=True)
         self.node.attach(self.quorum)
+
+    async def _nobody_listens(self, _: Sequence[Endpoint]) -> bool:
+        return False
 
     def broker(self, broker_id: int) -> BrokerRegistration:
         return self.node.host.image.brokers[BrokerId(broker_id)]
@@ -461,7 +472,12 @@ def test_a_new_cluster_acts_on_the_latest_levels() -> None:
         async with controller() as parts:
             described = await parts.node.cluster_admin.describe_features()
             levels = {each.feature: each.finalized_level for each in described.features}
-            assert levels == {"group.version": 0, "metadata.version": 2, "transaction.version": 0}
+            assert levels == {
+                "eligible.leader.replicas.version": 1,
+                "group.version": 0,
+                "metadata.version": 2,
+                "transaction.version": 0,
+            }
 
     run_virtually(scenario())
 
@@ -471,6 +487,48 @@ def test_a_controller_that_reads_of_a_level_beyond_its_own_support_goes_no_furth
         async with controller() as parts:
             with pytest.raises(UnsupportedFeatureLevel, match=r"the cluster is at level 9 of metadata\.version"):
                 parts.quorum.tell(FeatureLevelSet(feature="metadata.version", level=9))
-            assert parts.node.host.image.features == {"metadata.version": 2}
+            assert parts.node.host.image.features["metadata.version"] == 2
+
+    run_virtually(scenario())
+
+
+@pytest.mark.parametrize(
+    ("settings", "topics_own", "leader"),
+    [
+        ({}, None, NO_BROKER),
+        ({"": "true"}, None, 2),
+        ({"1": "true"}, None, 2),
+        ({"": "true", "1": "false"}, None, NO_BROKER),
+        ({"": "true"}, "false", NO_BROKER),
+        ({"2": "true"}, None, NO_BROKER),
+    ],
+)
+def test_whether_an_election_may_be_unclean_is_the_topics_then_what_was_set_then_the_files(
+    settings: dict[str, str], topics_own: str | None, leader: int
+) -> None:
+    """Set for broker 1, in whose process this controller is, or for all brokers; as Kafka's controllers read it."""
+
+    async def scenario() -> None:
+        async with controller() as parts:
+            for broker_id in (1, 2):
+                await parts.beat(broker_id, await parts.register(broker_id))
+            key = "unclean.leader.election.enable"
+            own = [] if topics_own is None else [TopicConfigSet(topic_id=ORDERS, key=key, value=topics_own)]
+            parts.quorum.tell(
+                *[BrokerConfigSet(broker=broker, key=key, value=value) for broker, value in settings.items()],
+                TopicCreated(topic="orders", topic_id=ORDERS),
+                PartitionCreated(
+                    topic_id=ORDERS,
+                    partition=0,
+                    replicas=[BrokerId(1), BrokerId(2)],
+                    isr=[BrokerId(1)],
+                    leader=BrokerId(1),
+                    leader_epoch=LeaderEpoch(0),
+                    partition_epoch=PartitionEpoch(0),
+                ),
+                *own,
+            )
+            await parts.node.cluster_admin.fence_broker(FenceBrokerRequest(broker_id=1, timeout_ms=1_000, force=True))
+            assert parts.node.host.image.topics[ORDERS].partitions[0].leader == leader
 
     run_virtually(scenario())

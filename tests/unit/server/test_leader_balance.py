@@ -101,6 +101,28 @@ def test_a_new_term_of_office_begins_with_a_whole_interval() -> None:
     run_virtually(scenario())
 
 
+def test_eligible_replicas_are_given_up_once_the_minimum_does_not_need_them() -> None:
+    image = with_topic(cluster(1, 2, 3), [1, 2, 3])
+    two = broker_defaults({"min.insync.replicas": "2"})
+    for broker_id in (3, 2):
+        image = image.replay(fence_broker(image, BrokerId(broker_id), epoch_of(image, broker_id), two).records)
+    assert partition(image).elr == (2,)
+
+    async def scenario() -> None:
+        async with office(image, defaults=two) as parts:
+            await asyncio.sleep(60)
+            assert partition(parts.host.image).elr == (2,)
+        # The file of the controller that comes next says 1.
+        async with office(image) as parts:
+            await asyncio.sleep(1)
+            assert partition(parts.host.image).elr == ()
+            committed = len(parts.quorum.payloads)
+            await asyncio.sleep(60)
+            assert len(parts.quorum.payloads) == committed
+
+    run_virtually(scenario())
+
+
 def test_a_cluster_in_balance_is_not_asked_to_commit_anything() -> None:
     async def scenario() -> None:
         async with office(with_topic(cluster(1, 2), [1, 2])) as parts:

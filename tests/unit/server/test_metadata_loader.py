@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -10,7 +10,16 @@ import pytest
 from structlog.testing import capture_logs
 
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
-from kraft.metadata.records import BrokerUnfenced, ClusterInitialised, MetadataRecord, RegisterBroker, TopicCreated
+from kraft.metadata.records import (
+    BrokerUnfenced,
+    ClusterInitialised,
+    MetadataRecord,
+    RegisterBroker,
+    TopicCreated,
+    TransactionAborted,
+    TransactionBegun,
+    TransactionEnded,
+)
 from kraft.metadata.snapshot_records import snapshot_records
 from kraft.model.errors import Corruption, ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, TopicId
@@ -86,6 +95,16 @@ class Controller:
                 yield MetadataBatch(index=sent, term=0, records=b"", committed_index=self.committed)
         finally:
             self.open_streams -= 1
+
+
+class SlowController(Controller):
+    """Sends something every second."""
+
+    async def follow_metadata(self, request: FollowMetadataRequest) -> AsyncGenerator[MetadataBatch, None]:
+        async with aclosing(Controller.follow_metadata(self, request)) as batches:
+            async for batch in batches:
+                await asyncio.sleep(1)
+                yield batch
 
 
 class Controllers:
@@ -291,6 +310,57 @@ def test_a_controller_that_does_not_come_to_know_this_process_is_left_although_n
     run_virtually(scenario())
 
 
+# --- transactions ------------------------------------------------------------------------------------------------
+
+
+def test_nothing_of_a_transaction_is_acted_on_or_kept_before_its_end() -> None:
+    async def scenario() -> None:
+        controller, published = up_to_date(), Published()
+        async with following(controller, published=published) as loader:
+            await loader.until(lambda image: bool(image.cluster_id), 5)
+            controller.commit(5, TransactionBegun(), topic("a", 1))
+            controller.commit(6, topic("b", 2))
+            await asyncio.sleep(1)
+            assert loader.image.topic("a") is None
+            assert loader.current_image() == LoadedImage(image=loader.image, index=4, term=1)
+            controller.commit(7, topic("c", 3), TransactionEnded())
+            assert await loader.until(lambda image: image.topic("a") is not None, 5)
+            assert published.topics() == [[], ["a", "b", "c"]]
+            assert loader.published_index == 7
+
+    run_virtually(scenario())
+
+
+def test_of_an_aborted_transaction_nothing_is_left() -> None:
+    async def scenario() -> None:
+        controller, published = up_to_date(), Published()
+        controller.commit(5, TransactionBegun(), topic("a", 1))
+        controller.commit(6, TransactionAborted())
+        controller.commit(7, topic("a", 2))
+        async with following(controller, published=published) as loader:
+            assert await loader.until(lambda image: image.topic("a") is not None, 5)
+            assert loader.image.topic_by_id(UUID(int=1)) is None
+            assert loader.published_index == 7
+
+    run_virtually(scenario())
+
+
+def test_a_transaction_that_breaks_off_is_begun_anew_at_another_controller() -> None:
+    async def scenario() -> None:
+        first, second, published = up_to_date("first"), up_to_date("second"), Published()
+        for controller in (first, second):
+            controller.commit(5, TransactionBegun(), topic("a", 1))
+        second.commit(6, topic("b", 2), TransactionEnded())
+        async with following(first, second, published=published) as loader:
+            await asyncio.sleep(1)
+            first.is_down = True
+            assert await loader.until(lambda image: image.topic("b") is not None, 5)
+            assert second.asked_after == [4]
+            assert sorted(loader.image.topic_ids) == ["a", "b"]
+
+    run_virtually(scenario())
+
+
 # --- snapshots ---------------------------------------------------------------------------------------------------
 
 
@@ -375,5 +445,22 @@ def test_a_controller_that_lost_what_this_broker_holds_is_left_and_said_so() -> 
         with capture_logs() as events, pytest.raises(TimeoutError):
             await asyncio.wait_for(loader.run(), LAG_MAX_S + 2)
         assert "it has 4 entries, and this broker holds 40 of them" in [event.get("reason") for event in events]
+
+    run_virtually(scenario())
+
+
+def test_a_snapshot_or_transaction_that_takes_its_time_is_not_left_in_the_middle() -> None:
+    async def scenario() -> None:
+        slow, other = SlowController("slow"), up_to_date("other")
+        slow.snapshot = snapshot_of(image_with("a", "b", "c"), 50)
+        slow.commit(51, TransactionBegun(), topic("d", 4))
+        for number in range(5, 12):
+            slow.commit(47 + number, topic(f"t-{number}", number))
+        slow.commit(59, TransactionEnded())
+        async with following(slow, other) as loader:
+            loader.committed_elsewhere(59)
+            assert await loader.until(lambda image: image.topic("t-11") is not None, 60)
+            assert slow.asked_after == [0]
+            assert other.asked_after == []
 
     run_virtually(scenario())

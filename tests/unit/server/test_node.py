@@ -31,7 +31,7 @@ class FakeBroker:
         finally:
             self.steps.append("run ended")
 
-    log_directories_in_use = ("/a", "/b")
+    log_directories_closed = ("/a", "/b")
 
     async def hand_on_leaderships(self) -> None:
         self.steps.append("handed on")

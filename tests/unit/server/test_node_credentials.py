@@ -207,8 +207,13 @@ class _Echo(grpc.GenericRpcHandler):
 
 def answered(server: NodeCredentials, client: NodeCredentials) -> bool:
     """Whether a call that the client dials to the server's CONTROLLER listener gets through."""
+    return failure(server, client) is None
 
-    async def run() -> bool:
+
+def failure(server: NodeCredentials, client: NodeCredentials) -> str | None:
+    """What gRPC tells the client of such a call; None when it gets through."""
+
+    async def run() -> str | None:
         listener = grpc.aio.server()
         listener.add_generic_rpc_handlers((_Echo(),))
         secured = server.server_credentials(CONTROLLER)
@@ -218,9 +223,10 @@ def answered(server: NodeCredentials, client: NodeCredentials) -> bool:
         try:
             dialed: Any = client.dial_controller(f"{HOST}:{port}", [])
             async with dialed as channel:
-                return bool(await channel.unary_unary(METHOD)(b"x", timeout=5) == b"x")
-        except grpc.aio.AioRpcError:
-            return False
+                assert await channel.unary_unary(METHOD)(b"x", timeout=5) == b"x"
+                return None
+        except grpc.aio.AioRpcError as error:
+            return error.details()
         finally:
             await listener.stop(None)
 
@@ -241,32 +247,58 @@ def test_a_certificate_that_no_other_node_would_accept_is_refused_at_the_start(
     read_tls_files(stores.keystore, stores.truststore, host="localhost")
 
 
+def made(directory: Path, found: Stores | None) -> NodeCredentials:
+    settings = {} if found is None else {key.replace(".", "_"): value for key, value in found.settings.items()}
+    return credentials(directory, **settings)
+
+
+def with_other_files(directory: Path, stores: Stores, other: TlsFiles) -> NodeCredentials:
+    """As of a stranger, who does not check his own files."""
+    crafty = made(directory / "crafty", stores)
+    crafty._tls = other
+    return crafty
+
+
 def test_only_those_whom_the_same_authority_certified_get_through(
     stores: Stores, authority: Authority, tmp_path: Path
 ) -> None:
-    def made(name: str, found: Stores | None) -> NodeCredentials:
-        settings = {} if found is None else {key.replace(".", "_"): value for key, value in found.settings.items()}
-        return credentials(tmp_path / name, **settings)
+    def crafty(other: TlsFiles) -> NodeCredentials:
+        return with_other_files(tmp_path, stores, other)
 
-    def with_other_files(other: TlsFiles) -> NodeCredentials:
-        """As of a stranger, who does not check his own files."""
-        crafty = made("crafty", stores)
-        crafty._tls = other
-        return crafty
-
-    server, own = made("server", stores), read_tls_files(stores.keystore, stores.truststore, host=None)
+    server, own = made(tmp_path / "server", stores), read_tls_files(stores.keystore, stores.truststore, host=None)
     strangers = Authority(tmp_path, "stranger").certify("node")
     stranger = read_tls_files(strangers.keystore, strangers.truststore, host=None)
     elsewhere = authority.certify("elsewhere", "DNS:elsewhere.example")
     misplaced = read_tls_files(elsewhere.keystore, elsewhere.truststore, host=None)
-    assert answered(server, made("peer", authority.certify("peer")))
-    assert answered(server, with_other_files(misplaced)), "who dials is asked for no host"
-    assert not answered(server, with_other_files(stranger))
-    assert not answered(server, with_other_files(replace(stranger, trusted=own.trusted)))
-    assert not answered(server, with_other_files(replace(own, trusted=stranger.trusted)))
-    assert not answered(server, made("open", None))
-    assert not answered(made("open-server", None), server)
-    assert not answered(with_other_files(misplaced), server), "the dialing side looks for the host in the certificate"
+    assert answered(server, made(tmp_path / "peer", authority.certify("peer")))
+    assert answered(server, crafty(misplaced)), "who dials is asked for no host"
+    assert not answered(server, crafty(stranger))
+    assert not answered(server, crafty(replace(stranger, trusted=own.trusted)))
+    assert not answered(server, crafty(replace(own, trusted=stranger.trusted)))
+    assert not answered(server, made(tmp_path / "open", None))
+    assert not answered(made(tmp_path / "open-server", None), server)
+    assert not answered(crafty(misplaced), server), "the dialing side looks for the host in the certificate"
+
+
+def test_whoever_dials_is_told_what_the_handshake_failed_for(
+    stores: Stores, authority: Authority, tmp_path: Path
+) -> None:
+    def told(server: NodeCredentials, client: NodeCredentials) -> str:
+        found = client.handshake_failure(failure(server, client) or "")
+        assert found is not None
+        return found
+
+    own, no_tls = made(tmp_path / "own", stores), made(tmp_path / "open", None)
+    strangers = Authority(tmp_path, "stranger").certify("node")
+    stranger = read_tls_files(strangers.keystore, strangers.truststore, host=None)
+    trusting_us = with_other_files(tmp_path, stores, replace(stranger, trusted=stores.truststore.read_bytes()))
+    elsewhere = authority.certify("elsewhere", "DNS:elsewhere.example")
+    misplaced = with_other_files(tmp_path, stores, read_tls_files(elsewhere.keystore, elsewhere.truststore, host=None))
+    assert "certificate is none that ssl.truststore.location certifies (unable to get" in told(trusting_us, own)
+    assert "certificate is not for the host under which it is dialed" in told(misplaced, own)
+    assert "does not accept this node's certificate: compare ssl.truststore.location there" in told(own, trusting_us)
+    assert "no TLS is spoken there: compare listener.security.protocol.map" in told(no_tls, own)
+    assert "as a node does that expects TLS: compare listener.security.protocol.map" in told(own, no_tls)
 
 
 def test_tls_is_for_the_controllers_only(stores: Stores, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -9,7 +10,7 @@ from kraft.model.errors import Corruption
 from kraft.model.ids import LeaderEpoch, TopicId, TopicPartition
 from kraft.runtime.disk import RealDisk
 from kraft.server.log_directories import LogDirectories
-from kraft.server.partition_store import METADATA_FILE, ROT_FILE, DirectoryFailed, PartitionStore
+from kraft.server.partition_store import METADATA_FILE, ROT_FILE, DirectoryFailed, FoundPartition, PartitionStore
 from kraft.server.storage import StorageError
 from tests.unit.metadata.clusters import ORDERS
 from tests.unit.server.replicas import DEFAULTS, ORDERS_0, batch
@@ -241,3 +242,49 @@ def test_a_partition_for_which_there_is_no_room_leaves_nothing_behind(tmp_path: 
     assert failed.value.is_full
     assert names(tmp_path) == []
     assert not store.holds(ORDERS_0, ORDERS)
+
+
+# --- ahead of the metadata -------------------------------------------------------------------------------------------
+
+
+def test_what_can_be_opened_ahead_is_what_lies_in_one_place_and_says_whose_it_is(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    for directory in (one, two):
+        directory.mkdir()
+        written(store_of(directory))
+    written(store_of(one), TopicPartition("orders", 1))
+    written(store_of(two), TopicPartition("orders", 2))
+    written(store_of(two), TopicPartition("orders", 3))
+    (two / "orders-3" / METADATA_FILE).write_text("nonsense")
+    (one / "orders-4").mkdir()
+    (one / "orders-1").rename(one / "orders-01")
+    (one / "a.0-stray").mkdir()
+    store = store_of(one, two)
+    (found,) = store.found()
+    assert found == FoundPartition(directory=str(two), topic_partition=TopicPartition("orders", 2), topic_id=ORDERS)
+    assert (store.open_ahead(found, DEFAULTS), names(two)) == (True, ["orders-0", "orders-2", "orders-3"])
+    store.release_ahead()
+
+
+def test_a_log_that_was_opened_ahead_is_the_one_that_is_opened_by_its_topic(
+    store: PartitionStore, tmp_path: Path
+) -> None:
+    written(store)
+    (found,) = store.found()
+    assert store.open_ahead(found, DEFAULTS)
+    # Nothing of it is read again.
+    (tmp_path / "orders-0" / f"{0:020}.log").unlink()
+    opened = store.open(ORDERS_0, ORDERS, replace(DEFAULTS, retention_ms=77))
+    assert (opened.log_end_offset, opened.config.retention_ms) == (1, 77)
+    store.close_ahead()
+    opened.append_as_leader(batch("b"), LeaderEpoch(0), 0)
+    opened.release()
+
+
+def test_a_damaged_log_is_found_damaged_again_by_who_asks_for_it(store: PartitionStore, tmp_path: Path) -> None:
+    written(store)
+    store.mark_rotten(ORDERS_0, str(tmp_path), "a flipped bit")
+    (found,) = store.found()
+    assert not store.open_ahead(found, DEFAULTS)
+    with pytest.raises(Corruption, match="a flipped bit"):
+        store.open(ORDERS_0, ORDERS, DEFAULTS)

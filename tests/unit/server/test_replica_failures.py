@@ -4,6 +4,7 @@ import asyncio
 import shutil
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -14,7 +15,7 @@ from structlog.testing import capture_logs
 from kraft.metadata.commands import FailReplicasRequest, FailReplicasResult
 from kraft.metadata.controller import fail_replicas, fence_broker, register_broker, unfence_broker
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.records import TopicDeleted
+from kraft.metadata.records import TopicConfigSet, TopicDeleted
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
 from kraft.server.controller_client import NoController
@@ -24,7 +25,7 @@ from kraft.server.partition_store import METADATA_FILE
 from kraft.server.partitions import Damage
 from kraft.server.storage import StorageError
 from tests.unit.client.virtual_time import run_virtually
-from tests.unit.metadata.clusters import ORDERS, cluster, partition, registration, with_topic
+from tests.unit.metadata.clusters import ORDERS, cluster, ids, partition, registration, with_topic
 from tests.unit.server.publishing import Host, changed
 from tests.unit.server.replicas import ORDERS_0, Broker, batch, leaders_batch, outcome, until, values_in
 
@@ -390,6 +391,35 @@ def test_the_last_of_the_isr_never_leads_from_an_emptied_disk(tmp_path: Path, em
                 await host.publisher.checkpoint()
                 assert host.directories() == []
                 image = as_registered_anew(again.image)
+
+    run(scenario())
+
+
+def test_an_eligible_replica_that_is_gone_is_told_of_before_it_is_begun_anew(tmp_path: Path) -> None:
+    """It is not in sync, and yet it may be the one that is elected next."""
+    eligible = FOLLOWS.replay(
+        [
+            TopicConfigSet(topic_id=ORDERS, key="min.insync.replicas", value="2"),
+            replace(changed(2, epoch=1, isr=(2,)), elr=ids(1)),
+        ]
+    )
+
+    async def scenario() -> None:
+        before = Host(Broker(tmp_path)).start()
+        async with reporting(before, FOLLOWS):
+            filled(before)
+            await before.act_on(eligible)
+        shutil.rmtree(tmp_path / "orders-0")
+
+        host = restarted(tmp_path)
+        async with reporting(host, as_registered_anew(eligible)) as again:
+            (offline,) = host.broker.partitions.offline
+            assert offline.damage is Damage.MISSING
+            assert partition(again.image).elr == (1,), "nobody knows of it yet"
+            await until(lambda: partition(again.image).elr == ())
+            await again.publish()
+            assert host.partition().follower is not None
+            assert (partition(again.image).leader, partition(again.image).last_known_elr) == (2, (1,))
 
     run(scenario())
 

@@ -41,7 +41,12 @@ def metadata_version(min_level: int, max_level: int, finalized_level: int) -> Fe
 def test_features_are_described_with_what_all_brokers_support() -> None:
     described = describe_features(cluster(1, 2), 17)
     assert described.epoch == 17
-    assert [each.feature for each in described.features] == ["group.version", "metadata.version", "transaction.version"]
+    assert [each.feature for each in described.features] == [
+        "eligible.leader.replicas.version",
+        "group.version",
+        "metadata.version",
+        "transaction.version",
+    ]
     assert metadata_version(1, 2, 2) in described.features
     assert metadata_version(1, 1, 1) in describe_features(earlier_cluster(TODAY, []), 1).features
     assert metadata_version(1, 2, 1) in describe_features(EMPTY_IMAGE, 1).features

@@ -7,7 +7,9 @@ import pytest
 
 from kraft.model.errors import ErrorCode
 from kraft.model.requests import (
+    EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
     ListOffsetsPartition,
@@ -94,7 +96,14 @@ def test_a_new_leader_that_does_not_know_yet_what_was_committed_does_not_guess(b
 
 def test_other_negative_timestamps_stand_for_nothing_here(broker: Broker) -> None:
     lead(broker.open(), replicas=(1,))
-    assert ask(broker, -4).error_code is ErrorCode.UNSUPPORTED_VERSION
+    assert ask(broker, -6).error_code is ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_the_local_log_begins_where_the_log_does_and_nothing_is_tiered(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition, replicas=(1,))
+    assert (ask(broker, EARLIEST_LOCAL_TIMESTAMP).error_code, ask(broker, EARLIEST_LOCAL_TIMESTAMP).offset) == (0, 0)
+    assert (ask(broker, LATEST_TIERED_TIMESTAMP).error_code, ask(broker, LATEST_TIERED_TIMESTAMP).offset) == (0, -1)
 
 
 def test_only_the_leader_in_the_epoch_that_the_client_knows_answers(broker: Broker) -> None:

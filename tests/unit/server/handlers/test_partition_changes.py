@@ -6,9 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from kraft.metadata.configs import KAFKA_DEFAULTS
+from kraft.metadata.configs import KAFKA_DEFAULTS, broker_defaults
 from kraft.metadata.controller import alter_partition_reassignments, create_partitions, elect_leaders
+from kraft.metadata.features import METADATA_VERSION
 from kraft.metadata.image import MetadataImage
+from kraft.metadata.records import BrokerConfigSet, FeatureLevelSet
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.partition_requests import (
     AlterPartitionReassignmentsRequest,
@@ -40,7 +42,7 @@ NONE_ACTIVE = NoController("no controller is active: 1@localhost:9093 cannot be 
 
 
 def handler(controllers: FakeControllers, loader: Loader) -> PartitionChangesHandler:
-    return PartitionChangesHandler(cast(MetadataLoader, loader), controllers.as_client(), KAFKA_DEFAULTS)
+    return PartitionChangesHandler(cast(MetadataLoader, loader), controllers.as_client(), {}, KAFKA_DEFAULTS)
 
 
 def grown(image: MetadataImage) -> MetadataImage:
@@ -84,6 +86,40 @@ def test_who_changes_partitions_is_answered_when_this_broker_knows_it_too() -> N
         loader.image = IMAGE
         await answered_only_after(asked.elect_leaders(ELECT), loader, elected(IMAGE))
         loader.image = IMAGE
+        await answered_only_after(asked.alter_reassignments(MOVE), loader, moving(IMAGE))
+
+    run_virtually(scenario())
+
+
+def test_what_is_waited_for_is_judged_by_what_was_set_for_running_brokers() -> None:
+    """By the broker's file alone one replica would be too few, and nothing would seem to be left to wait for."""
+    settings = {"min.insync.replicas": "2"}
+    lowered = IMAGE.replay([BrokerConfigSet(broker="", key="min.insync.replicas", value="1")])
+    to_one = AlterPartitionReassignmentsRequest(
+        partitions=[Reassignment(topic="orders", partition=0, replicas=[1])], timeout_ms=30_000
+    )
+    decision = alter_partition_reassignments(lowered, to_one, defaults=KAFKA_DEFAULTS)
+
+    async def scenario() -> None:
+        loader = Loader()
+        loader.image = lowered
+        asked = PartitionChangesHandler(
+            cast(MetadataLoader, loader),
+            FakeControllers(alter_partition_reassignments=decision.response).as_client(),
+            settings,
+            broker_defaults(settings),
+        )
+        await answered_only_after(asked.alter_reassignments(to_one), loader, lowered.replay(decision.records))
+
+    run_virtually(scenario())
+
+
+def test_a_broker_that_has_not_heard_of_the_level_for_reassignments_waits_for_it() -> None:
+    async def scenario() -> None:
+        loader = Loader()
+        loader.image = IMAGE.replay([FeatureLevelSet(feature=METADATA_VERSION, level=1)])
+        response = alter_partition_reassignments(IMAGE, MOVE, defaults=KAFKA_DEFAULTS).response
+        asked = handler(FakeControllers(alter_partition_reassignments=response), loader)
         await answered_only_after(asked.alter_reassignments(MOVE), loader, moving(IMAGE))
 
     run_virtually(scenario())

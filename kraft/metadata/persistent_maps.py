@@ -1,0 +1,207 @@
+"""Maps that never change, of which a changed copy shares nearly everything with the original.
+
+A copy of a dict costs as much as the dict is large, and so would each change of a large cluster's metadata. Here a
+change costs the few nodes on the way to it, and two versions are compared without looking at what they share.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Generic, TypeVar, Union
+
+Key = TypeVar("Key")
+Item = TypeVar("Item")
+
+_BITS: Final = 5
+_FAN_OUT: Final = 1 << _BITS
+_MASK: Final = _FAN_OUT - 1
+_LEAF_MAX: Final = 2 * _FAN_OUT
+_DEPTH_MAX: Final = 10
+"""Keys that still share all the bits of their hashes share a leaf, however large it becomes."""
+
+_CHUNK_BITS: Final = 6
+_CHUNK: Final = 1 << _CHUNK_BITS
+
+_Node = Union[dict[Key, Item], "tuple[_Node[Key, Item], ...]"]
+"""A leaf with its items, or the nodes for each value of the next bits of the hash."""
+
+
+class PersistentMap(Mapping[Key, Item]):
+    """A trie by the keys' hashes. The order in which it is iterated means nothing."""
+
+    __slots__ = ("_count", "_root")
+
+    def __init__(self, items: Mapping[Key, Item] | None = None) -> None:
+        self._root: _Node[Key, Item] = {}
+        self._count = 0
+        if items:
+            self._root, self._count = _changed(self._root, 0, [(hash(key), key, item) for key, item in items.items()])
+
+    @classmethod
+    def of(cls, items: Mapping[Key, Item]) -> PersistentMap[Key, Item]:
+        return items if isinstance(items, PersistentMap) else cls(items)
+
+    def with_changes(self, changes: Mapping[Key, Item | None]) -> PersistentMap[Key, Item]:
+        """With those items in place of what was under their keys; None stands for: gone."""
+        if not changes:
+            return self
+        after: PersistentMap[Key, Item] = PersistentMap()
+        after._root, added = _changed(self._root, 0, [(hash(key), key, item) for key, item in changes.items()])
+        after._count = self._count + added
+        return after
+
+    def differing_keys(self, other: Mapping[Key, Item]) -> Iterator[Key]:
+        """Those whose items are not the very same object in both, or that one of them lacks."""
+        yield from _differing(self._root, PersistentMap.of(other)._root)
+
+    def __getitem__(self, key: Key) -> Item:
+        node, rest = self._root, hash(key)
+        while isinstance(node, tuple):
+            node = node[rest & _MASK]
+            rest >>= _BITS
+        return node[key]
+
+    def __iter__(self) -> Iterator[Key]:
+        return (key for leaf in _leaves(self._root) for key in leaf)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __repr__(self) -> str:
+        return f"PersistentMap({dict(self)!r})"
+
+
+def _changed(
+    node: _Node[Key, Item], depth: int, changes: list[tuple[int, Key, Item | None]]
+) -> tuple[_Node[Key, Item], int]:
+    """The node with the changes, and by how much it grew. The hashes come without the bits that led here."""
+    if isinstance(node, tuple):
+        return _changed_branch(node, depth, changes)
+    leaf = dict(node)
+    for _, key, item in changes:
+        if item is None:
+            leaf.pop(key, None)
+        else:
+            leaf[key] = item
+    grown = len(leaf) - len(node)
+    return (_split(leaf, depth) if len(leaf) > _LEAF_MAX and depth < _DEPTH_MAX else leaf), grown
+
+
+def _changed_branch(
+    node: tuple[_Node[Key, Item], ...], depth: int, changes: list[tuple[int, Key, Item | None]]
+) -> tuple[_Node[Key, Item], int]:
+    by_child: dict[int, list[tuple[int, Key, Item | None]]] = defaultdict(list)
+    for rest, key, item in changes:
+        by_child[rest & _MASK].append((rest >> _BITS, key, item))
+    children, grown = list(node), 0
+    for place, concerned in by_child.items():
+        children[place], more = _changed(children[place], depth + 1, concerned)
+        grown += more
+    return tuple(children), grown
+
+
+def _split(leaf: dict[Key, Item], depth: int) -> _Node[Key, Item]:
+    children: list[dict[Key, Item]] = [{} for _ in range(_FAN_OUT)]
+    for key, item in leaf.items():
+        children[(hash(key) >> (_BITS * depth)) & _MASK][key] = item
+    return tuple(
+        _split(child, depth + 1) if len(child) > _LEAF_MAX and depth + 1 < _DEPTH_MAX else child for child in children
+    )
+
+
+def _leaves(node: _Node[Key, Item]) -> Iterator[dict[Key, Item]]:
+    if isinstance(node, tuple):
+        for child in node:
+            yield from _leaves(child)
+    else:
+        yield node
+
+
+def _differing(one: _Node[Key, Item], other: _Node[Key, Item]) -> Iterator[Key]:
+    if one is other:
+        return
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        for child, other_child in zip(one, other, strict=True):
+            if child is not other_child:
+                yield from _differing(child, other_child)
+        return
+    # One of them may have been split meanwhile.
+    items, other_items = _flat(one), _flat(other)
+    for key, item in items.items():
+        if other_items.get(key) is not item:
+            yield key
+    for key in other_items:
+        if key not in items:
+            yield key
+
+
+def _flat(node: _Node[Key, Item]) -> dict[Key, Item]:
+    return node if isinstance(node, dict) else {key: item for leaf in _leaves(node) for key, item in leaf.items()}
+
+
+class PersistentSequence(Mapping[int, Item], Generic[Item]):
+    """Items under the numbers from 0 on, without gaps, iterated in that order."""
+
+    __slots__ = ("_chunks", "_count")
+
+    def __init__(self, items: Iterable[Item] = ()) -> None:
+        flat = tuple(items)
+        self._count = len(flat)
+        self._chunks = tuple(flat[start : start + _CHUNK] for start in range(0, len(flat), _CHUNK))
+
+    @classmethod
+    def of(cls, items: Mapping[int, Item]) -> PersistentSequence[Item]:
+        if isinstance(items, PersistentSequence):
+            return items
+        return cls(items[number] for number in range(len(items)))
+
+    def with_changes(self, changes: Mapping[int, Item]) -> PersistentSequence[Item]:
+        """With those in place of the items of their numbers; numbers from the length on are added, without gaps."""
+        if not changes:
+            return self
+        chunks = list(self._chunks)
+        drafts: dict[int, list[Item]] = {}
+        count = self._count
+        for number in sorted(changes):
+            place, within = number >> _CHUNK_BITS, number & (_CHUNK - 1)
+            if place not in drafts:
+                drafts[place] = list(chunks[place]) if place < len(chunks) else []
+            if number < count:
+                drafts[place][within] = changes[number]
+            else:
+                assert number == count, f"item {number} behind {count} items"
+                drafts[place].append(changes[number])
+                count += 1
+        chunks += [()] * (max(drafts) + 1 - len(chunks))
+        for place, draft in drafts.items():
+            chunks[place] = tuple(draft)
+        after: PersistentSequence[Item] = PersistentSequence()
+        after._chunks, after._count = tuple(chunks), count
+        return after
+
+    def differing_keys(self, other: Mapping[int, Item]) -> Iterator[int]:
+        """Those whose items are not the very same object in both, or that one of them lacks; ascending."""
+        others = PersistentSequence.of(other)._chunks
+        for place in range(max(len(self._chunks), len(others))):
+            chunk = self._chunks[place] if place < len(self._chunks) else ()
+            other_chunk = others[place] if place < len(others) else ()
+            if chunk is not other_chunk:
+                for within in range(max(len(chunk), len(other_chunk))):
+                    both = within < len(chunk) and within < len(other_chunk)
+                    if not both or chunk[within] is not other_chunk[within]:
+                        yield place * _CHUNK + within
+
+    def __getitem__(self, number: int) -> Item:
+        if not 0 <= number < self._count:
+            raise KeyError(number)
+        return self._chunks[number >> _CHUNK_BITS][number & (_CHUNK - 1)]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self._count))
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __repr__(self) -> str:
+        return f"PersistentSequence({[item for chunk in self._chunks for item in chunk]!r})"

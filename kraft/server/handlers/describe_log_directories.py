@@ -1,0 +1,81 @@
+"""DescribeLogDirs: which replicas lie in which directory of this broker, how large they are, and what room is left.
+
+Source: KIP-113, KIP-827.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Collection
+
+from kraft.model.errors import ErrorCode
+from kraft.model.log_directory_requests import (
+    DescribeLogDirectoriesRequest,
+    LogDirectoryDescription,
+    ReplicaSize,
+)
+from kraft.server.log_directories import LogDirectories
+from kraft.server.partition import Partition
+from kraft.server.partitions import Partitions
+
+UNKNOWN_SPACE = (-1, -1)
+
+
+def space_of(directory: str) -> tuple[int, int]:
+    """How many bytes its file system has, and how many of them may still be written; -1 where that cannot be read."""
+    try:
+        usage = shutil.disk_usage(directory)
+    except OSError:
+        return UNKNOWN_SPACE
+    return usage.total, usage.free
+
+
+class DescribeLogDirectoriesHandler:
+    def __init__(
+        self,
+        directories: LogDirectories,
+        partitions: Partitions,
+        space: Callable[[str], tuple[int, int]] = space_of,
+    ) -> None:
+        self._directories = directories
+        self._partitions = partitions
+        self._space = space
+
+    def handle(self, request: DescribeLogDirectoriesRequest) -> list[LogDirectoryDescription]:
+        """Those in use, in the order of log.dirs, then those that have failed."""
+        asked = None if request.all_partitions else {(each.topic, each.partition) for each in request.partitions}
+        replicas = self._replicas(asked)
+        online = [self._described(directory, replicas.get(directory, [])) for directory in self._directories.online]
+        failed = [
+            LogDirectoryDescription(directory=directory, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+            for directory in sorted(self._directories.offline)
+        ]
+        return online + failed
+
+    def _replicas(self, asked: Collection[tuple[str, int]] | None) -> dict[str, list[ReplicaSize]]:
+        """By directory, each by topic and partition; None asks for all."""
+        found: dict[str, list[ReplicaSize]] = {}
+        for partition in sorted(self._partitions, key=_name):
+            if asked is None or _name(partition) in asked:
+                found.setdefault(partition.log_directory, []).append(_size(partition))
+        return found
+
+    def _described(self, directory: str, replicas: list[ReplicaSize]) -> LogDirectoryDescription:
+        total_bytes, usable_bytes = self._space(directory)
+        return LogDirectoryDescription(
+            directory=directory, total_bytes=total_bytes, usable_bytes=usable_bytes, replicas=replicas
+        )
+
+
+def _name(partition: Partition) -> tuple[str, int]:
+    return partition.topic_partition.topic, partition.topic_partition.partition
+
+
+def _size(partition: Partition) -> ReplicaSize:
+    topic, number = _name(partition)
+    return ReplicaSize(
+        topic=topic,
+        partition=number,
+        size_bytes=partition.log.size_bytes,
+        offset_lag=max(0, partition.high_watermark - partition.log.log_end_offset),
+    )

@@ -1,0 +1,49 @@
+"""DescribeProducers: the idempotent producers that a partition's leader remembers. Source: KIP-664."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.partition_names import find_partition
+from kraft.model.errors import Refusal
+from kraft.model.partition_requests import PartitionName
+from kraft.model.producer_requests import ActiveProducer, DescribeProducersRequest, PartitionProducers
+from kraft.server.partition import Partition
+from kraft.server.partitions import Partitions
+
+
+class DescribeProducersHandler:
+    def __init__(self, partitions: Partitions, image: Callable[[], MetadataImage]) -> None:
+        self._partitions = partitions
+        self._image = image
+
+    def handle(self, request: DescribeProducersRequest) -> list[PartitionProducers]:
+        """One result a partition, in the request's order."""
+        return [self._described(asked) for asked in request.partitions]
+
+    def _described(self, asked: PartitionName) -> PartitionProducers:
+        try:
+            find_partition(self._image(), asked.topic, asked.partition)
+            partition = self._partitions.by_name(asked.topic, asked.partition)
+            partition.as_leader()
+        except Refusal as refusal:
+            return PartitionProducers(
+                topic=asked.topic,
+                partition=asked.partition,
+                error_code=refusal.error_code,
+                error_message=refusal.message,
+            )
+        return PartitionProducers(topic=asked.topic, partition=asked.partition, producers=_producers(partition))
+
+
+def _producers(partition: Partition) -> list[ActiveProducer]:
+    return [
+        ActiveProducer(
+            producer_id=producer_id,
+            producer_epoch=state.epoch,
+            last_sequence=state.last_sequence,
+            last_timestamp_ms=state.timestamp_ms,
+        )
+        for producer_id, state in sorted(partition.log.producers.items())
+    ]

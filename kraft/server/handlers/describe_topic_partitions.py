@@ -1,0 +1,43 @@
+"""DescribeTopicPartitions: topics with their partitions, as many as fit into one answer, and where to go on.
+
+Source: KIP-966.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kraft.metadata.image import MetadataImage
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.requests import TopicMetadata
+from kraft.model.topic_page_requests import PartitionPlace, TopicPage, TopicPageRequest
+from kraft.server.handlers.describe_topics import topic_metadata, unknown_topic
+
+
+def describe_topic_partitions(image: MetadataImage, request: TopicPageRequest) -> TopicPage:
+    """Between two pages topics may come and go: a page holds what there is behind its beginning when it is asked for.
+
+    Raises Refusal INVALID_REQUEST.
+    """
+    begin = request.begin or PartitionPlace(topic="", partition=0)
+    if begin.partition < 0:
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"a page cannot begin at partition {begin.partition}")
+    names = [name for name in sorted(set(request.topics) or image.topic_ids) if name >= begin.topic]
+    topics: list[TopicMetadata] = []
+    left = request.partitions_max
+    for name in names:
+        if left <= 0:
+            return TopicPage(topics=topics, following=PartitionPlace(topic=name, partition=0))
+        first = begin.partition if name == begin.topic else 0
+        described = _described(image, name)
+        rest = [partition for partition in described.partitions if partition.partition >= first]
+        topics.append(replace(described, partitions=rest[:left]))
+        if len(rest) > left:
+            return TopicPage(topics=topics, following=PartitionPlace(topic=name, partition=rest[left].partition))
+        left -= len(rest)
+    return TopicPage(topics=topics)
+
+
+def _described(image: MetadataImage, name: str) -> TopicMetadata:
+    topic = image.topic(name)
+    return unknown_topic(name) if topic is None else topic_metadata(image, topic)

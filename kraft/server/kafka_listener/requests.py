@@ -1,0 +1,90 @@
+"""One request from its frame to the buffers of its answer: which API, which version, and what is refused before that.
+
+An API is a function of a decoded message. What it answers with, or the lack of an answer, goes back as it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kraft.model.errors import ErrorCode
+from kraft.server.kafka_listener.connection import Answer, CloseConnection
+from kraft.wire.api_keys import ApiKey, request_type
+from kraft.wire.api_versions import advertised, is_served
+from kraft.wire.codec import decode
+from kraft.wire.declaration import Message
+from kraft.wire.errors import ProtocolError
+from kraft.wire.frame import RequestHeader, decode_request_header, encode_response
+from kraft.wire.schema.api_versions import ApiVersionsResponse
+
+_PRODUCE_KEY: Final = int(ApiKey.PRODUCE).to_bytes(2, "big")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What surrounds a request."""
+
+    version: int
+    client_id: str
+    peer: str
+    """The client's address, as in messages."""
+
+
+Response = Message | None
+"""None: the client is not sent anything."""
+
+Api = Callable[[Any, Call], Awaitable[Response] | Response]
+"""Takes the message of its key. Bytes of records are there until it returns, not until what it returns is awaited.
+Raises CloseConnection."""
+
+
+class KafkaRequests:
+    """What answers the requests of one connection."""
+
+    def __init__(self, apis: Mapping[ApiKey, Api], peer: str) -> None:
+        self._apis = apis
+        self._peer = peer
+
+    def is_pipelined(self, frame: memoryview) -> bool:
+        return frame[:2] == _PRODUCE_KEY
+
+    def begin(self, frame: memoryview) -> Awaitable[Answer] | Answer:
+        try:
+            header, position = decode_request_header(frame)
+            api = self._apis.get(header.api_key)  # type: ignore[call-overload]  # Any number may come; few are keys.
+            if api is None:
+                raise CloseConnection(f"{_name(header.api_key)} is not served here")
+            if not is_served(header.api_key, header.api_version):
+                return self._refuse_version(header)
+            request = decode(request_type(header.api_key), header.api_version, frame, position)
+        except ProtocolError as error:
+            raise CloseConnection(str(error)) from None
+        call = Call(version=header.api_version, client_id=header.client_id or "", peer=self._peer)
+        response = api(request, call)
+        if isinstance(response, Awaitable):
+            return _encoded_when_there(response, header)
+        return _encoded(response, header)
+
+    def _refuse_version(self, header: RequestHeader) -> Answer:
+        """Only ApiVersions has an answer for that, since it is how a client learns of the versions (KIP-511)."""
+        if header.api_key != ApiKey.API_VERSIONS:
+            raise CloseConnection(f"version {header.api_version} of {_name(header.api_key)} is not served here")
+        response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=advertised(self._apis))
+        return encode_response(response, 0, header.correlation_id)
+
+
+async def _encoded_when_there(response: Awaitable[Response], header: RequestHeader) -> Answer:
+    return _encoded(await response, header)
+
+
+def _encoded(response: Response, header: RequestHeader) -> Answer:
+    return [] if response is None else encode_response(response, header.api_version, header.correlation_id)
+
+
+def _name(api_key: int) -> str:
+    try:
+        return ApiKey(api_key).name
+    except ValueError:
+        return f"API key {api_key}"

@@ -1,0 +1,126 @@
+"""`python -m tests.end_to_end.leader_kill_runs`: kill -9 of a partition's leader: how long a producer waits."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil
+from random import Random
+from statistics import median
+from typing import Annotated, Final
+
+import typer
+
+from kraft.client import Admin
+from kraft.testing import Cluster
+from tests.end_to_end.numbered_load import NumberedLoad, compare
+from tests.end_to_end.records import create_topic
+
+NODES: Final = 3
+_TOPIC: Final = "led"
+_DEADLINE_S: Final = 60.0
+_POLL_S: Final = 0.05
+_ACKNOWLEDGED_AFTERWARDS: Final = 20
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderKill:
+    """`gap_s` is the longest time between two acknowledgements around the kill."""
+
+    node_id: int
+    was_controller: bool
+    gap_s: float
+
+
+def run(*, times: int, seed: int, tell: Callable[[LeaderKill], None] = lambda _: None) -> list[LeaderKill]:
+    """Kills the leader of a topic's only partition under load, starts it again and waits until all are in sync.
+
+    Raises AssertionError when something acknowledged is lost or doubled, or the producer had to give anything up.
+    """
+    chance, kills = Random(seed), list[LeaderKill]()
+    acknowledged_at_s: list[float] = []
+    with Cluster(nodes=NODES) as cluster, Admin(cluster.bootstrap_servers) as admin:
+        create_topic(cluster.bootstrap_servers, _TOPIC, partitions=1, replication_factor=NODES)
+        with NumberedLoad(
+            cluster.bootstrap_servers,
+            _TOPIC,
+            burst=1,
+            burst_pause_s=0.005,
+            on_acknowledged=lambda _: acknowledged_at_s.append(time.monotonic()),
+        ) as load:
+            load.resume()
+            for _ in range(times):
+                load.wait_for_acknowledgements(_ACKNOWLEDGED_AFTERWARDS)
+                time.sleep(chance.uniform(0.5, 1.5))
+                kills.append(_kill_leader(cluster, admin, load, acknowledged_at_s))
+                tell(kills[-1])
+                _wait_in_sync(admin)
+            load.pause(deadline_s=_DEADLINE_S)
+            assert not load.errors, f"the load gave up: {dict(load.errors)}"
+            contents = compare(cluster.bootstrap_servers, _TOPIC, load)
+            assert contents.is_exact, str(contents)
+    return kills
+
+
+def _kill_leader(cluster: Cluster, admin: Admin, load: NumberedLoad, acknowledged_at_s: Sequence[float]) -> LeaderKill:
+    (topic,) = admin.describe_topics([_TOPIC])
+    leader_id = topic.metadata.partitions[0].leader_id
+    was_controller = admin.describe_quorum().leader_id == leader_id
+    before = len(acknowledged_at_s)
+    cluster.node(leader_id).kill()
+    killed_at_s = time.monotonic()
+    while not acknowledged_at_s or acknowledged_at_s[-1] < killed_at_s + _POLL_S:
+        # What was on its way at the kill may arrive right after it, and is not yet the new leader's.
+        load.check()
+        assert time.monotonic() < killed_at_s + _DEADLINE_S, "nothing is acknowledged any more"
+        time.sleep(_POLL_S)
+    around = acknowledged_at_s[max(0, before - 1) :]
+    gap_s = max(later - earlier for earlier, later in pairwise(around))
+    cluster.node(leader_id).start()
+    cluster.wait_ready(_DEADLINE_S)
+    return LeaderKill(node_id=leader_id, was_controller=was_controller, gap_s=gap_s)
+
+
+def _wait_in_sync(admin: Admin) -> None:
+    until_s = time.monotonic() + _DEADLINE_S
+    while time.monotonic() < until_s:
+        (topic,) = admin.describe_topics([_TOPIC])
+        if len(topic.metadata.partitions[0].isr) == NODES:
+            return
+        time.sleep(_POLL_S)
+    raise TimeoutError(f"not every replica was in sync again within {_DEADLINE_S:.0f} s")
+
+
+def figures(gaps_s: Sequence[float]) -> str:
+    """p99 is the nearest rank, so below 100 it is the longest."""
+    if not gaps_s:
+        return "none"
+    ordered = sorted(gaps_s)
+    p99 = ordered[ceil(0.99 * len(ordered)) - 1]
+    return f"p50 {median(ordered):.2f} s, p99 {p99:.2f} s, most {ordered[-1]:.2f} s (n={len(ordered)})"
+
+
+@app.command()
+def main(times: Annotated[int, typer.Option(min=1)] = 100, seed: int = 1) -> None:
+    """Kills the leader of a partition again and again, of three nodes that are brokers and controllers."""
+
+    def tell(kill: LeaderKill) -> None:
+        role = "leader and controller" if kill.was_controller else "leader"
+        print(
+            f"{time.strftime('%H:%M:%S')} node {kill.node_id}, {role}: {kill.gap_s:.2f} s", file=sys.stderr, flush=True
+        )
+
+    kills = run(times=times, seed=seed, tell=tell)
+    print(f"kill -9 of a partition's leader, {NODES} nodes, RF {NODES}, seed {seed}; nothing lost, nothing doubled")
+    print(f"a producer waited: {figures([kill.gap_s for kill in kills])}")
+    print(f"  of the leader alone:       {figures([kill.gap_s for kill in kills if not kill.was_controller])}")
+    print(f"  of the controller as well: {figures([kill.gap_s for kill in kills if kill.was_controller])}")
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m tests.end_to_end.leader_kill_runs")

@@ -1,0 +1,103 @@
+"""A decision on very many partitions takes many entries of the metadata log. Its controller is killed between them."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing, suppress
+from pathlib import Path
+
+import pytest
+
+from benchmarks.metadata_cluster import CLUSTER_ID, ScaleBroker, ScaleCluster, knows, scale_cluster
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.records import PartitionChanged, RegisterBroker, TransactionBegun
+from kraft.model.ids import BrokerId
+from kraft.model.requests import CreateTopicsRequest, NewTopic
+from kraft.rpc.cluster_messages import FollowMetadataRequest
+from kraft.rpc.cluster_peers import ControllerPeer
+from kraft.rpc.metadata_codec import decode_records
+from kraft.server.metadata_loader import MetadataLoader
+from kraft.server.node_process import NodeProcess
+
+TOPICS = 10
+PARTITIONS = 1_000
+DEADLINE_S = 60.0
+
+
+async def create_topics(cluster: ScaleCluster) -> None:
+    for number in range(TOPICS):
+        topic = NewTopic(topic=f"topic-{number}", partitions=PARTITIONS, replication_factor=3)
+        await create(cluster, CreateTopicsRequest(topics=[topic], timeout_ms=int(DEADLINE_S * 1_000)))
+
+
+async def create(cluster: ScaleCluster, request: CreateTopicsRequest) -> None:
+    await cluster.brokers[0].controllers.call_admin(lambda peer, _: peer.create_topics(request, DEADLINE_S), DEADLINE_S)
+
+
+async def followed(cluster: ScaleCluster, broker: ScaleBroker) -> MetadataImage:
+    """The metadata as it is committed, from an image on that has the broker's registration."""
+
+    async def publish(before: MetadataImage, after: MetadataImage) -> None:
+        """There are no logs."""
+
+    loader = MetadataLoader(
+        CLUSTER_ID,
+        broker.broker_id,
+        cluster.client(broker.broker_id),
+        publish,
+        is_current=lambda image: knows(image, broker),
+    )
+    following = asyncio.create_task(loader.run())
+    async with asyncio.timeout(DEADLINE_S):
+        await loader.is_acting.wait()
+    following.cancel()
+    await asyncio.wait([following])
+    return loader.image
+
+
+async def transaction_seen(cluster: ScaleCluster, active: NodeProcess, entries: int) -> None:
+    """Until the active controller has committed so many entries of a transaction, or all of it."""
+    address = next(str(voter.address) for voter in cluster.voters if voter.node_id == active.node_id)
+    peer = ControllerPeer(address, cluster.connections.channel(address))
+    seen = 0
+    request = FollowMetadataRequest(cluster_id=CLUSTER_ID, broker_id=BrokerId(9), after_index=0)
+    async with aclosing(peer.follow_metadata(request)) as batches:
+        async for batch in batches:
+            records = [] if batch.in_snapshot else decode_records(batch.records, batch.index)
+            of_broker = any(isinstance(record, RegisterBroker | PartitionChanged) for record in records)
+            begins = bool(records) and isinstance(records[0], TransactionBegun) and of_broker
+            seen += begins or (seen > 0 and of_broker)
+            if seen >= entries:
+                return
+
+
+@pytest.mark.parametrize("entries", [2])
+def test_of_a_decision_whose_controller_is_killed_all_counts_or_nothing(tmp_path: Path, entries: int) -> None:
+    async def scenario() -> None:
+        async with scale_cluster(tmp_path) as cluster:
+            await create_topics(cluster)
+            broker = cluster.brokers[0]
+            earlier = broker.epoch
+            active = await cluster.active()
+            # A broker's new process leaves every in-sync set: thousands of changes.
+            registering = asyncio.create_task(broker.register())
+            async with asyncio.timeout(DEADLINE_S):
+                await transaction_seen(cluster, active, entries)
+            active.kill()
+            registering.cancel()
+            with suppress(asyncio.CancelledError):
+                await registering
+            broker.epoch = earlier
+            # Others decide, and so what was unfinished is aborted by then.
+            watching = cluster.brokers[1]
+            await watching.beat()
+            await watching.register()
+            image = await followed(cluster, watching)
+            registration = image.brokers[broker.broker_id]
+            is_new = registration.broker_epoch > earlier
+            partitions = [state for topic in image.topics.values() for state in topic.partitions.values()]
+            assert len(partitions) == TOPICS * PARTITIONS
+            assert registration.fenced == is_new
+            assert {broker.broker_id in state.isr for state in partitions} == {not is_new}
+
+    asyncio.run(scenario())

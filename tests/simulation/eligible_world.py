@@ -1,0 +1,280 @@
+"""One partition under the real decisions of the controller, and the logs of its replicas as lists of records.
+
+What is modelled is what an election has to go by: who holds which records, which of them were acknowledged, and what a
+power failure or an empty disk takes away. The leader commits as `kraft.replication.leader` does, and its own
+min.insync.replicas may be another one than the controller's. Metadata reaches everybody at once: what happens when it
+does not is the business of the replication simulation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from typing import Any
+from uuid import UUID
+
+from kraft.metadata import controller
+from kraft.metadata.commands import (
+    AlterPartitionRequest,
+    FailedReplica,
+    FailReplicasRequest,
+    HeartbeatRequest,
+    IsrMember,
+)
+from kraft.metadata.configs import TopicConfig, broker_defaults
+from kraft.metadata.decision import Decision
+from kraft.metadata.features import ELIGIBLE_REPLICAS_VERSION
+from kraft.metadata.image import MetadataImage, PartitionImage
+from kraft.metadata.records import FeatureLevelSet
+from kraft.model.errors import ErrorCode
+from kraft.model.ids import NO_LEADER_EPOCH, BrokerId, DirectoryId, LeaderEpoch
+from kraft.model.partition_requests import (
+    AlterPartitionReassignmentsRequest,
+    ElectionType,
+    ElectLeadersRequest,
+    PartitionName,
+    Reassignment,
+)
+from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, partition, registration, with_topic
+
+BROKERS = (1, 2, 3, 4)
+REPLICAS = (1, 2, 3)
+
+
+class AcknowledgedIsLost(AssertionError):
+    """Somebody who may be elected, or who leads, lacks what was acknowledged."""
+
+
+@dataclass
+class Node:
+    """A broker's process and its disk. `knows_of_loss`: it found that its log is gone, and has not told yet."""
+
+    log: list[int] = field(default_factory=list)
+    is_up: bool = True
+    process: int = 1
+    directory: int = 0
+    may_have_lost_records: bool = False
+    used_in: LeaderEpoch = NO_LEADER_EPOCH
+    knows_of_loss: bool = False
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What is taken out, to see that it was needed. The default takes nothing out."""
+
+    keeps_eligible_replicas: bool = True
+    leader_minds_elr: bool = True
+
+
+class World:
+    def __init__(self, variant: Variant | None = None, *, minimum: int = 2, leaders_minimum: int | None = None) -> None:
+        """`minimum` is min.insync.replicas in the controller's file, `leaders_minimum` in those of the brokers."""
+        self.variant = variant or Variant()
+        self.defaults: TopicConfig = broker_defaults({"min.insync.replicas": str(minimum)})
+        self.leaders_minimum = minimum if leaders_minimum is None else leaders_minimum
+        self.image: MetadataImage = with_topic(cluster(*BROKERS), REPLICAS)
+        if not self.variant.keeps_eligible_replicas:
+            self.image = self.image.replay([FeatureLevelSet(feature=ELIGIBLE_REPLICAS_VERSION, level=0)])
+        self.nodes = {broker: Node(directory=broker) for broker in BROKERS}
+        self.acknowledged: list[int] = []
+        self.losses = 0
+        """How often there was nobody left who could have known better."""
+        self._next = 0
+
+    @property
+    def state(self) -> PartitionImage:
+        return partition(self.image)
+
+    @property
+    def leader(self) -> int | None:
+        """Who serves the partition."""
+        leader = int(self.state.leader)
+        return leader if self.state.has_leader and self.nodes[leader].is_up else None
+
+    # --- records ---------------------------------------------------------------------------------------------
+
+    def produce(self) -> None:
+        if self.leader is not None and not self.nodes[self.leader].knows_of_loss:
+            self._next += 1
+            self.nodes[self.leader].log.append(self._next)
+            self._commit()
+
+    def fetch(self, follower: int) -> None:
+        """The follower has what the leader has, and nothing else; then the leader takes it into the ISR."""
+        leader, node = self.leader, self.nodes[follower]
+        can_fetch = leader not in (None, follower) and node.is_up and follower in self.state.replicas
+        if not can_fetch or node.knows_of_loss or leader is None or self.nodes[leader].knows_of_loss:
+            return
+        node.log[:] = self.nodes[leader].log
+        if follower not in self.state.isr:
+            self._propose(leader, *self.state.isr, follower)
+        self._commit()
+
+    def drop_laggard(self, follower: int) -> None:
+        if self.leader is not None and follower != self.leader and follower in self.state.isr:
+            self._propose(self.leader, *(member for member in self.state.isr if member != follower))
+            self._commit()
+
+    def _propose(self, leader: int, *isr: int) -> None:
+        request = AlterPartitionRequest(
+            broker_id=BrokerId(leader),
+            broker_epoch=epoch_of(self.image, leader),
+            topic_id=ORDERS,
+            partition=0,
+            leader_epoch=self.state.leader_epoch,
+            partition_epoch=self.state.partition_epoch,
+            new_isr=[IsrMember(broker_id=BrokerId(each), broker_epoch=epoch_of(self.image, each)) for each in isr],
+        )
+        decision = controller.alter_partition(self.image, request, defaults=self.defaults)
+        before = self.state
+        self._apply(decision)
+        if decision.response.error_code is ErrorCode.NONE and decision.records and not before.is_reassigned:
+            assert tuple(decision.response.elr) == self.state.elr, "the answer says what the metadata says"
+
+    def _commit(self) -> None:
+        state, leader = self.state, self.leader
+        if leader is None or self.nodes[leader].knows_of_loss:
+            return
+        is_below_minimum = len(state.isr) < min(self.leaders_minimum, len(state.replicas))
+        if is_below_minimum or (self.variant.leader_minds_elr and state.elr):
+            return
+        logs = [self.nodes[member].log for member in state.isr]
+        common = [records[0] for records in takewhile(lambda each: len(set(each)) == 1, zip(*logs, strict=False))]
+        if len(common) > len(self.acknowledged):
+            self.acknowledged = common
+
+    # --- brokers ---------------------------------------------------------------------------------------------
+
+    def kill(self, broker: int) -> None:
+        """The process is gone, and everything it wrote is where it was."""
+        self.nodes[broker].is_up = False
+
+    def lose_power(self, broker: int, *, kept: int, acknowledges_from_memory: bool = True) -> None:
+        """Of what was not synced, only the first `kept` records survive; with fsync before the ack all was synced."""
+        node = self.nodes[broker]
+        node.is_up = False
+        if acknowledges_from_memory:
+            node.may_have_lost_records = True
+            del node.log[kept:]
+
+    def empty_disk(self, broker: int) -> None:
+        """Somebody put an empty disk into the broker's place; its id is the same."""
+        node = self.nodes[broker]
+        node.is_up = False
+        node.log.clear()
+        node.directory += 100
+        node.knows_of_loss = True
+
+    def clear_directory(self, broker: int) -> None:
+        """As an empty disk, but the directory's id is still there."""
+        self.empty_disk(broker)
+        self.nodes[broker].directory -= 100
+
+    def fence(self, broker: int) -> None:
+        """The controller has not heard from it for too long."""
+        epoch = epoch_of(self.image, broker)
+        self._apply(controller.fence_broker(self.image, BrokerId(broker), epoch, self.defaults))
+
+    def start(self, broker: int) -> None:
+        """The broker registers as a new process; it is in service with the next heartbeat."""
+        node = self.nodes[broker]
+        if node.is_up:
+            return
+        node.is_up, node.process, node.used_in = True, node.process + 1, NO_LEADER_EPOCH
+        request = replace(
+            registration(broker, process=node.process),
+            directory_ids=[DirectoryId(UUID(int=node.directory))],
+            may_have_lost_records=node.may_have_lost_records,
+        )
+        node.may_have_lost_records = False
+        self._apply(
+            controller.register_broker(self.image, request, session_is_alive=False, defaults=self.defaults),
+        )
+
+    def heartbeat(self, broker: int, *, wants_shutdown: bool = False) -> None:
+        if self.nodes[broker].is_up:
+            request = HeartbeatRequest(
+                broker_id=BrokerId(broker),
+                broker_epoch=epoch_of(self.image, broker),
+                metadata_index=1,
+                wants_shutdown=wants_shutdown,
+            )
+            self._apply(
+                controller.heartbeat(
+                    self.image, request, caught_up_from_index=0, committed_index=1, defaults=self.defaults
+                )
+            )
+
+    def tell_of_loss(self, broker: int) -> None:
+        """The broker tells that its replica is gone, and begins it anew once nobody counts on it."""
+        node = self.nodes[broker]
+        if not node.is_up or not node.knows_of_loss:
+            return
+        failed = FailedReplica(topic_id=ORDERS, partition=0, leader_epoch=node.used_in)
+        request = FailReplicasRequest(
+            broker_id=BrokerId(broker), broker_epoch=epoch_of(self.image, broker), replicas=[failed]
+        )
+        self._apply(controller.fail_replicas(self.image, request, defaults=self.defaults))
+        if self.state.has_leader and not self.state.counts_on(BrokerId(broker)):
+            node.knows_of_loss = False
+
+    def come_back(self, broker: int) -> None:
+        """It tells until the metadata shows that it was heard, also when it is given the lead meanwhile."""
+        self.start(broker)
+        self.tell_of_loss(broker)
+        self.heartbeat(broker)
+        self.tell_of_loss(broker)
+
+    # --- operators -------------------------------------------------------------------------------------------
+
+    def elect_preferred(self) -> None:
+        names = [PartitionName(topic="orders", partition=0)]
+        request = ElectLeadersRequest(election_type=ElectionType.PREFERRED, partitions=names, timeout_ms=1)
+        self._apply(controller.elect_leaders(self.image, request, defaults=self.defaults))
+
+    def reassign(self, *target: int) -> None:
+        """To these brokers; to none: what is under way is cancelled."""
+        asked = Reassignment(topic="orders", partition=0, replicas=list(target), cancels=not target)
+        request = AlterPartitionReassignmentsRequest(partitions=[asked], timeout_ms=1)
+        self._apply(controller.alter_partition_reassignments(self.image, request, defaults=self.defaults))
+
+    def restart_with_minimum(self, minimum: int) -> None:
+        """Other files are in effect in the controllers; the brokers' come later, or do not."""
+        self.defaults = broker_defaults({"min.insync.replicas": str(minimum)})
+        self._apply(controller.settle_eligible_replicas(self.image, defaults=self.defaults))
+
+    # --- what must hold ----------------------------------------------------------------------------------------
+
+    def _apply(self, decision: Decision[Any]) -> None:
+        self.image = self.image.replay(decision.records)
+        self._take_what_is_left()
+        self.check()
+
+    def _take_what_is_left(self) -> None:
+        """The last that there is leads with what it has, where that is less than was acknowledged."""
+        state, leader = self.state, self.leader
+        if leader is None or state.elr or state.isr != (leader,) or self.nodes[leader].knows_of_loss:
+            return
+        if self.nodes[leader].log[: len(self.acknowledged)] != self.acknowledged:
+            self.losses += 1
+            del self.acknowledged[:]
+            self._commit()
+
+    def check(self) -> None:
+        state = self.state
+        # I7, I8; the image itself refuses what does not fit, these say it once more in words of their own.
+        assert state.isr, "the ISR is empty"
+        assert set(state.isr) <= set(state.replicas), "I7: the ISR lies within the replicas"
+        assert not state.has_leader or state.leader in state.isr, "I7: the leader is in the ISR"
+        assert set(state.elr) <= set(state.replicas), "I8: the ELR lies within the replicas"
+        assert not set(state.elr) & set(state.isr), "I8: the ELR is apart from the ISR"
+        assert not set(state.last_known_elr) & {*state.isr, *state.elr}, "I8: what was eligible is not any more"
+        assert not state.elr or self.variant.keeps_eligible_replicas, "the feature is off"
+        for member in (*state.isr, *state.elr):
+            node = self.nodes[member]
+            # What a process that is not there any more lost, its next one tells before it can be elected.
+            is_told = node.is_up and not node.knows_of_loss
+            if is_told and node.log[: len(self.acknowledged)] != self.acknowledged:
+                if state.isr == (member,) and not state.elr:
+                    continue
+                raise AcknowledgedIsLost(f"{member} of {state} has {node.log}, acknowledged is {self.acknowledged}")

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kraft.model.feature_requests import FeatureRange
+from kraft.model.ids import BrokerId
+from kraft.rpc.identity import Identity, IdentityService, who_answers
+from kraft.rpc.peers import Unreachable
+from tests.unit.rpc.servers import broker_service, served
+
+FEATURES = [FeatureRange(feature="metadata.version", min_level=1, max_level=2)]
+IDENTITY = Identity(
+    cluster_id="kJ2Yk0mVT0ma0wV2Yk0mVQ",
+    node_id=BrokerId(7),
+    process_id=bytes(range(16)),
+    features=FEATURES,
+    listener="GRPC",
+)
+
+
+def test_whoever_answers_says_who_it_is() -> None:
+    async def ask() -> Identity:
+        async with served(IdentityService(IDENTITY)) as (connections, address):
+            return await who_answers(address, connections.channel(address), timeout_s=10)
+
+    assert asyncio.run(ask()) == IDENTITY
+
+
+def test_who_does_not_know_the_question_is_nobody() -> None:
+    async def ask() -> None:
+        async with served(broker_service()) as (connections, address):
+            with pytest.raises(Unreachable, match="UNIMPLEMENTED"):
+                await who_answers(address, connections.channel(address), timeout_s=10)
+
+    asyncio.run(ask())

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import Any
+
+import pytest
+
+from kraft.model.errors import ErrorCode
+from kraft.server.kafka_listener.connection import Answer, CloseConnection
+from kraft.server.kafka_listener.requests import Api, Call, KafkaRequests
+from kraft.wire.api_keys import ApiKey
+from kraft.wire.declaration import Message
+from kraft.wire.frame import decode_response, encode_request
+from kraft.wire.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kraft.wire.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kraft.wire.schema.produce import ProduceRequest
+
+CORRELATION_ID = 77
+
+
+def frame(request: Message, version: int, client_id: str | None = "tester") -> memoryview:
+    return memoryview(b"".join(encode_request(request, version, CORRELATION_ID, client_id)))[4:]
+
+
+def begin(apis: Mapping[ApiKey, Api], request: memoryview) -> Awaitable[Answer] | Answer:
+    return KafkaRequests(apis, "10.0.0.7:5100").begin(request)
+
+
+def answered(begun: Awaitable[Answer] | Answer) -> memoryview:
+    """The frame of the answer, without its size."""
+
+    async def awaited() -> Answer:
+        return await begun if isinstance(begun, Awaitable) else begun
+
+    return memoryview(b"".join(asyncio.run(awaited())))[4:]
+
+
+async def give_producer_id(request: InitProducerIdRequest, call: Call) -> InitProducerIdResponse:
+    return InitProducerIdResponse(
+        error_code=ErrorCode.NONE, producer_id=request.transaction_timeout_ms, producer_epoch=3
+    )
+
+
+INIT_PRODUCER_ID: Mapping[ApiKey, Api] = {ApiKey.INIT_PRODUCER_ID: give_producer_id}
+REQUEST = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=5)
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_a_request_is_answered_in_its_version_and_under_its_number(version: int) -> None:
+    answer = answered(begin(INIT_PRODUCER_ID, frame(REQUEST, version)))
+    correlation_id, response = decode_response(InitProducerIdResponse, version, answer)
+    assert (correlation_id, response.producer_id, response.producer_epoch) == (CORRELATION_ID, 5, 3)
+
+
+def test_an_api_is_told_what_surrounds_the_request() -> None:
+    calls = []
+
+    def note(request: Any, call: Call) -> None:
+        calls.append(call)
+
+    apis: Mapping[ApiKey, Api] = {ApiKey.INIT_PRODUCER_ID: note}
+    assert begin(apis, frame(REQUEST, 4)) == [], "nothing is sent where there is no response"
+    begin(apis, frame(REQUEST, 2, client_id=None))
+    assert calls == [
+        Call(version=4, client_id="tester", peer="10.0.0.7:5100"),
+        Call(version=2, client_id="", peer="10.0.0.7:5100"),
+    ]
+
+
+def test_only_produce_requests_overlap() -> None:
+    requests = KafkaRequests({}, "")
+    produce = ProduceRequest(acks=1, timeout_ms=0, topic_data=())
+    assert requests.is_pipelined(frame(produce, 9))
+    assert not requests.is_pipelined(frame(REQUEST, 1))
+
+
+@pytest.mark.parametrize(
+    ("request_frame", "reason"),
+    [
+        (frame(ProduceRequest(acks=1, timeout_ms=0, topic_data=()), 9), "PRODUCE is not served here"),
+        (memoryview(b"\x7f\xff\x00\x00\x00\x00\x00\x01\xff\xff"), "API key 32767 is not served here"),
+        (frame(REQUEST, 5)[:-3], "InitProducerIdRequest"),
+        (memoryview(b"\x00\x16\x00\x04"), "request header"),
+        (memoryview(b"\x00\x16\x00\x63\x00\x00\x00\x01\xff\xff"), "version 99 of INIT_PRODUCER_ID is not served here"),
+    ],
+)
+def test_what_cannot_be_answered_ends_the_connection_with_a_reason(request_frame: memoryview, reason: str) -> None:
+    with pytest.raises(CloseConnection, match=reason):
+        begin(INIT_PRODUCER_ID, request_frame)
+
+
+def test_who_asks_for_the_versions_in_an_unknown_version_is_told_them_in_the_oldest() -> None:
+    def never(request: Any, call: Call) -> None:
+        raise AssertionError("not in a version that nobody knows")
+
+    apis: Mapping[ApiKey, Api] = {**INIT_PRODUCER_ID, ApiKey.API_VERSIONS: never}
+    known = frame(ApiVersionsRequest(), 0)
+    unknown = memoryview(bytes(known[:2]) + b"\x00\x63" + bytes(known[4:]))
+    _, response = decode_response(ApiVersionsResponse, 0, answered(begin(apis, unknown)))
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert [each.api_key for each in response.api_keys] == [ApiKey.API_VERSIONS, ApiKey.INIT_PRODUCER_ID]
