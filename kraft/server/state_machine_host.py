@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -150,10 +151,10 @@ class StateMachineHost:
     async def progress(self, timeout_s: float) -> None:
         """Returns when another entry was committed, or after `timeout_s`."""
         self._progress.clear()
-        try:
-            await asyncio.wait_for(self._progress.wait(), timeout_s)
-        except TimeoutError:
-            return
+        # Not `wait_for`, which may lose a cancellation that comes together with the event.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._progress.wait()
 
     def check_active(self) -> None:
         if not self.active:

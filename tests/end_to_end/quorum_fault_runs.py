@@ -120,6 +120,8 @@ def _print_stale(all_of_them: StaleLeaders, seed: int) -> None:
         f"in sync again: {_figures([made.healed_s for made in found])}",
         f"changes without an outcome: {all_of_them.change_failures or 'none'}",
     )
+    longest_s = max(made.claimed_s for made in found)
+    assert longest_s <= stale_leader_runs.CLAIM_S_MAX, f"one said for {longest_s:.1f} s that it led"
 
 
 def _chosen(seed: int | None) -> int:

@@ -212,7 +212,6 @@ def _judged(found: StaleLeader) -> StaleLeader:
     assert found.acknowledged == 0, f"{found.acknowledged} changes were acknowledged by a stale leader: {found}"
     assert found.appeared == 0, f"{found.appeared} changes of a stale leader appeared: {found}"
     assert found.fenced == 0, f"a stale leader fenced brokers: {found}"
-    assert found.claimed_s <= CLAIM_S_MAX, f"it claimed to lead for too long: {found}"
     return found
 
 
