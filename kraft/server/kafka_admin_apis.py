@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kraft.metadata.image import MetadataImage
-from kraft.model import requests as values
 from kraft.model.broker_requests import BrokerAddress
 from kraft.model.config_requests import ConfigEntry
 from kraft.model.ids import BrokerId
@@ -62,9 +61,29 @@ def kafka_admin_apis(
     image: Callable[[], MetadataImage],
 ) -> dict[ApiKey, Api]:
     """`broker.metadata` is that of the same listener."""
+    cluster, partitions = admin.cluster, admin.partitions
+    describe_cluster = DescribeClusterApi(broker.metadata, image, listener, broker_id)
+    describe_topic_pages = DescribeTopicPartitionsApi(lambda request: describe_topic_partitions(image(), request))
+    list_resources = ListConfigResourcesApi(lambda types: list_config_resources(image(), types))
     return {
-        **_topic_apis(broker, admin, only_here, image),
-        **_config_apis(admin, image),
-        **_partition_apis(admin, only_here),
-        **_cluster_apis(broker.metadata, admin, only_here, DescribeClusterApi(broker.metadata, image, listener, broker_id)),
+        ApiKey.CREATE_TOPICS: CreateTopicsApi(admin.create_topics, only_here.configs_in_effect),
+        ApiKey.DELETE_TOPICS: DeleteTopicsApi(admin.delete_topics),
+        ApiKey.DELETE_RECORDS: DeleteRecordsApi(broker.delete_records),
+        ApiKey.DESCRIBE_CONFIGS: DescribeConfigsApi(admin.describe_configs),
+        ApiKey.ALTER_CONFIGS: AlterConfigsApi(admin.incremental_alter_configs),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsApi(admin.incremental_alter_configs),
+        ApiKey.LIST_CONFIG_RESOURCES: list_resources,
+        ApiKey.CREATE_PARTITIONS: CreatePartitionsApi(partitions.create_partitions),
+        ApiKey.ELECT_LEADERS: ElectLeadersApi(partitions.elect_leaders),
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: AlterPartitionReassignmentsApi(partitions.alter_reassignments),
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: ListPartitionReassignmentsApi(partitions.list_reassignments),
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_pages,
+        ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsApi(only_here.describe_log_directories),
+        ApiKey.DESCRIBE_PRODUCERS: DescribeProducersApi(only_here.describe_producers),
+        ApiKey.DESCRIBE_CLUSTER: describe_cluster,
+        ApiKey.DESCRIBE_QUORUM: DescribeQuorumApi(admin.describe_quorum, only_here.voters),
+        ApiKey.UNREGISTER_BROKER: UnregisterBrokerApi(cluster.unregister_broker),
+        ApiKey.UPDATE_FEATURES: UpdateFeaturesApi(cluster.update_features),
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: DescribeClientQuotasApi(cluster.describe_client_quotas),
+        ApiKey.ALTER_CLIENT_QUOTAS: AlterClientQuotasApi(cluster.alter_client_quotas),
     }

@@ -1,4 +1,4 @@
-"""Kafka's own tools as readers of our files: where their jars are found, how they are fetched, how one is run.
+"""Kafka's own tools, to read our files and to ask our brokers: where their jars are found, and how one is run.
 
 The jars are fetched once, by Maven, into `.tools` of the source tree. A test that needs them is skipped, with the
 reason, where there is no Java, no Maven, or nowhere to fetch from.
@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -45,7 +46,16 @@ def kafka_jars() -> Path:
 def run_kafka_tool(jars: Path, main_class: str, *arguments: str | Path) -> Finished:
     """Runs a class of Kafka's to its end."""
     finished = subprocess.run(
-        ["java", "-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", f"{jars}/*", main_class]
+        # Compiled just once over: no tool lives long enough for more.
+        [
+            "java",
+            "-Xmx256m",
+            "-XX:TieredStopAtLevel=1",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+            "-cp",
+            f"{jars}/*",
+            main_class,
+        ]
         + [str(argument) for argument in arguments],
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -56,9 +66,11 @@ def run_kafka_tool(jars: Path, main_class: str, *arguments: str | Path) -> Finis
 
 
 def _directory() -> Path:
-    found = re.search(r"<kafka\.version>([^<]+)</kafka\.version>", POM.read_text())
+    pom = POM.read_text()
+    found = re.search(r"<kafka\.version>([^<]+)</kafka\.version>", pom)
     assert found is not None, f"{POM} names no version of Kafka"
-    return ROOT / ".tools" / f"kafka-{found[1]}"
+    # Another list of jars is another directory, so that one that was fetched for an older list is not taken for it.
+    return ROOT / ".tools" / f"kafka-{found[1]}-{sha256(pom.encode()).hexdigest()[:8]}"
 
 
 def _fetch(directory: Path) -> None:

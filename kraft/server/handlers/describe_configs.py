@@ -68,7 +68,6 @@ class DescribeConfigsHandler:
             ]
         )
 
-
     def in_effect_on_topic(self, own: Mapping[str, str]) -> list[ConfigEntry]:
         """All configs of a topic that sets these itself, whether there is such a topic or not, by key."""
         return sorted(_topic_entries(self._image(), self._config, own), key=lambda entry: entry.key)

@@ -19,6 +19,7 @@ from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from kraft.model.requests import (
     CreateTopicsRequest,
+    DeleteTopicsRequest,
     FetchPartitionResult,
     FetchResponse,
     NewTopic,
@@ -79,6 +80,15 @@ def test_no_value_and_an_empty_value_are_told_apart(
 def test_an_id_that_may_be_missing_is_either_sixteen_bytes_or_none(topic_id: UUID | None) -> None:
     results = TopicResults(results=[TopicResult(topic="orders", error_code=ErrorCode.NONE, topic_id=topic_id)])
     assert messages.TOPIC_RESULTS.to_value(messages.TOPIC_RESULTS.to_message(results)) == results
+
+
+def test_each_of_several_ids_is_sixteen_bytes() -> None:
+    request = DeleteTopicsRequest(topics=["orders"], timeout_ms=1, topic_ids=[TOPIC_ID, UUID(int=8)])
+    message = messages.DELETE_TOPICS_REQUEST.to_message(request)
+    assert messages.DELETE_TOPICS_REQUEST.to_value(message) == request
+    message.topic_ids.append(b"short")
+    with pytest.raises(ValueError, match="an id of 5 bytes where 16 belong"):
+        messages.DELETE_TOPICS_REQUEST.to_value(message)
 
 
 def test_numbers_with_names_come_back_as_they_went_and_unknown_ones_are_told_apart() -> None:
@@ -148,6 +158,7 @@ def test_a_value_whose_fields_are_all_at_zero_still_is_there_when_it_is_written_
 class _WithAFieldTooMany:
     topics: list[str]
     timeout_ms: int
+    topic_ids: list[bytes]
     force: bool
 
 
@@ -155,10 +166,11 @@ class _WithAFieldTooMany:
 class _WithAnUnknownType:
     topics: list[complex] = field(default_factory=list)
     timeout_ms: int
+    topic_ids: list[bytes]
 
 
 def test_a_field_that_only_one_side_has_is_noticed_when_the_mapping_is_built() -> None:
-    with pytest.raises(TypeError, match="_WithAFieldTooMany and message DeleteTopicsRequest differ in force"):
+    with pytest.raises(TypeError, match=r"_WithAFieldTooMany and message DeleteTopicsRequest differ in force$"):
         Mapping(_WithAFieldTooMany, admin_pb2.DeleteTopicsRequest)
 
 

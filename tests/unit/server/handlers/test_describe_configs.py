@@ -107,6 +107,12 @@ def test_the_topics_own_value_comes_before_the_files_and_that_before_the_default
     assert len(own.synonyms) == 4
 
 
+def test_the_configs_of_a_topic_that_is_not_there_are_told_as_if_it_were(directory: Path) -> None:
+    there = described(directory, orders(retention_ms="5"))
+    handler = DescribeConfigsHandler(load(directory / "server.properties"), lambda: cluster(7))
+    assert handler.in_effect_on_topic({"retention.ms": "5"}) == there.entries
+
+
 def test_only_what_is_asked_for_is_told(directory: Path) -> None:
     description = described(directory, orders(), keys=("segment.bytes", "nonsense"), in_full=False)
     (only,) = description.entries

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import cast
+from uuid import UUID
 
 import pytest
 
@@ -83,6 +84,17 @@ def test_who_deletes_a_topic_is_answered_when_this_broker_has_let_it_go() -> Non
         assert not answer.done()
         loader.image = cluster(1)
         assert await answer == DONE
+
+    run_virtually(scenario())
+
+
+def test_what_is_refused_before_a_controller_is_asked_names_every_topic_as_the_request_does() -> None:
+    async def scenario() -> None:
+        topic_id = UUID(int=5)
+        request = DeleteTopicsRequest(topics=["orders"], timeout_ms=30_000, topic_ids=[topic_id])
+        answer = await handler(FakeControllers(), Loader(ORDERS), deletion_enabled=False).delete(request)
+        assert [(result.topic, result.topic_id) for result in answer.results] == [("orders", None), ("", topic_id)]
+        assert {result.error_code for result in answer.results} == {ErrorCode.TOPIC_DELETION_DISABLED}
 
     run_virtually(scenario())
 

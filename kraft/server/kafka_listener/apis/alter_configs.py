@@ -1,0 +1,44 @@
+"""AlterConfigs: all configs of a resource at once; what is left out goes back to its default (KIP-133)."""
+
+from __future__ import annotations
+
+from kraft.model import config_requests as values
+from kraft.server.kafka_listener.apis.config_alterations import Alterations, Handle
+from kraft.server.kafka_listener.requests import Call
+from kraft.wire.schema.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+
+class AlterConfigsApi:
+    def __init__(self, handle: Handle) -> None:
+        self._alterations = Alterations(handle)
+
+    async def __call__(self, request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
+        outcomes = await self._alterations.make(request.resources, _wanted, validate_only=request.validate_only)
+        return AlterConfigsResponse(
+            responses=tuple(
+                AlterConfigsResourceResponse(
+                    error_code=outcome.error_code,
+                    error_message=outcome.error_message or None,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+                for resource, outcome in zip(request.resources, outcomes, strict=True)
+            )
+        )
+
+
+def _wanted(resource: AlterConfigsResource) -> values.ResourceAlteration:
+    return values.ResourceAlteration(
+        resource_type=values.ConfigResourceType(resource.resource_type),
+        resource_name=resource.resource_name,
+        alterations=[
+            values.ConfigAlteration(key=config.name, operation=values.ConfigOperation.SET, value=config.value)
+            for config in resource.configs
+        ],
+        replaces=True,
+    )

@@ -1,0 +1,63 @@
+"""ApiVersions: what this listener serves, and the feature levels of the cluster."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from kraft.model.errors import ErrorCode
+from kraft.model.feature_requests import DescribeFeaturesResponse
+from kraft.server.kafka_listener.requests import Call
+from kraft.wire.api_keys import ApiKey
+from kraft.wire.api_versions import advertised
+from kraft.wire.schema.api_versions import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+"""What a client may call itself and its version (KIP-511)."""
+
+_NAMED_FROM: Final = 3
+"""The version from which on clients say what software they are."""
+
+_ZERO_MIN_FROM: Final = 4
+"""The version from which on a feature's lowest level may be 0: older clients fail on it."""
+
+
+class ApiVersionsApi:
+    def __init__(
+        self, keys: Iterable[ApiKey], describe_features: Callable[[], Awaitable[DescribeFeaturesResponse]]
+    ) -> None:
+        self._keys = advertised(keys)
+        self._describe_features = describe_features
+
+    async def __call__(self, request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
+        if call.version >= _NAMED_FROM and not _is_named(request):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=())
+        described = await self._describe_features()
+        features = [each for each in described.features if each.max_level > 0]
+        return ApiVersionsResponse(
+            error_code=ErrorCode.NONE,
+            api_keys=self._keys,
+            supported_features=tuple(
+                SupportedFeatureKey(name=each.feature, min_version=each.min_level, max_version=each.max_level)
+                for each in features
+                if each.min_level > 0 or call.version >= _ZERO_MIN_FROM
+            ),
+            finalized_features_epoch=described.epoch,
+            finalized_features=tuple(
+                FinalizedFeatureKey(
+                    name=each.feature, min_version_level=each.finalized_level, max_version_level=each.finalized_level
+                )
+                for each in features
+                if each.finalized_level > 0
+            ),
+        )
+
+
+def _is_named(request: ApiVersionsRequest) -> bool:
+    return all(_SOFTWARE.fullmatch(name) for name in (request.client_software_name, request.client_software_version))

@@ -1,0 +1,79 @@
+"""What the two APIs that alter configs have in common: resources are sent on together, and answered each on its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from kraft.model import config_requests as values
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.server.kafka_listener.apis.patience import UNTOLD_MS
+
+Handle = Callable[[values.IncrementalAlterConfigsRequest], Awaitable[values.IncrementalAlterConfigsResponse]]
+
+
+class Resource(Protocol):
+    @property
+    def resource_type(self) -> int: ...
+
+    @property
+    def resource_name(self) -> str: ...
+
+
+AnyResource = TypeVar("AnyResource", bound=Resource)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    error_code: ErrorCode
+    error_message: str
+
+
+class Alterations:
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+
+    async def make(
+        self,
+        resources: Sequence[AnyResource],
+        as_value: Callable[[AnyResource], values.ResourceAlteration],
+        *,
+        validate_only: bool,
+    ) -> list[Outcome]:
+        """In the order of the resources. `as_value` raises Refusal for one that cannot be sent on."""
+        named = Counter((each.resource_type, each.resource_name) for each in resources)
+        outcomes: dict[int, Outcome] = {}
+        wanted: dict[int, values.ResourceAlteration] = {}
+        for number, resource in enumerate(resources):
+            try:
+                _check_named_once(resource, named[resource.resource_type, resource.resource_name])
+                wanted[number] = as_value(resource)
+            except Refusal as refusal:
+                outcomes[number] = _refused(refusal)
+        if wanted:
+            made = await self._make(list(wanted.values()), validate_only)
+            outcomes |= dict(zip(wanted, made, strict=True))
+        return [outcomes[number] for number in range(len(resources))]
+
+    async def _make(self, wanted: list[values.ResourceAlteration], validate_only: bool) -> list[Outcome]:
+        try:
+            answer = await self._handle(
+                values.IncrementalAlterConfigsRequest(
+                    resources=wanted, timeout_ms=UNTOLD_MS, validate_only=validate_only
+                )
+            )
+        except Refusal as refusal:
+            return [_refused(refusal) for _ in wanted]
+        return [Outcome(error_code=each.error_code, error_message=each.error_message) for each in answer.results]
+
+
+def _check_named_once(resource: Resource, times: int) -> None:
+    if times > 1:
+        problem = f"'{resource.resource_name[:300]}' is in the request {times} times"
+        raise Refusal(ErrorCode.INVALID_REQUEST, problem)
+
+
+def _refused(refusal: Refusal) -> Outcome:
+    return Outcome(error_code=refusal.error_code, error_message=refusal.message)

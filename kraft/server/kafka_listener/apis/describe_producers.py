@@ -1,0 +1,63 @@
+"""DescribeProducers: who writes to a partition with sequence numbers (KIP-664)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kraft.model import producer_requests as values
+from kraft.model.partition_requests import PartitionName
+from kraft.server.kafka_listener.requests import Call
+from kraft.wire.schema.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+Handle = Callable[[values.DescribeProducersRequest], list[values.PartitionProducers]]
+
+
+class DescribeProducersApi:
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+
+    def __call__(self, request: DescribeProducersRequest, call: Call) -> DescribeProducersResponse:
+        answer = self._handle(
+            values.DescribeProducersRequest(
+                partitions=[
+                    PartitionName(topic=topic.name, partition=partition)
+                    for topic in request.topics
+                    for partition in topic.partition_indexes
+                ]
+            )
+        )
+        results = iter(answer)
+        return DescribeProducersResponse(
+            topics=tuple(
+                TopicResponse(
+                    name=topic.name, partitions=tuple(_partition(next(results)) for _ in topic.partition_indexes)
+                )
+                for topic in request.topics
+            )
+        )
+
+
+def _partition(result: values.PartitionProducers) -> PartitionResponse:
+    return PartitionResponse(
+        partition_index=result.partition,
+        error_code=result.error_code,
+        error_message=result.error_message or None,
+        active_producers=tuple(
+            ProducerState(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.last_timestamp_ms,
+                # Both are of transactions, which nobody coordinates yet.
+                coordinator_epoch=-1,
+                current_txn_start_offset=-1,
+            )
+            for producer in result.producers
+        ),
+    )

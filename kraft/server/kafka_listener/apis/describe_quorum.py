@@ -1,0 +1,86 @@
+"""DescribeQuorum: who votes on metadata, and how far each has come (KIP-595, KIP-836, KIP-853)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from kraft.model import requests as values
+from kraft.model.broker_requests import BrokerAddress
+from kraft.model.errors import ErrorCode
+from kraft.server.kafka_listener.requests import Call
+from kraft.wire.schema.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    PartitionData,
+    ReplicaState,
+    TopicData,
+)
+
+Handle = Callable[[], Awaitable[values.QuorumDescription]]
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+"""Under this name, with the one partition 0, Kafka's clients ask for the quorum."""
+
+
+class DescribeQuorumApi:
+    def __init__(self, handle: Handle, voters: Sequence[tuple[int, BrokerAddress]]) -> None:
+        """`voters`: where each is reached, by node id."""
+        self._handle = handle
+        self._nodes = tuple(
+            Node(node_id=node_id, listeners=(Listener(name=each.listener, host=each.host, port=each.port),))
+            for node_id, each in voters
+        )
+
+    async def __call__(self, request: DescribeQuorumRequest, call: Call) -> DescribeQuorumResponse:
+        quorum = await self._handle()
+        if quorum.error_code is not ErrorCode.NONE:
+            return DescribeQuorumResponse(error_code=quorum.error_code, error_message=quorum.error_message, topics=())
+        return DescribeQuorumResponse(
+            error_code=ErrorCode.NONE,
+            topics=tuple(
+                TopicData(
+                    topic_name=topic.topic_name,
+                    partitions=tuple(
+                        _partition(quorum, topic.topic_name, partition.partition_index)
+                        for partition in topic.partitions
+                    ),
+                )
+                for topic in request.topics
+            ),
+            nodes=self._nodes,
+        )
+
+
+def _partition(quorum: values.QuorumDescription, topic: str, partition: int) -> PartitionData:
+    if (topic, partition) != (METADATA_TOPIC, 0):
+        return PartitionData(
+            partition_index=partition,
+            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            error_message=f"a quorum agrees on partition 0 of {METADATA_TOPIC} only",
+            leader_id=-1,
+            leader_epoch=-1,
+            high_watermark=-1,
+            current_voters=(),
+            observers=(),
+        )
+    return PartitionData(
+        partition_index=0,
+        error_code=ErrorCode.NONE,
+        leader_id=quorum.leader_id,
+        leader_epoch=quorum.leader_epoch,
+        high_watermark=quorum.high_watermark,
+        current_voters=tuple(map(_member, quorum.voters)),
+        observers=tuple(map(_member, quorum.observers)),
+    )
+
+
+def _member(member: values.QuorumMember) -> ReplicaState:
+    return ReplicaState(
+        replica_id=member.node_id,
+        log_end_offset=member.log_end_offset,
+        last_fetch_timestamp=member.last_fetch_timestamp_ms,
+        last_caught_up_timestamp=member.last_caught_up_timestamp_ms,
+    )

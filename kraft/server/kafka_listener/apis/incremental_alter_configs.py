@@ -1,0 +1,54 @@
+"""IncrementalAlterConfigs: sets, deletes, appends to and subtracts from single configs (KIP-339)."""
+
+from __future__ import annotations
+
+from kraft.model import config_requests as values
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.server.kafka_listener.apis.config_alterations import Alterations, Handle
+from kraft.server.kafka_listener.requests import Call
+from kraft.wire.schema.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+
+class IncrementalAlterConfigsApi:
+    def __init__(self, handle: Handle) -> None:
+        self._alterations = Alterations(handle)
+
+    async def __call__(self, request: IncrementalAlterConfigsRequest, call: Call) -> IncrementalAlterConfigsResponse:
+        outcomes = await self._alterations.make(request.resources, _wanted, validate_only=request.validate_only)
+        return IncrementalAlterConfigsResponse(
+            responses=tuple(
+                AlterConfigsResourceResponse(
+                    error_code=outcome.error_code,
+                    error_message=outcome.error_message or None,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+                for resource, outcome in zip(request.resources, outcomes, strict=True)
+            )
+        )
+
+
+def _wanted(resource: AlterConfigsResource) -> values.ResourceAlteration:
+    """Raises Refusal."""
+    return values.ResourceAlteration(
+        resource_type=values.ConfigResourceType(resource.resource_type),
+        resource_name=resource.resource_name,
+        alterations=[_alteration(config) for config in resource.configs],
+    )
+
+
+def _alteration(config: AlterableConfig) -> values.ConfigAlteration:
+    try:
+        operation = values.ConfigOperation(config.config_operation)
+    except ValueError:
+        problem = f"config '{config.name[:100]}': there is no operation {config.config_operation}"
+        raise Refusal(ErrorCode.INVALID_REQUEST, problem) from None
+    # Some clients send a value along with DELETE, which has none.
+    value = None if operation is values.ConfigOperation.DELETE else config.value
+    return values.ConfigAlteration(key=config.name, operation=operation, value=value)

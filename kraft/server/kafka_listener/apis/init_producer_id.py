@@ -1,0 +1,29 @@
+"""InitProducerId: an id for an idempotent producer. Transactional ones are refused, for now."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from kraft.model import requests as values
+from kraft.model.errors import ErrorCode
+from kraft.rpc.refusal_log import RefusalLog
+from kraft.server.kafka_listener.requests import Call
+from kraft.wire.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+
+class InitProducerIdApi:
+    def __init__(
+        self, handle: Callable[[], Awaitable[values.InitProducerIdResponse]], monotonic_ms: Callable[[], int]
+    ) -> None:
+        self._handle = handle
+        self._refusals = RefusalLog(monotonic_ms)
+
+    async def __call__(self, request: InitProducerIdRequest, call: Call) -> InitProducerIdResponse:
+        if request.transactional_id is not None:
+            # The answer has no room for a message, so the node's log says it.
+            self._refusals.tell(call.peer, "a transactional producer: transactions are not built yet")
+            return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
+        answer = await self._handle()
+        return InitProducerIdResponse(
+            error_code=answer.error_code, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch
+        )

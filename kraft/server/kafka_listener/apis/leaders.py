@@ -1,0 +1,47 @@
+"""What the metadata adds to answers about partitions: names of topic ids, and who leads instead (KIP-951)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+from uuid import UUID
+
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.records import Endpoint
+from kraft.model.errors import ErrorCode
+from kraft.model.ids import BrokerId
+
+_LED_ELSEWHERE: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+NOBODY: Final = (-1, -1)
+
+
+class Leaders:
+    """`listener` is the one whose clients are answered: they are sent to that listener's addresses."""
+
+    def __init__(self, image: Callable[[], MetadataImage], listener: str) -> None:
+        self._image = image
+        self._listener = listener
+
+    def topic_name(self, topic: str, topic_id: UUID) -> str | None:
+        """The name, which older versions give themselves; None for an id that is not known."""
+        if topic:
+            return topic
+        found = self._image().topic_by_id(topic_id)
+        return None if found is None else found.topic
+
+    def instead(self, topic: str, partition: int, error_code: ErrorCode) -> tuple[int, int]:
+        """Leader and leader epoch for a client that asked the wrong broker; otherwise NOBODY."""
+        found = self._image().topic(topic) if error_code in _LED_ELSEWHERE else None
+        state = None if found is None else found.partitions.get(partition)
+        return NOBODY if state is None else (state.leader, state.leader_epoch)
+
+    def endpoints(self, broker_ids: Iterable[int]) -> list[tuple[BrokerId, Endpoint, str]]:
+        """Broker, address and rack of each that is there and in service."""
+        image = self._image()
+        brokers = [image.broker(broker_id) for broker_id in sorted(set(broker_ids))]
+        return [
+            (broker.broker_id, endpoint, broker.rack)
+            for broker in brokers
+            if broker is not None and (endpoint := broker.endpoint(self._listener)) is not None
+        ]

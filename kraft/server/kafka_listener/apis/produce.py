@@ -1,0 +1,127 @@
+"""Produce: record batches, appended before this returns, answered when the replicas have them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from kraft.model import requests as values
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.server.kafka_listener.apis.leaders import Leaders
+from kraft.server.kafka_listener.connection import CloseConnection
+from kraft.server.kafka_listener.requests import Call
+from kraft.wire.schema.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+Handle = Callable[[values.ProduceRequest], Awaitable[values.ProduceResponse | None]]
+
+_INVALID_RECORD_FROM: Final = 8
+"""In older versions a batch that breaks a rule of its topic is answered with the code that their clients know."""
+
+
+_NOBODY: Final = LeaderIdAndEpoch()
+
+
+class _Topic(NamedTuple):
+    """What of a request is still needed once its records are appended."""
+
+    topic: str
+    topic_id: UUID
+    name: str | None
+    partitions: list[int]
+
+
+class ProduceApi:
+    def __init__(self, handle: Handle, leaders: Leaders) -> None:
+        self._handle = handle
+        self._leaders = leaders
+
+    def __call__(self, request: ProduceRequest, call: Call) -> Awaitable[ProduceResponse | None]:
+        topics, wanted = [], []
+        for topic in request.topic_data:
+            name = self._leaders.topic_name(topic.name, topic.topic_id)
+            topics.append(_Topic(topic.name, topic.topic_id, name, [each.index for each in topic.partition_data]))
+            if name is not None:
+                wanted += [
+                    values.ProducePartition(topic=name, partition=each.index, records=each.records or b"")
+                    for each in topic.partition_data
+                ]
+        # Appended when this returns: the records' bytes are the receive buffer's.
+        begun = self._handle(
+            values.ProduceRequest(request_id=0, acks=request.acks, timeout_ms=request.timeout_ms, partitions=wanted)
+        )
+        return self._respond(topics, begun, call.version)
+
+    async def _respond(
+        self, topics: list[_Topic], begun: Awaitable[values.ProduceResponse | None], version: int
+    ) -> ProduceResponse | None:
+        try:
+            answer = await begun
+        except Refusal as refusal:
+            # With acks=0 the end of the connection is the only sign that a producer can be given.
+            raise CloseConnection(f"a produce request with acks=0 failed: {refusal}") from None
+        if answer is None:
+            if any(topic.name is None for topic in topics):
+                raise CloseConnection("a produce request with acks=0 failed: no topic has that id")
+            return None
+        results = iter(answer.partitions)
+        responses = tuple(self._topic(topic, results, version) for topic in topics)
+        leaders = {each.current_leader.leader_id for topic in responses for each in topic.partition_responses}
+        return ProduceResponse(
+            responses=responses,
+            node_endpoints=tuple(
+                NodeEndpoint(node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=rack or None)
+                for broker_id, endpoint, rack in self._leaders.endpoints(leaders)
+            ),
+        )
+
+    def _topic(
+        self, topic: _Topic, results: Iterator[values.ProducePartitionResult], version: int
+    ) -> TopicProduceResponse:
+        if topic.name is None:
+            unknown = tuple(_refused(partition, ErrorCode.UNKNOWN_TOPIC_ID) for partition in topic.partitions)
+            return TopicProduceResponse(name=topic.topic, topic_id=topic.topic_id, partition_responses=unknown)
+        partitions = tuple(self._partition(next(results), version) for _ in topic.partitions)
+        return TopicProduceResponse(name=topic.topic, topic_id=topic.topic_id, partition_responses=partitions)
+
+    def _partition(self, result: values.ProducePartitionResult, version: int) -> PartitionProduceResponse:
+        if result.error_code is not ErrorCode.NONE:
+            leader_id, leader_epoch = self._leaders.instead(result.topic, result.partition, result.error_code)
+            return _refused(
+                result.partition,
+                _known_code(result.error_code, version),
+                result.error_message,
+                LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch),
+            )
+        return PartitionProduceResponse(
+            index=result.partition,
+            error_code=ErrorCode.NONE,
+            base_offset=result.base_offset,
+            log_append_time_ms=result.log_append_time_ms,
+            log_start_offset=result.log_start_offset,
+        )
+
+
+def _refused(
+    partition: int, code: ErrorCode, message: str = "", leader: LeaderIdAndEpoch = _NOBODY
+) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=partition,
+        error_code=code,
+        base_offset=-1,
+        error_message=message or None,
+        current_leader=leader,
+    )
+
+
+def _known_code(code: ErrorCode, version: int) -> ErrorCode:
+    if code is ErrorCode.INVALID_RECORD and version < _INVALID_RECORD_FROM:
+        return ErrorCode.INVALID_TIMESTAMP
+    return code

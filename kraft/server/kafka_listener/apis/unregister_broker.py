@@ -1,0 +1,25 @@
+"""UnregisterBroker: a broker that will not come back is forgotten (KIP-631)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from kraft.model import broker_requests as values
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.server.kafka_listener.apis.patience import UNTOLD_MS
+from kraft.server.kafka_listener.requests import Call
+from kraft.wire.schema.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+Handle = Callable[[values.UnregisterBrokerRequest], Awaitable[values.BrokerActionResult]]
+
+
+class UnregisterBrokerApi:
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+
+    async def __call__(self, request: UnregisterBrokerRequest, call: Call) -> UnregisterBrokerResponse:
+        try:
+            await self._handle(values.UnregisterBrokerRequest(broker_id=request.broker_id, timeout_ms=UNTOLD_MS))
+        except Refusal as refusal:
+            return UnregisterBrokerResponse(error_code=refusal.error_code, error_message=refusal.message)
+        return UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message=None)

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kraft.model.errors import ErrorCode
+from kraft.model.log_directory_requests import DescribeLogDirectoriesRequest, LogDirectoryDescription
+from kraft.model.partition_requests import PartitionName
+from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler, space_of
+from kraft.server.log_directories import LogDirectories
+from tests.unit.client.virtual_time import run_virtually
+from tests.unit.server.replicas import Broker, batch, lead
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Broker:
+    return Broker(tmp_path)
+
+
+def described(broker: Broker, *wanted: PartitionName) -> list[LogDirectoryDescription]:
+    async def scenario() -> list[LogDirectoryDescription]:
+        partition = broker.open()
+        lead(partition)
+        partition.append(batch("a"), 1)
+        directories = LogDirectories([partition.log_directory, "/elsewhere"], {"/failed": "it broke"})
+        handler = DescribeLogDirectoriesHandler(directories, broker.partitions, lambda _: (1_000, 400))
+        return handler.handle(DescribeLogDirectoriesRequest(partitions=list(wanted), all_partitions=not wanted))
+
+    return run_virtually(scenario())
+
+
+def test_every_directory_tells_what_lies_in_it(broker: Broker) -> None:
+    used, empty, failed = described(broker)
+    (replica,) = used.replicas
+    assert (replica.topic, replica.partition, replica.offset_lag) == ("orders", 0, 0)
+    assert replica.size_bytes == len(batch("a"))
+    assert (used.error_code, used.total_bytes, used.usable_bytes) == (ErrorCode.NONE, 1_000, 400)
+    assert (empty.directory, empty.replicas) == ("/elsewhere", [])
+    assert (failed.directory, failed.error_code, failed.replicas) == ("/failed", ErrorCode.KAFKA_STORAGE_ERROR, [])
+    assert (failed.total_bytes, failed.usable_bytes) == (-1, -1)
+
+
+def test_only_the_partitions_that_are_asked_for_are_told(broker: Broker) -> None:
+    used, *_ = described(broker, PartitionName(topic="orders", partition=1))
+    assert used.replicas == []
+
+
+def test_the_space_of_a_directory_is_that_of_its_file_system(tmp_path: Path) -> None:
+    total, usable = space_of(str(tmp_path))
+    assert total >= usable > 0
+    assert space_of(str(tmp_path / "nowhere")) == (-1, -1)

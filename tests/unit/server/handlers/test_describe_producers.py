@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kraft.model.errors import ErrorCode
+from kraft.model.partition_requests import PartitionName
+from kraft.model.producer_requests import ActiveProducer, DescribeProducersRequest, PartitionProducers
+from kraft.server.handlers.describe_producers import DescribeProducersHandler
+from tests.unit.client.virtual_time import run_virtually
+from tests.unit.metadata.clusters import cluster, with_topic
+from tests.unit.server.replicas import Broker, batch, follow, lead
+
+IMAGE = with_topic(cluster(1), [1])
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Broker:
+    return Broker(tmp_path)
+
+
+def described(broker: Broker, topic: str = "orders", partition: int = 0) -> PartitionProducers:
+    request = DescribeProducersRequest(partitions=[PartitionName(topic=topic, partition=partition)])
+    (result,) = DescribeProducersHandler(broker.partitions, lambda: IMAGE).handle(request)
+    return result
+
+
+def test_the_producers_of_a_partition_are_told(broker: Broker) -> None:
+    async def scenario() -> PartitionProducers:
+        partition = broker.open()
+        lead(partition)
+        for sequence, value in enumerate("ab"):
+            partition.append(batch(value, producer_id=7, producer_epoch=2, sequence=sequence), 1)
+        partition.append(batch("nobody's"), 1)
+        return described(broker)
+
+    result = run_virtually(scenario())
+    (producer,) = result.producers
+    assert (result.topic, result.partition, result.error_code) == ("orders", 0, ErrorCode.NONE)
+    assert producer == ActiveProducer(
+        producer_id=7, producer_epoch=2, last_sequence=1, last_timestamp_ms=producer.last_timestamp_ms
+    )
+
+
+def test_only_the_leader_tells(broker: Broker) -> None:
+    async def scenario() -> PartitionProducers:
+        follow(broker.open())
+        return described(broker)
+
+    assert run_virtually(scenario()).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize(("topic", "partition"), [("nowhere", 0), ("orders", 9)])
+def test_a_partition_that_does_not_exist_is_told_as_such(broker: Broker, topic: str, partition: int) -> None:
+    assert described(broker, topic, partition).error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import asyncio
+
+from kraft.model.errors import ErrorCode
+from kraft.model.partition_requests import PartitionName
+from kraft.model.producer_requests import ActiveProducer, PartitionProducers
+from kraft.model.producer_requests import DescribeProducersRequest as Asked
+from kraft.server.kafka_listener.apis.describe_producers import DescribeProducersApi
+from kraft.wire.schema.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
+from tests.unit.server.kafka_listener.apis.kafka_door import answered
+
+
+def test_producers_are_told_partition_by_partition() -> None:
+    def handle(request: Asked) -> list[PartitionProducers]:
+        assert request.partitions == [PartitionName(topic="orders", partition=n) for n in (0, 9)]
+        producer = ActiveProducer(producer_id=7, producer_epoch=2, last_sequence=41, last_timestamp_ms=1_000)
+        return [
+            PartitionProducers(topic="orders", partition=0, producers=[producer]),
+            PartitionProducers(
+                topic="orders",
+                partition=9,
+                error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                error_message="topic 'orders' has no partition 9",
+            ),
+        ]
+
+    request = DescribeProducersRequest(topics=(TopicRequest(name="orders", partition_indexes=(0, 9)),))
+    response = asyncio.run(answered(DescribeProducersApi(handle), request, 0, DescribeProducersResponse))
+    (topic,) = response.topics
+    told, refused = topic.partitions
+    assert (topic.name, told.partition_index, told.error_code, told.error_message) == ("orders", 0, 0, None)
+    (producer,) = told.active_producers
+    assert (producer.producer_id, producer.producer_epoch) == (7, 2)
+    assert (producer.last_sequence, producer.last_timestamp) == (41, 1_000)
+    assert (producer.coordinator_epoch, producer.current_txn_start_offset) == (-1, -1)
+    assert (refused.partition_index, refused.error_code, refused.active_producers) == (9, 3, ())
+    assert refused.error_message == "topic 'orders' has no partition 9"

@@ -1,0 +1,368 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraft.model.errors import ErrorCode
+from kraft.model.ids import TopicPartition
+from kraft.server.handlers.fetch import FetchHandler
+from kraft.server.kafka_listener.apis import fetch as fetch_module
+from kraft.server.kafka_listener.apis.fetch import FetchApi
+from kraft.server.kafka_listener.fetch_sessions import FetchSessions
+from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.unread_answers import WRITTEN_AFTER_S, UnreadAnswers
+from kraft.server.partition import Partition
+from kraft.wire.schema.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    LeaderIdAndEpoch,
+    PartitionData,
+    ReplicaState,
+)
+from tests.unit.client.virtual_time import run_virtually
+from tests.unit.server.kafka_listener.apis.kafka_door import (
+    answered,
+    id_of,
+    leaders,
+    partitions_of,
+    topic_named,
+    versions_of,
+)
+from tests.unit.server.replicas import Broker, batch, follow, lead, settle, values_of
+
+VERSIONS = versions_of(FetchRequest)
+SESSION_VERSIONS = [version for version in VERSIONS if version >= 7]
+FULL = -1
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Broker:
+    return Broker(tmp_path, partitions=partitions_of())
+
+
+def committed(broker: Broker, number: int, *values: str) -> Partition:
+    """A partition that this broker leads alone, with one batch for each value, all committed."""
+    partition = broker.open(TopicPartition("orders", number))
+    lead(partition, replicas=(1,))
+    append(broker, partition, *values)
+    return partition
+
+
+def append(broker: Broker, partition: Partition, *values: str) -> None:
+    for value in values:
+        partition.append(batch(value), 1)
+    broker.sync()
+
+
+class Door:
+    def __init__(self, broker: Broker, *, sessions_max: int = 10, partitions_max: int = 100) -> None:
+        self._numbers: Iterator[int] = count(501)
+        self.sessions = FetchSessions(lambda: next(self._numbers), sessions_max, partitions_max)
+        self.api = FetchApi(FetchHandler(broker.partitions).handle, leaders(), self.sessions, lambda: broker.now_ms)
+
+    def fetch(self, version: int, *topics: FetchTopic, **fields: Any) -> FetchResponse:
+        response: FetchResponse = run_virtually(self.answer(version, *topics, **fields))
+        return response
+
+    async def answer(self, version: int, *topics: FetchTopic, **fields: Any) -> FetchResponse:
+        asked: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1, "topics": topics}
+        request = FetchRequest(**asked | fields)
+        return await answered(self.api, request, version, FetchResponse)
+
+
+def asking(
+    version: int, name: str, *partitions: tuple[int, int], bytes_max: int = 1 << 20, epoch: int = -1
+) -> FetchTopic:
+    """Numbers of partitions and offsets in them."""
+    wanted = tuple(
+        FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=bytes_max, current_leader_epoch=epoch)
+        for number, offset in partitions
+    )
+    named: FetchTopic = topic_named(FetchTopic, version >= 13, name, id_of(name), "topic", partitions=wanted)
+    return named
+
+
+def forgetting(version: int, name: str, *partitions: int) -> tuple[ForgottenTopic]:
+    named: ForgottenTopic = topic_named(
+        ForgottenTopic, version >= 13, name, id_of(name), "topic", partitions=partitions
+    )
+    return (named,)
+
+
+def found(response: FetchResponse) -> list[PartitionData]:
+    return [data for topic in response.responses for data in topic.partitions]
+
+
+def values(response: FetchResponse) -> dict[int, list[str]]:
+    return {data.partition_index: values_of(bytes(data.records or b"")) for data in found(response)}
+
+
+def codes(response: FetchResponse) -> list[int]:
+    return [data.error_code for data in found(response)]
+
+
+# --- records -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_is_committed_is_given_in_every_version(broker: Broker, version: int) -> None:
+    committed(broker, 0, "a", "b")
+    response = Door(broker).fetch(version, asking(version, "orders", (0, 1)))
+    (topic,) = response.responses
+    assert (topic.topic_id if version >= 13 else topic.topic) == (id_of("orders") if version >= 13 else "orders")
+    (data,) = topic.partitions
+    assert values(response) == {0: ["b"]}
+    assert (data.error_code, data.high_watermark, data.last_stable_offset) == (0, 2, 2)
+    assert data.log_start_offset == (0 if version >= 5 else -1)
+    assert (data.preferred_read_replica, data.current_leader) == (-1, LeaderIdAndEpoch())
+    assert (response.error_code, response.session_id, response.throttle_time_ms) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(("isolation_level", "aborted"), [(0, None), (1, ())])
+def test_who_reads_only_what_is_committed_is_told_that_nothing_was_aborted(
+    broker: Broker, version: int, isolation_level: int, aborted: object
+) -> None:
+    committed(broker, 0, "a")
+    response = Door(broker).fetch(version, asking(version, "orders", (0, 0)), isolation_level=isolation_level)
+    (data,) = found(response)
+    assert (data.aborted_transactions, values(response)) == (aborted, {0: ["a"]})
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_topics_are_answered_in_the_requests_order(broker: Broker, version: int) -> None:
+    committed(broker, 0, "a")
+    committed(broker, 1, "b")
+    response = Door(broker).fetch(
+        version,
+        asking(version, "payments", (4, 0)),
+        asking(version, "orders", (1, 0), (9, 0), (0, 0)),
+        max_wait_ms=60_000,
+        min_bytes=1 << 20,
+    )
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [(data.partition_index, data.error_code) for data in found(response)] == [
+        (4, unknown),
+        (1, 0),
+        (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (0, 0),
+    ]
+    assert values(response) == {4: [], 1: ["b"], 9: [], 0: ["a"]}
+    assert len(response.responses) == 2
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_errors_of_a_partition_are_told(broker: Broker, version: int) -> None:
+    committed(broker, 0, "a")
+    assert codes(Door(broker).fetch(version, asking(version, "orders", (0, 7)))) == [ErrorCode.OFFSET_OUT_OF_RANGE]
+    fenced = Door(broker).fetch(version, asking(version, "orders", (0, 0), epoch=5))
+    # Older consumers say nothing of epochs.
+    assert codes(fenced) == [ErrorCode.UNKNOWN_LEADER_EPOCH if version >= 9 else ErrorCode.NONE]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_who_asks_the_wrong_broker_is_told_the_leader_and_where_it_is(broker: Broker, version: int) -> None:
+    follow(broker.open(TopicPartition("orders", 2)))
+    response = Door(broker).fetch(version, asking(version, "orders", (2, 0)))
+    (data,) = found(response)
+    assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    expected = LeaderIdAndEpoch(leader_id=2, leader_epoch=0) if version >= 12 else LeaderIdAndEpoch()
+    assert data.current_leader == expected
+    assert [(each.node_id, each.host, each.port, each.rack) for each in response.node_endpoints] == (
+        [(2, "localhost", 9096, None)] if version >= 16 else []
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_batch_above_every_limit_is_given_alone(broker: Broker, version: int) -> None:
+    """KIP-74: a consumer gets on, however little it wants at a time."""
+    committed(broker, 0, "a" * 1_000, "b")
+    committed(broker, 1, "c")
+    wanted = asking(version, "orders", (0, 0), (1, 0), bytes_max=1)
+    assert values(Door(broker).fetch(version, wanted, max_bytes=1)) == {0: ["a" * 1_000], 1: []}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_consumer_waits_for_what_is_not_there_yet(broker: Broker, version: int) -> None:
+    async def scenario() -> None:
+        partition = committed(broker, 0, "a")
+        wanted = asking(version, "orders", (0, 1))
+        answer = asyncio.ensure_future(Door(broker).answer(version, wanted, max_wait_ms=60_000))
+        await settle()
+        assert not answer.done()
+        append(broker, partition, "b")
+        assert values(await answer) == {0: ["b"]}
+
+    run_virtually(scenario())
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_follower_is_refused_at_this_door(broker: Broker, version: int) -> None:
+    committed(broker, 0, "a")
+    says_so = {"replica_id": 2} if version < 15 else {"replica_state": ReplicaState(replica_id=2, replica_epoch=1)}
+    response = Door(broker).fetch(version, asking(version, "orders", (0, 0)), **says_so)
+    assert response.responses == ()
+    assert response.error_code == (ErrorCode.INVALID_REQUEST if version >= 7 else 0)
+
+
+# --- sessions ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", SESSION_VERSIONS)
+def test_a_session_is_told_what_changed(broker: Broker, version: int) -> None:
+    first, second = committed(broker, 0, "a"), committed(broker, 1, "b")
+    door = Door(broker)
+    begun = door.fetch(version, asking(version, "orders", (0, 0), (1, 0)), session_epoch=0)
+    assert (begun.session_id, values(begun)) == (501, {0: ["a"], 1: ["b"]})
+    moved = door.fetch(version, asking(version, "orders", (0, 1), (1, 1)), session_id=501, session_epoch=1)
+    assert (moved.session_id, moved.responses) == (501, ())
+    append(broker, second, "c")
+    news = door.fetch(version, session_id=501, session_epoch=2)
+    assert (news.session_id, values(news)) == (501, {1: ["c"]})
+    (topic,) = news.responses
+    assert (topic.topic_id if version >= 13 else topic.topic) == (id_of("orders") if version >= 13 else "orders")
+    append(broker, first, "d")
+    changed = asking(version, "orders", (1, 2))
+    assert values(door.fetch(version, changed, session_id=501, session_epoch=3)) == {0: ["d"]}
+
+
+@pytest.mark.parametrize("version", SESSION_VERSIONS)
+def test_what_a_session_forgets_is_not_read_any_more(broker: Broker, version: int) -> None:
+    first, _ = committed(broker, 0), committed(broker, 1)
+    door = Door(broker)
+    door.fetch(version, asking(version, "orders", (0, 0), (1, 0)), session_epoch=0)
+    append(broker, first, "a")
+    forgotten = forgetting(version, "orders", 0)
+    response = door.fetch(version, session_id=501, session_epoch=1, forgotten_topics_data=forgotten)
+    assert (response.error_code, response.responses) == (0, ())
+
+
+@pytest.mark.parametrize("version", SESSION_VERSIONS)
+def test_a_session_that_is_unknown_or_out_of_step_is_refused(broker: Broker, version: int) -> None:
+    committed(broker, 0)
+    door = Door(broker)
+    assert door.fetch(version, session_id=9, session_epoch=1).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    door.fetch(version, asking(version, "orders", (0, 0)), session_epoch=0)
+    ahead = door.fetch(version, session_id=501, session_epoch=2)
+    assert (ahead.error_code, ahead.responses) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, ())
+    assert door.fetch(version, session_id=501, session_epoch=1).error_code == 0
+
+
+def test_a_session_by_names_does_not_go_on_by_ids(broker: Broker) -> None:
+    committed(broker, 0)
+    door = Door(broker)
+    door.fetch(12, asking(12, "orders", (0, 0)), session_epoch=0)
+    assert door.fetch(13, session_id=501, session_epoch=1).error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+
+@pytest.mark.parametrize("version", SESSION_VERSIONS)
+def test_a_session_ends_when_its_client_says_so(broker: Broker, version: int) -> None:
+    committed(broker, 0, "a")
+    door = Door(broker)
+    door.fetch(version, asking(version, "orders", (0, 0)), session_epoch=0)
+    last = door.fetch(version, asking(version, "orders", (0, 0)), session_id=501, session_epoch=FULL)
+    assert (last.session_id, values(last), len(door.sessions)) == (0, {0: ["a"]}, 0)
+    gone = door.fetch(version, session_id=501, session_epoch=1)
+    assert gone.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize("version", SESSION_VERSIONS)
+def test_a_session_begun_anew_takes_the_place_of_the_old_one(broker: Broker, version: int) -> None:
+    committed(broker, 0)
+    door = Door(broker)
+    door.fetch(version, asking(version, "orders", (0, 0)), session_epoch=0)
+    again = door.fetch(version, asking(version, "orders", (0, 0)), session_id=501, session_epoch=0)
+    assert (again.session_id, len(door.sessions)) == (502, 1)
+
+
+@pytest.mark.parametrize("version", SESSION_VERSIONS)
+def test_without_room_for_a_session_everything_is_answered_as_before(broker: Broker, version: int) -> None:
+    committed(broker, 0, "a")
+    door = Door(broker, sessions_max=1)
+    door.fetch(version, asking(version, "orders", (0, 0)), session_epoch=0)
+    second = door.fetch(version, asking(version, "orders", (0, 0)), session_epoch=0)
+    assert (second.session_id, values(second)) == (0, {0: ["a"]})
+
+
+@pytest.mark.parametrize("version", SESSION_VERSIONS)
+def test_an_error_is_told_again_and_again_and_once_when_it_is_over(broker: Broker, version: int) -> None:
+    door = Door(broker)
+    begun = door.fetch(version, asking(version, "orders", (0, 0)), session_epoch=0)
+    assert codes(begun) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert codes(door.fetch(version, session_id=501, session_epoch=1)) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    committed(broker, 0)
+    assert codes(door.fetch(version, session_id=501, session_epoch=2)) == [ErrorCode.NONE]
+    assert codes(door.fetch(version, session_id=501, session_epoch=3)) == []
+
+
+@pytest.mark.parametrize("version", [13, 18])
+def test_an_unknown_id_in_a_session_is_told(broker: Broker, version: int) -> None:
+    committed(broker, 0)
+    door = Door(broker)
+    begun = door.fetch(version, asking(version, "orders", (0, 0)), asking(version, "payments", (0, 0)), session_epoch=0)
+    assert codes(begun) == [0, ErrorCode.UNKNOWN_TOPIC_ID]
+    assert codes(door.fetch(version, session_id=501, session_epoch=1)) == [ErrorCode.UNKNOWN_TOPIC_ID]
+
+
+@pytest.mark.parametrize("version", SESSION_VERSIONS)
+def test_sessions_of_more_partitions_than_there_may_be_are_given_up(broker: Broker, version: int) -> None:
+    committed(broker, 0, "a")
+    door = Door(broker, partitions_max=2)
+    too_many = asking(version, "orders", (0, 0), (1, 0), (2, 0))
+    refused = door.fetch(version, too_many, session_epoch=0)
+    assert (refused.session_id, refused.error_code, values(refused)[0]) == (0, 0, ["a"])
+    door.fetch(version, asking(version, "orders", (0, 0), (1, 0)), session_epoch=0)
+    grown = door.fetch(version, asking(version, "orders", (2, 0)), session_id=502, session_epoch=1)
+    assert (grown.error_code, len(door.sessions)) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
+    again = door.fetch(version, asking(version, "orders", (0, 0), (1, 0)), session_epoch=0)
+    assert again.session_id == 503, "what the ended ones had is free again"
+
+
+# --- bounds ------------------------------------------------------------------------------------------------------
+
+
+def test_answers_are_no_larger_than_there_is_room_for_and_have_a_batch_at_least(broker: Broker) -> None:
+    """Also those that are asked for at the same time, when nothing is written yet of the first."""
+
+    async def scenario() -> None:
+        committed(broker, 0, "a" * 1_000, "b" * 1_000, "c" * 1_000)
+        unread = UnreadAnswers(5_500)
+        door, call = Door(broker), Call(version=12, client_id="", peer="", unread=unread)
+        request = FetchRequest(max_wait_ms=0, min_bytes=1, topics=(asking(12, "orders", (0, 0)),))
+
+        async def fetched() -> list[int]:
+            responses = await asyncio.gather(*(door.api(request, call) for _ in range(4)))
+            return [sum(len(each) for each in values(response).values()) for response in responses]
+
+        assert await fetched() == [3, 2, 1, 1]
+        await asyncio.sleep(2 * WRITTEN_AFTER_S)
+        assert (unread.total_bytes, (await fetched())[0]) == (0, 3)
+
+    asyncio.run(scenario())
+
+
+def test_when_very_much_is_waited_for_nobody_waits_long(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_module, "WAITING_PARTITIONS_MAX", 3)
+
+    async def scenario() -> None:
+        committed(broker, 0)
+        door, loop = Door(broker), asyncio.get_running_loop()
+        began = loop.time()
+        first = asyncio.ensure_future(door.answer(12, asking(12, "orders", (0, 0), (0, 0)), max_wait_ms=60_000))
+        await settle()
+        await door.answer(12, asking(12, "orders", (0, 0), (0, 0)), max_wait_ms=60_000)
+        assert loop.time() - began == pytest.approx(0.1)
+        await first
+        assert loop.time() - began == pytest.approx(60)
+        await door.answer(12, asking(12, "orders", (0, 0), (0, 0)), max_wait_ms=5_000)
+        assert loop.time() - began == pytest.approx(65)
+
+    run_virtually(scenario())

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kraft.model.errors import ErrorCode
+from kraft.server.handlers.list_offsets import ListOffsetsHandler
+from kraft.server.kafka_listener.apis.list_offsets import ListOffsetsApi
+from kraft.wire.schema.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from tests.unit.client.virtual_time import run_virtually
+from tests.unit.server.kafka_listener.apis.kafka_door import answered, partitions_of, versions_of
+from tests.unit.server.replicas import Broker, batch, lead
+
+VERSIONS = versions_of(ListOffsetsRequest)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Broker:
+    """With four committed records, two batches, at 1,000 and 1,001 ms each."""
+    broker = Broker(tmp_path, partitions=partitions_of())
+    partition = broker.open()
+    lead(partition, replicas=(1,), epoch=3)
+    for values in (("a", "b"), ("c", "d")):
+        partition.append(batch(*values), 1)
+    broker.sync()
+    return broker
+
+
+def ask(broker: Broker, version: int, *topics: ListOffsetsTopic, isolation_level: int = 0) -> ListOffsetsResponse:
+    request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=topics)
+    api = ListOffsetsApi(ListOffsetsHandler(broker.partitions).handle)
+    response: ListOffsetsResponse = run_virtually(answered(api, request, version, ListOffsetsResponse))
+    return response
+
+
+def topic(name: str, *partitions: tuple[int, int], epoch: int = -1) -> ListOffsetsTopic:
+    """Numbers of partitions and timestamps."""
+    return ListOffsetsTopic(
+        name=name,
+        partitions=tuple(
+            ListOffsetsPartition(partition_index=number, timestamp=timestamp, current_leader_epoch=epoch)
+            for number, timestamp in partitions
+        ),
+    )
+
+
+def only(response: ListOffsetsResponse) -> ListOffsetsPartitionResponse:
+    ((result,),) = [each.partitions for each in response.topics]
+    return result
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("timestamp", "found"),
+    [
+        (-1, (4, -1)),
+        (-2, (0, -1)),
+        (-3, (1, 1_001)),
+        (-4, (0, -1)),
+        (-5, (-1, -1)),
+        (1_001, (1, 1_001)),
+        (9_000, (-1, -1)),
+    ],
+)
+def test_every_special_place_and_every_time(
+    broker: Broker, version: int, timestamp: int, found: tuple[int, int]
+) -> None:
+    result = only(ask(broker, version, topic("orders", (0, timestamp))))
+    assert (result.error_code, result.partition_index) == (0, 0)
+    assert (result.offset, result.timestamp) == found
+    assert result.leader_epoch == (3 if version >= 4 else -1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("isolation_level", [0, 1])
+def test_the_end_is_the_same_for_who_reads_only_what_is_committed(
+    broker: Broker, version: int, isolation_level: int
+) -> None:
+    assert only(ask(broker, version, topic("orders", (0, -1)), isolation_level=isolation_level)).offset == 4
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_partitions_of_several_topics_are_answered_in_the_requests_order(broker: Broker, version: int) -> None:
+    response = ask(broker, version, topic("payments", (0, -1)), topic("orders", (2, -1), (0, -1), (7, -1)))
+    assert [
+        (each.name, [(result.partition_index, result.error_code, result.offset) for result in each.partitions])
+        for each in response.topics
+    ] == [
+        ("payments", [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]),
+        (
+            "orders",
+            [
+                (2, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1),
+                (0, 0, 4),
+                (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+            ],
+        ),
+    ]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_who_knows_an_old_epoch_is_fenced(broker: Broker, version: int) -> None:
+    result = only(ask(broker, version, topic("orders", (0, -1), epoch=2)))
+    assert result.error_code == (ErrorCode.FENCED_LEADER_EPOCH if version >= 4 else 0)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_time_that_stands_for_nothing_is_refused(broker: Broker, version: int) -> None:
+    assert only(ask(broker, version, topic("orders", (0, -77)))).error_code == ErrorCode.UNSUPPORTED_VERSION

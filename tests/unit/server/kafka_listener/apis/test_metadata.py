@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.records import BrokerFenced
+from kraft.model.errors import ErrorCode
+from kraft.model.ids import BrokerId
+from kraft.model.requests import CreateTopicsRequest, TopicResult, TopicResults
+from kraft.server.config_values import TopicDefaults
+from kraft.server.handlers.metadata import MetadataHandler
+from kraft.server.kafka_listener.apis.authorized_operations import NOT_ASKED
+from kraft.server.kafka_listener.apis.metadata import MetadataApi
+from kraft.server.metadata_loader import MetadataLoader
+from kraft.wire.declaration import ZERO_UUID
+from kraft.wire.schema.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from tests.unit.client.virtual_time import run_virtually
+from tests.unit.metadata.clusters import CLUSTER, ORDERS, cluster, epoch_of, with_topic
+from tests.unit.server.fake_controllers import FakeControllers
+from tests.unit.server.kafka_listener.apis.kafka_door import LISTENER, UNKNOWN_ID, answered, leaders, versions_of
+
+VERSIONS = versions_of(MetadataRequest)
+IMAGE = with_topic(cluster(1, 2, racks={2: "cellar"}), [1, 2], [2, 1])
+
+ON_TOPIC = 0b1101_1111_1000
+"""Read, write, create, delete, alter, describe, describe and alter configs: bits 3 to 8, 10 and 11 (KIP-430)."""
+
+
+def ask(
+    version: int,
+    *names: str,
+    image: MetadataImage = IMAGE,
+    controllers: FakeControllers | None = None,
+    auto_create: bool = True,
+    **fields: Any,
+) -> MetadataResponse:
+    loader = cast(MetadataLoader, SimpleNamespace(image=image))
+    defaults = cast(TopicDefaults, SimpleNamespace(auto_create_enabled=auto_create))
+    client = (controllers or FakeControllers()).as_client()
+    api = MetadataApi(MetadataHandler(loader, client, defaults, LISTENER).handle, leaders(image), BrokerId(2))
+    topics = tuple(MetadataRequestTopic(name=name) for name in names)
+    request = MetadataRequest(**{"topics": topics} | fields)
+    response: MetadataResponse = run_virtually(answered(api, request, version, MetadataResponse))
+    return response
+
+
+def named(response: MetadataResponse) -> list[tuple[str | None, int]]:
+    return [(topic.name, topic.error_code) for topic in response.topics]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_topic_is_told_with_its_leaders(version: int) -> None:
+    (topic,) = ask(version, "orders").topics
+    assert topic == MetadataResponseTopic(
+        error_code=0,
+        name="orders",
+        topic_id=ORDERS if version >= 10 else ZERO_UUID,
+        partitions=tuple(
+            MetadataResponsePartition(
+                error_code=0,
+                partition_index=index,
+                leader_id=replicas[0],
+                leader_epoch=0 if version >= 7 else -1,
+                replica_nodes=replicas,
+                isr_nodes=replicas,
+            )
+            for index, replicas in enumerate([(1, 2), (2, 1)])
+        ),
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_cluster_and_its_brokers_are_told(version: int) -> None:
+    response = ask(version, "orders")
+    assert [(each.node_id, each.host, each.port, each.rack) for each in response.brokers] == [
+        (1, "localhost", 9095, None),
+        (2, "localhost", 9096, "cellar" if version >= 1 else None),
+    ]
+    assert response.cluster_id == (CLUSTER if version >= 2 else None)
+    assert response.controller_id == (1 if version >= 1 else -1)
+
+
+def test_no_names_are_all_topics_in_the_oldest_version() -> None:
+    assert named(ask(0)) == [("orders", 0)]
+
+
+@pytest.mark.parametrize("version", VERSIONS[1:])
+def test_no_names_are_no_topics_and_null_is_all_of_them_later(version: int) -> None:
+    assert named(ask(version)) == []
+    assert named(ask(version, topics=None)) == [("orders", 0)]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_topic_that_does_not_exist_is_created_when_the_client_lets_us(version: int) -> None:
+    def create(request: CreateTopicsRequest) -> TopicResults:
+        return TopicResults(results=[TopicResult(topic=new.topic, error_code=ErrorCode.NONE) for new in request.topics])
+
+    controllers = FakeControllers(create_topics=create)
+    response = ask(version, "payments", "orders", controllers=controllers)
+    assert named(response) == [("payments", ErrorCode.LEADER_NOT_AVAILABLE), ("orders", 0)]
+    assert len(controllers.requests("create_topics")) == 1
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 4])
+def test_a_topic_that_does_not_exist_is_not_created_against_the_clients_will(version: int) -> None:
+    response = ask(version, "payments", allow_auto_topic_creation=False)
+    assert named(response) == [("payments", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_topic_that_does_not_exist_is_not_created_where_that_is_off(version: int) -> None:
+    assert named(ask(version, "payments", auto_create=False)) == [("payments", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 10])
+def test_topics_are_found_by_their_ids(version: int) -> None:
+    asked = (
+        MetadataRequestTopic(topic_id=ORDERS, name=None),
+        MetadataRequestTopic(topic_id=UNKNOWN_ID, name=None),
+    )
+    known, unknown = ask(version, topics=asked).topics
+    assert (known.name, known.topic_id, known.error_code, len(known.partitions)) == ("orders", ORDERS, 0, 2)
+    assert (unknown.topic_id, unknown.error_code, unknown.partitions) == (UNKNOWN_ID, ErrorCode.UNKNOWN_TOPIC_ID, ())
+    assert unknown.name == (None if version >= 12 else "")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_controller_that_is_no_broker_is_not_told_to_clients(version: int) -> None:
+    controllers = FakeControllers()
+    controllers.active_id = 7
+    assert ask(version, controllers=controllers).controller_id == (2 if version >= 1 else -1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_replica_on_a_broker_that_is_away_is_offline_and_a_partition_without_a_leader_says_so(version: int) -> None:
+    image = with_topic(cluster(1, 2), [1], [2, 1])
+    image = image.replay([BrokerFenced(broker_id=BrokerId(1), broker_epoch=epoch_of(image, 1))])
+    (topic,) = ask(version, "orders", image=image).topics
+    assert [each.offline_replicas for each in topic.partitions] == ([(1,), (1,)] if version >= 5 else [(), ()])
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 8])
+def test_what_a_client_may_do_is_told_when_it_asks(version: int) -> None:
+    asked: dict[str, Any] = {"include_topic_authorized_operations": True}
+    if version <= 10:
+        asked["include_cluster_authorized_operations"] = True
+    response = ask(version, "orders", **asked)
+    assert response.topics[0].topic_authorized_operations == ON_TOPIC
+    assert (response.cluster_authorized_operations > 0) == (version <= 10)
+    unasked = ask(version, "orders")
+    assert unasked.topics[0].topic_authorized_operations == NOT_ASKED
+    assert unasked.cluster_authorized_operations == NOT_ASKED
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+def test_topics_of_the_broker_itself_are_told_apart(name: str) -> None:
+    image = with_topic(cluster(1), [1], topic=name)
+    (topic,) = ask(13, name, image=image).topics
+    assert topic.is_internal
+    assert not ask(13, "orders").topics[0].is_internal

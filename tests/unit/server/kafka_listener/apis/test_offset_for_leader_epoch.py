@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kraft.model.errors import ErrorCode
+from kraft.server.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from kraft.server.kafka_listener.apis.offset_for_leader_epoch import OffsetForLeaderEpochApi
+from kraft.wire.schema.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from tests.unit.client.virtual_time import run_virtually
+from tests.unit.server.kafka_listener.apis.kafka_door import answered, partitions_of, versions_of
+from tests.unit.server.replicas import Broker, batch, lead
+
+VERSIONS = versions_of(OffsetForLeaderEpochRequest)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Broker:
+    """Two records of epoch 1, one of epoch 4."""
+    broker = Broker(tmp_path, partitions=partitions_of())
+    partition = broker.open()
+    lead(partition, epoch=1)
+    partition.append(batch("a", "b"), 1)
+    lead(partition, epoch=4, partition_epoch=1)
+    partition.append(batch("c"), 1)
+    return broker
+
+
+def ask(broker: Broker, version: int, *topics: OffsetForLeaderTopic) -> list[tuple[str, int, int, int, int]]:
+    api = OffsetForLeaderEpochApi(OffsetForLeaderEpochHandler(broker.partitions).handle)
+    request = OffsetForLeaderEpochRequest(topics=topics)
+    response: OffsetForLeaderEpochResponse = run_virtually(
+        answered(api, request, version, OffsetForLeaderEpochResponse)
+    )
+    return [
+        (topic.topic, each.partition, each.error_code, each.leader_epoch, each.end_offset)
+        for topic in response.topics
+        for each in topic.partitions
+    ]
+
+
+def topic(name: str, *partitions: tuple[int, int], current: int = -1) -> OffsetForLeaderTopic:
+    """Numbers of partitions and epochs that are asked for."""
+    return OffsetForLeaderTopic(
+        topic=name,
+        partitions=tuple(
+            OffsetForLeaderPartition(partition=number, current_leader_epoch=current, leader_epoch=epoch)
+            for number, epoch in partitions
+        ),
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(("epoch", "found"), [(1, (1, 2)), (3, (1, 2)), (4, (4, 3)), (9, (-1, -1))])
+def test_where_an_epoch_ends(broker: Broker, version: int, epoch: int, found: tuple[int, int]) -> None:
+    assert ask(broker, version, topic("orders", (0, epoch))) == [("orders", 0, 0, *found)]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_partitions_of_several_topics_are_answered_in_the_requests_order(broker: Broker, version: int) -> None:
+    assert ask(broker, version, topic("payments", (0, 1)), topic("orders", (7, 1), (0, 4), (2, 1))) == [
+        ("payments", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1),
+        ("orders", 7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1),
+        ("orders", 0, 0, 4, 3),
+        ("orders", 2, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1),
+    ]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("current", "code"), [(3, ErrorCode.FENCED_LEADER_EPOCH), (5, ErrorCode.UNKNOWN_LEADER_EPOCH), (4, ErrorCode.NONE)]
+)
+def test_who_knows_another_epoch_than_the_leader_is_fenced(
+    broker: Broker, version: int, current: int, code: ErrorCode
+) -> None:
+    ((_, _, error_code, _, _),) = ask(broker, version, topic("orders", (0, 4), current=current))
+    assert error_code == code

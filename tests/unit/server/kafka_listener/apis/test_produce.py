@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.records import BrokerFenced
+from kraft.model.errors import ErrorCode
+from kraft.model.ids import BrokerId, TopicPartition
+from kraft.server.handlers.produce import ProduceHandler
+from kraft.server.kafka_listener.apis.produce import ProduceApi
+from kraft.server.kafka_listener.connection import CloseConnection
+from kraft.wire.schema.produce import (
+    LeaderIdAndEpoch,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tests.unit.client.virtual_time import run_virtually
+from tests.unit.metadata.clusters import epoch_of
+from tests.unit.server.kafka_listener.apis.kafka_door import (
+    IMAGE,
+    answered,
+    ask,
+    id_of,
+    leaders,
+    partitions_of,
+    topic_named,
+    versions_of,
+)
+from tests.unit.server.replicas import WALL_MS, Broker, batch, follow, lead, settle, values_in
+
+VERSIONS = versions_of(ProduceRequest)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Broker:
+    return Broker(tmp_path, partitions=partitions_of())
+
+
+def api(broker: Broker, image: MetadataImage = IMAGE) -> ProduceApi:
+    return ProduceApi(ProduceHandler(broker.partitions).handle, leaders(image))
+
+
+def topic(version: int, name: str, *partitions: tuple[int, bytes | None]) -> TopicProduceData:
+    data = tuple(PartitionProduceData(index=index, records=records) for index, records in partitions)
+    named: TopicProduceData = topic_named(
+        TopicProduceData, version >= 13, name, id_of(name), "name", partition_data=data
+    )
+    return named
+
+
+def request(*topics: TopicProduceData, acks: int = 1, timeout_ms: int = 1_000) -> ProduceRequest:
+    return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=topics)
+
+
+def produce(broker: Broker, wanted: ProduceRequest, version: int, image: MetadataImage = IMAGE) -> ProduceResponse:
+    response: ProduceResponse = run_virtually(answered(api(broker, image), wanted, version, ProduceResponse))
+    return response
+
+
+def only(response: ProduceResponse) -> PartitionProduceResponse:
+    ((result,),) = [each.partition_responses for each in response.responses]
+    return result
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_records_are_appended_and_their_place_is_told(broker: Broker, version: int) -> None:
+    partition = broker.open()
+    lead(partition)
+    for base_offset in (0, 2):
+        response = produce(broker, request(topic(version, "orders", (0, batch("a", "b")))), version)
+        assert only(response) == PartitionProduceResponse(
+            index=0, error_code=0, base_offset=base_offset, log_start_offset=0 if version >= 5 else -1
+        )
+        (answered_topic,) = response.responses
+        if version >= 13:
+            assert answered_topic.topic_id == id_of("orders")
+        else:
+            assert answered_topic.name == "orders"
+        assert (response.throttle_time_ms, response.node_endpoints) == (0, ())
+    assert values_in(partition) == ["a", "b"] * 2
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_partitions_of_several_topics_are_answered_in_the_requests_order(broker: Broker, version: int) -> None:
+    for number in (0, 1):
+        lead(broker.open(TopicPartition("orders", number)))
+    broker.partitions.by_name("orders", 0).append(batch("before"), 1)
+    wanted = request(
+        topic(version, "payments", (0, batch("x"))),
+        topic(version, "orders", (1, batch("a")), (7, batch("x")), (0, batch("b"))),
+        topic(version, "payments", (1, batch("x"))),
+    )
+    response = produce(broker, wanted, version)
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [
+        [(each.index, each.error_code, each.base_offset) for each in topic.partition_responses]
+        for topic in response.responses
+    ] == [
+        [(0, unknown, -1)],
+        [(1, 0, 0), (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1), (0, 0, 1)],
+        [(1, unknown, -1)],
+    ]
+    if version >= 13:
+        assert [topic.topic_id for topic in response.responses] == [
+            id_of("payments"),
+            id_of("orders"),
+            id_of("payments"),
+        ]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_who_asks_the_wrong_broker_is_told_the_leader_and_where_it_is(broker: Broker, version: int) -> None:
+    follow(broker.open(TopicPartition("orders", 2)))
+    response = produce(broker, request(topic(version, "orders", (2, batch("a")))), version)
+    result = only(response)
+    assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if version >= 10:
+        assert result.current_leader == LeaderIdAndEpoch(leader_id=2, leader_epoch=0)
+        assert [(each.node_id, each.host, each.port, each.rack) for each in response.node_endpoints] == [
+            (2, "localhost", 9096, None)
+        ]
+    else:
+        assert (result.current_leader, response.node_endpoints) == (LeaderIdAndEpoch(), ())
+
+
+def test_a_leader_without_an_address_is_named_without_one(broker: Broker) -> None:
+    image = IMAGE.replay([BrokerFenced(broker_id=BrokerId(2), broker_epoch=epoch_of(IMAGE, 2))])
+    without = MetadataImage(topics=image.topics, topic_ids=image.topic_ids)
+    response = produce(broker, request(topic(13, "orders", (2, batch("a")))), 13, without)
+    assert only(response).current_leader == LeaderIdAndEpoch(leader_id=2, leader_epoch=0)
+    assert response.node_endpoints == ()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_acks_0_is_answered_with_nothing(broker: Broker, version: int) -> None:
+    partition = broker.open()
+    lead(partition)
+    wanted = request(topic(version, "orders", (0, batch("a"))), acks=0)
+    assert run_virtually(ask(api(broker), wanted, version, ProduceResponse)) is None
+    assert values_in(partition) == ["a"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", ["orders", "payments"])
+def test_acks_0_that_fails_ends_the_connection(broker: Broker, version: int, name: str) -> None:
+    wanted = request(topic(version, name, (0, batch("a"))), acks=0)
+    with pytest.raises(CloseConnection, match="acks=0"):
+        run_virtually(ask(api(broker), wanted, version, ProduceResponse))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_batch_that_comes_twice_is_appended_once_and_a_gap_is_refused(broker: Broker, version: int) -> None:
+    partition = broker.open()
+    lead(partition)
+
+    def send(value: str, sequence: int) -> tuple[int, int]:
+        records = batch(value, producer_id=9, sequence=sequence)
+        result = only(produce(broker, request(topic(version, "orders", (0, records))), version))
+        return result.error_code, result.base_offset
+
+    assert [send("a", 0), send("b", 1), send("a", 0), send("b", 1)] == [(0, 0), (0, 1), (0, 0), (0, 1)]
+    assert send("d", 3) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    assert values_in(partition) == ["a", "b"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_acks_all_waits_for_the_replicas_and_no_longer_than_was_said(broker: Broker, version: int) -> None:
+    async def scenario() -> None:
+        lead(broker.open())
+        wanted = request(topic(version, "orders", (0, batch("a"))), acks=-1, timeout_ms=500)
+        answer = asyncio.ensure_future(answered(api(broker), wanted, version, ProduceResponse))
+        await settle()
+        assert not answer.done()
+        assert only(await answer).error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert asyncio.get_running_loop().time() == pytest.approx(1_000.5)
+
+    run_virtually(scenario())
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("records", [None, b"", batch("a")[:-1], b"x" * 100])
+def test_records_that_are_none_are_refused(broker: Broker, version: int, records: bytes | None) -> None:
+    partition = broker.open()
+    lead(partition)
+    result = only(produce(broker, request(topic(version, "orders", (0, records))), version))
+    assert result.error_code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
+    assert values_in(partition) == []
+    assert (result.error_message is not None) == (version >= 8)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_record_that_breaks_a_rule_of_its_topic_is_refused_as_the_version_knows(broker: Broker, version: int) -> None:
+    lead(broker.open(cleanup_policy=("compact",)))
+    result = only(produce(broker, request(topic(version, "orders", (0, batch("without a key")))), version))
+    assert result.error_code == (ErrorCode.INVALID_RECORD if version >= 8 else ErrorCode.INVALID_TIMESTAMP)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_time_of_the_append_is_told_where_it_is_the_records_time(broker: Broker, version: int) -> None:
+    lead(broker.open(message_timestamp_type="LogAppendTime"))
+    result = only(produce(broker, request(topic(version, "orders", (0, batch("a")))), version))
+    assert (result.error_code, result.log_append_time_ms) == (0, WALL_MS)
+
+
+@pytest.mark.parametrize("acks", [2, -2])
+def test_other_acks_are_refused(broker: Broker, acks: int) -> None:
+    lead(broker.open())
+    result = only(produce(broker, request(topic(9, "orders", (0, batch("a"))), acks=acks), 9))
+    assert result.error_code == ErrorCode.INVALID_REQUIRED_ACKS
+
+
+def test_nothing_to_append_is_answered_with_nothing_appended(broker: Broker) -> None:
+    assert produce(broker, request(), 9).responses == ()
+
+
+def test_the_records_are_in_the_log_when_the_request_was_begun(broker: Broker) -> None:
+    """Afterwards the bytes they came in are the next request's: `ask` overwrites them."""
+    seen: list[Any] = []
+
+    async def scenario() -> None:
+        partition = broker.open()
+        lead(partition, replicas=(1,))
+        asked = ask(api(broker), request(topic(9, "orders", (0, batch("a"))), acks=-1), 9, ProduceResponse)
+        answer = asyncio.ensure_future(asked)
+        await settle()
+        broker.sync()
+        await answer
+        seen.extend(values_in(partition))
+
+    run_virtually(scenario())
+    assert seen == ["a"]
