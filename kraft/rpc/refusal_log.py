@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 from urllib.parse import unquote
@@ -11,12 +12,15 @@ import structlog
 log = structlog.get_logger()
 
 AGAIN_AFTER_MS: Final = 60_000
-"""The same reason for the same host is told once in this time."""
+"""A reason of the same kind for the same host is told once in this time."""
 
 LINES_MAX: Final = 20
 """And this many lines at most in the same time, whatever strangers come up with."""
 
 TEXT_MAX: Final = 300
+
+_NUMBER: Final = re.compile(r"\d+")
+"""Sizes and positions: they differ from one refusal to the next, and the kind is the same."""
 
 
 class RefusalLog:
@@ -33,7 +37,7 @@ class RefusalLog:
         if now_ms - self._period_began_ms >= AGAIN_AFTER_MS:
             self._period_began_ms = now_ms
             self._told.clear()
-        told = (address.rpartition(":")[0], reason)
+        told = (address.rpartition(":")[0], _NUMBER.sub("", reason))
         if told in self._told or len(self._told) >= LINES_MAX:
             self._untold += 1
             return

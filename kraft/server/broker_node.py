@@ -23,6 +23,7 @@ from kraft.metadata.broker_configs import (
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import Endpoint
 from kraft.model import requests as values
+from kraft.model.broker_requests import BrokerAddress
 from kraft.model.ids import BrokerEpoch, BrokerId, TopicPartition
 from kraft.quorum.snapshots import SnapshotStore
 from kraft.rpc.cluster_peers import ReplicationPeer
@@ -32,7 +33,7 @@ from kraft.rpc.services import AdminHandlers, AdminService, BrokerHandlers, Brok
 from kraft.runtime.clock import Clock
 from kraft.runtime.entropy import Entropy
 from kraft.server.broker_lifecycle import BrokerIdentity, BrokerLifecycle
-from kraft.server.config_values import GRPC, PLAINTEXT, Durability, NodeConfig, host_and_port
+from kraft.server.config_values import CONTROLLER, GRPC, PLAINTEXT, Durability, NodeConfig, host_and_port
 from kraft.server.controller_client import ControllerClient
 from kraft.server.disk_space import DiskSpace
 from kraft.server.handlers.brokers import BrokersHandler
@@ -40,6 +41,8 @@ from kraft.server.handlers.client_quotas import ClientQuotasHandler
 from kraft.server.handlers.configs import AlterConfigsHandler
 from kraft.server.handlers.delete_records import DeleteRecordsHandler
 from kraft.server.handlers.describe_configs import DescribeConfigsHandler
+from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler
+from kraft.server.handlers.describe_producers import DescribeProducersHandler
 from kraft.server.handlers.describe_topics import describe_topics
 from kraft.server.handlers.features import FeaturesHandler
 from kraft.server.handlers.fetch import FetchHandler
@@ -55,6 +58,7 @@ from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
 from kraft.server.handlers.topics import TopicsHandler
 from kraft.server.high_watermarks import HighWatermarks
 from kraft.server.isr_proposals import IsrProposals
+from kraft.server.kafka_admin_apis import KafkaAdminHandlers
 from kraft.server.kafka_apis import KafkaSurroundings, kafka_apis
 from kraft.server.kafka_listener.fetch_sessions import FETCH_SESSION_ID_MAX
 from kraft.server.kafka_listener.requests import Api
@@ -180,6 +184,7 @@ class BrokerNode:
         return kafka_apis(
             replace(self._broker_handlers, metadata=metadata.handle),
             self._admin_handlers,
+            self._kafka_admin_handlers(),
             OffsetForLeaderEpochHandler(self._partitions).handle,
             KafkaSurroundings(
                 broker_id=self._config.node_id,
@@ -188,6 +193,18 @@ class BrokerNode:
                 monotonic_ms=self._world.clock.monotonic_ms,
                 draw_session_id=lambda: 1 + int.from_bytes(self._world.entropy.bytes(4), "big") % FETCH_SESSION_ID_MAX,
             ),
+        )
+
+    def _kafka_admin_handlers(self) -> KafkaAdminHandlers:
+        describe_configs = DescribeConfigsHandler(self._config, lambda: self._loader.image)
+        return KafkaAdminHandlers(
+            describe_log_directories=DescribeLogDirectoriesHandler(self._directories, self._partitions).handle,
+            describe_producers=DescribeProducersHandler(self._partitions, lambda: self._loader.image).handle,
+            configs_in_effect=describe_configs.in_effect_on_topic,
+            voters=[
+                (voter.node_id, BrokerAddress(listener=CONTROLLER, host=voter.host, port=voter.port))
+                for voter in self._config.quorum.voters
+            ],
         )
 
     @cached_property

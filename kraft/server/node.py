@@ -40,10 +40,12 @@ from kraft.server.broker_node import BrokerNode, BrokerWorld
 from kraft.server.config import ConfigError
 from kraft.server.config_values import CONTROLLER, GRPC, PLAINTEXT, Listener, NodeConfig
 from kraft.server.controller_node import ControllerConfig, ControllerNode
+from kraft.server.file_limit import connections_max, raise_file_limit
 from kraft.server.handlers.describe_configs import DescribeConfigsHandler
 from kraft.server.kafka_listener.connection import ConnectionLimits
 from kraft.server.kafka_listener.listener import KafkaListener, ListenerLimits
 from kraft.server.kafka_listener.requests import KafkaRequests
+from kraft.server.kafka_listener.unread_answers import UnreadAnswers
 from kraft.server.metadata_snapshots import SnapshotPolicy
 from kraft.server.node_credentials import NodeCredentials
 from kraft.server.ports import check_listeners
@@ -99,6 +101,7 @@ class _Node:
         self._snapshots: VoterSnapshots | None = None
         self._broker: BrokerNode | None = None
         self._kafka: KafkaListener | None = None
+        self._files_max: int
         self._roles: list[asyncio.Task[None]] = []
 
     async def run(self) -> int:
@@ -119,6 +122,7 @@ class _Node:
 
     async def _start(self) -> None:
         config = self._config
+        self._files_max = raise_file_limit()
         self._storage = storage.take_clean_shutdown_markers(config, self._storage)
         log.info(
             "node starts",
@@ -245,10 +249,13 @@ class _Node:
         network = self._config.network
         limits = ListenerLimits(
             frame_bytes_max=network.request_bytes_max,
-            connections_max=network.connections_max,
+            connections_max=min(network.connections_max, connections_max(self._files_max)),
             connection=ConnectionLimits(idle_s_max=network.connection_idle_ms_max / 1_000),
         )
-        self._kafka = KafkaListener(limits, lambda peer: KafkaRequests(apis, peer), self._credentials.refusals)
+        unread = UnreadAnswers(network.request_bytes_max)
+        self._kafka = KafkaListener(
+            limits, lambda peer: KafkaRequests(apis, peer, unread), self._credentials.refusals, unread
+        )
         await self._kafka.start(listener.host, listener.port)
         log.info("listening", listener=str(listener))
 

@@ -11,11 +11,11 @@ from kraft.wire.errors import ProtocolError
 
 M = TypeVar("M", bound=Message)
 
-ELEMENTS_MAX: Final = 1 << 18
+ELEMENTS_MAX: Final = 1 << 16
 """Array elements and tagged fields in one message, at all depths together.
 
 An element of two bytes becomes a value of 65, and none of a request one of more than 160: decoding a request takes
-about 40 MiB at most beside its frame, whatever the frame holds.
+about 10 MiB at most beside its frame, whatever the frame holds.
 """
 
 _decoders: Final[dict[tuple[type[Message], int], Decode]] = {}

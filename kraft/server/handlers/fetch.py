@@ -14,6 +14,9 @@ from kraft.server.purgatory import Progress, Watch
 RESPONSE_BYTES_MAX: Final = 55 * 1024 * 1024
 """However much a request asks for. Kafka's fetch.max.bytes at its default; one message of ours holds a little more."""
 
+PARTITIONS_AT_ONCE: Final = 500
+"""Then others have their turn: a request may name more partitions than are read in a second."""
+
 
 class FetchHandler:
     def __init__(self, partitions: Partitions) -> None:
@@ -26,7 +29,7 @@ class FetchHandler:
         with Watch(self._watched(request)) as watch:
             while True:
                 watch.again()
-                results = self._read_all(request)
+                results = await self._read_all(request)
                 found_bytes = sum(len(result.records) for result in results)
                 if found_bytes >= wanted_bytes or any(result.error_code is not ErrorCode.NONE for result in results):
                     break
@@ -38,12 +41,14 @@ class FetchHandler:
         found = (self._partitions.find_by_name(wanted.topic, wanted.partition) for wanted in request.partitions)
         return [partition.committed for partition in found if partition is not None]
 
-    def _read_all(self, request: FetchRequest) -> list[FetchPartitionResult]:
+    async def _read_all(self, request: FetchRequest) -> list[FetchPartitionResult]:
         left = min(request.max_bytes, RESPONSE_BYTES_MAX)
         # KIP-74: the first batch of an answer is given whatever its size, so that a consumer never gets stuck.
         nothing_yet = True
         results = []
-        for wanted in request.partitions:
+        for number, wanted in enumerate(request.partitions, start=1):
+            if number % PARTITIONS_AT_ONCE == 0:
+                await asyncio.sleep(0)
             result = self._read(wanted, min(left, wanted.partition_max_bytes), nothing_yet)
             left = max(left - len(result.records), 0)
             nothing_yet = nothing_yet and not result.records

@@ -21,6 +21,9 @@ Answer = Sequence[bytes | bytearray | memoryview]
 PIPELINED_MAX: Final = 64
 """Produce requests of one connection that wait for their replicas at the same time."""
 
+READ_BYTES_MIN: Final = 64 * 1024
+"""So much a client reads between two checks, or it counts as one that reads nothing."""
+
 
 class CloseConnection(Exception):
     """The request cannot be answered, and the connection ends: one line that says why."""
@@ -48,6 +51,9 @@ class ListenerSide(Protocol):
     def failed(self, connection: KafkaConnection, error: BaseException) -> None:
         """A request on it failed by an error of our own."""
 
+    def unread(self, connection: KafkaConnection, size_bytes: int) -> bool:
+        """So much of its answers its client has not read. True: memory is short, and who reads nothing has to go."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
@@ -56,6 +62,9 @@ class ConnectionLimits:
 
     unread_s_max: float = 60.0
     """So long a client may leave its answers unread."""
+
+    unread_s_max_when_crowded: float = 1.0
+    """So long while memory is short, if it reads nothing of them at all."""
 
     idle_s_max: float
     """`connections.max.idle.ms`"""
@@ -93,6 +102,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._used_at_s = self._loop.time()
         self._partial_since_s: float | None = None
         self._unread_since_s: float | None = None
+        self._unread_bytes = 0
         self._transport: asyncio.Transport
         self._requests: Requests
         self.peer = ""
@@ -105,7 +115,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.peer = _address(transport.get_extra_info("peername"))
         self._requests = self._make_requests(self.peer)
         if not self._listener.opened(self):
-            self._end("there are as many connections as max.connections allows")
+            self._end("there are as many connections as max.connections or the limit of open files allows")
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer.room()
@@ -121,9 +131,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._unread_since_s = self._loop.time()
+        self._unread_bytes = self._transport.get_write_buffer_size()
+        self._listener.unread(self, self._unread_bytes)
 
     def resume_writing(self) -> None:
         self._unread_since_s = None
+        self._listener.unread(self, 0)
         self._take_frames()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -133,6 +146,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 reply.task.cancel()
         self._replies.clear()
         self._buffer.clear()
+        self._listener.unread(self, 0)
         self._listener.closed(self, self._reason)
 
     # --- what the listener asks for ------------------------------------------------------------------------------
@@ -143,10 +157,23 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if _lasts(self._unread_since_s, limits.unread_s_max, now_s):
             self._reason = self._reason or f"its answers were not read for {limits.unread_s_max:g} s"
             self.abort()
+        elif self._holds_others_up(now_s):
+            self._reason = self._reason or "it reads nothing, and unread answers take all the memory that they may"
+            self.abort()
         elif _lasts(self._partial_since_s, limits.request_s_max, now_s):
             self._end(f"a request had not arrived whole after {limits.request_s_max:g} s")
         elif not self._replies and _lasts(self._used_at_s, limits.idle_s_max, now_s):
             self._end(None)
+
+    def _holds_others_up(self, now_s: float) -> bool:
+        if self._unread_since_s is None:
+            return False
+        before, self._unread_bytes = self._unread_bytes, self._transport.get_write_buffer_size()
+        is_crowded = self._listener.unread(self, self._unread_bytes)
+        is_read = before - self._unread_bytes >= READ_BYTES_MIN
+        return (
+            is_crowded and not is_read and _lasts(self._unread_since_s, self._limits.unread_s_max_when_crowded, now_s)
+        )
 
     def drain(self) -> None:
         """Begins nothing more, and closes when what was begun is answered."""

@@ -23,6 +23,9 @@ _EPOCH_MAX: Final = 0x7FFFFFFF
 SESSIONS_MAX: Final = 1_000
 """Kafka's max.incremental.fetch.session.cache.slots at its default."""
 
+PARTITIONS_MAX: Final = 50_000
+"""Of all sessions together: each of their partitions takes half a kilobyte."""
+
 UNUSED_MS_MAX: Final = 120_000
 """Kafka's min.incremental.fetch.session.eviction.ms: after so long a session may make room for another."""
 
@@ -76,6 +79,9 @@ class FetchSession:
             else:
                 known.partition = partition
 
+    def __len__(self) -> int:
+        return len(self._wanted)
+
     @property
     def wanted(self) -> list[tuple[Place, FetchPartition]]:
         return [(place, each.partition) for place, each in self._wanted.items()]
@@ -97,9 +103,13 @@ class FetchSession:
 class FetchSessions:
     """`draw_id` gives a number between 1 and FETCH_SESSION_ID_MAX, hard to guess."""
 
-    def __init__(self, draw_id: Callable[[], int], sessions_max: int = SESSIONS_MAX) -> None:
+    def __init__(
+        self, draw_id: Callable[[], int], sessions_max: int = SESSIONS_MAX, partitions_max: int = PARTITIONS_MAX
+    ) -> None:
         self._draw_id = draw_id
         self._sessions_max = sessions_max
+        self._partitions_max = partitions_max
+        self._partitions = 0
         self._sessions: dict[int, FetchSession] = {}
         """In the order of their last use, the oldest first."""
 
@@ -135,5 +145,19 @@ class FetchSessions:
         self._sessions[session_id] = session
         return session
 
+    def change(
+        self, session: FetchSession, wanted: Iterable[tuple[Place, FetchPartition]], forgotten: Iterable[Place]
+    ) -> bool:
+        """As `session.change`. False: there are too many partitions, and the session is over."""
+        before = len(session)
+        session.change(wanted, forgotten)
+        self._partitions += len(session) - before
+        if self._partitions <= self._partitions_max:
+            return True
+        self.end(session.session_id)
+        return False
+
     def end(self, session_id: int) -> None:
-        self._sessions.pop(session_id, None)
+        ended = self._sessions.pop(session_id, None)
+        if ended is not None:
+            self._partitions -= len(ended)

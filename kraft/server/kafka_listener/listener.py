@@ -14,6 +14,7 @@ from kraft.rpc.refusal_log import RefusalLog
 from kraft.server.kafka_listener.connection import ConnectionLimits, KafkaConnection, Requests
 from kraft.server.kafka_listener.receive_budget import ReceiveBudget
 from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer
+from kraft.server.kafka_listener.unread_answers import UnreadAnswers
 
 log = structlog.get_logger()
 
@@ -28,7 +29,9 @@ CHECK_PERIOD_S: Final = 1.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerLimits:
     frame_bytes_max: int
-    """`socket.request.max.bytes`. All requests that are partly there take as much memory again, and no more."""
+    """`socket.request.max.bytes`. All requests that are partly there take as much memory again, and no more; so do all
+    answers that are not read.
+    """
 
     connections_max: int
     """`max.connections`"""
@@ -39,9 +42,16 @@ class ListenerLimits:
 class KafkaListener:
     """`make_requests` makes what answers the requests of one connection, from the client's address."""
 
-    def __init__(self, limits: ListenerLimits, make_requests: Callable[[str], Requests], refusals: RefusalLog) -> None:
+    def __init__(
+        self,
+        limits: ListenerLimits,
+        make_requests: Callable[[str], Requests],
+        refusals: RefusalLog,
+        unread: UnreadAnswers | None = None,
+    ) -> None:
         self._limits = limits
         self._make_requests = make_requests
+        self._unread = unread or UnreadAnswers(limits.frame_bytes_max)
         self._refusals = refusals
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._budget = ReceiveBudget(limits.frame_bytes_max)
@@ -101,6 +111,10 @@ class KafkaListener:
             self._none_left.set()
         if reason is not None:
             self._refusals.tell(connection.peer, reason)
+
+    def unread(self, connection: KafkaConnection, size_bytes: int) -> bool:
+        self._unread.note(connection, size_bytes)
+        return self._unread.is_crowded
 
     def failed(self, connection: KafkaConnection, error: BaseException) -> None:
         # Our own bug: the place it happened at is what its report needs.

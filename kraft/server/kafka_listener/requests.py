@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from kraft.model.errors import ErrorCode
 from kraft.server.kafka_listener.connection import Answer, CloseConnection
+from kraft.server.kafka_listener.unread_answers import UnreadAnswers
 from kraft.wire.api_keys import ApiKey, request_type
 from kraft.wire.api_versions import advertised, is_served
 from kraft.wire.codec import decode
@@ -31,6 +32,9 @@ class Call:
     peer: str
     """The client's address, as in messages."""
 
+    unread: UnreadAnswers | None = None
+    """Of all clients: says how many bytes of records an answer may have. None: as many as the client wants."""
+
 
 Response = Message | None
 """None: the client is not sent anything."""
@@ -43,9 +47,10 @@ Raises CloseConnection."""
 class KafkaRequests:
     """What answers the requests of one connection."""
 
-    def __init__(self, apis: Mapping[ApiKey, Api], peer: str) -> None:
+    def __init__(self, apis: Mapping[ApiKey, Api], peer: str, unread: UnreadAnswers | None = None) -> None:
         self._apis = apis
         self._peer = peer
+        self._unread = unread
 
     def is_pipelined(self, frame: memoryview) -> bool:
         return frame[:2] == _PRODUCE_KEY
@@ -61,7 +66,12 @@ class KafkaRequests:
             request = decode(request_type(header.api_key), header.api_version, frame, position)
         except ProtocolError as error:
             raise CloseConnection(str(error)) from None
-        call = Call(version=header.api_version, client_id=header.client_id or "", peer=self._peer)
+        call = Call(
+            version=header.api_version,
+            client_id=header.client_id or "",
+            peer=self._peer,
+            unread=self._unread,
+        )
         response = api(request, call)
         if isinstance(response, Awaitable):
             return _encoded_when_there(response, header)

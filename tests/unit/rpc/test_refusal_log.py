@@ -36,11 +36,20 @@ def test_a_host_that_knocks_again_and_again_is_told_of_once_in_a_while() -> None
     ]
 
 
+def test_reasons_that_differ_in_a_number_are_of_one_kind() -> None:
+    refusals = RefusalLog(Time())
+    with capture_logs() as lines:
+        for position in range(100):
+            refusals.tell("ipv4:10.0.0.1:1", f"a request ends early, at byte {position}")
+            refusals.tell("ipv4:10.0.0.1:1", f"a request of {position} bytes")
+    assert [line["reason"] for line in lines] == ["a request ends early, at byte 0", "a request of 0 bytes"]
+
+
 def test_reasons_of_a_strangers_own_making_do_not_fill_the_log() -> None:
     refusals = RefusalLog(Time())
     with capture_logs() as lines:
         for number in range(10_000):
-            refusals.tell("ipv4:10.0.0.1:1", f"{number} " + "x" * 10_000)
+            refusals.tell("ipv4:10.0.0.1:1", "ab"[number % 2] * number + "x" * 10_000)
     assert len(lines) == LINES_MAX
     assert max(len(line["reason"]) for line in lines) == TEXT_MAX
 

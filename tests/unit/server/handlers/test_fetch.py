@@ -260,3 +260,16 @@ def test_a_consumer_that_goes_leaves_nothing_behind(broker: Broker) -> None:
         assert not partition.committed._watchers
 
     run_virtually(scenario())
+
+
+def test_others_have_their_turn_while_very_many_partitions_are_read(broker: Broker) -> None:
+    async def scenario() -> None:
+        committed(broker, "a")
+        reading = asyncio.ensure_future(FetchHandler(broker.partitions).handle(request(*[asking()] * 2_000)))
+        turns = 0
+        while not reading.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns >= 2_000 // fetch_module.PARTITIONS_AT_ONCE
+
+    run_virtually(scenario())

@@ -16,7 +16,7 @@ from kraft.model.requests import (
     ListOffsetsPartitionResult,
     ListOffsetsRequest,
 )
-from kraft.server.handlers.list_offsets import ListOffsetsHandler
+from kraft.server.handlers.list_offsets import PARTITIONS_AT_ONCE, ListOffsetsHandler
 from tests.unit.server.replicas import Broker, batch, fetched, follow, lead, leaders_batch
 
 
@@ -114,3 +114,17 @@ def test_only_the_leader_in_the_epoch_that_the_client_knows_answers(broker: Brok
     lead(partition, epoch=2)
     assert ask(broker, LATEST_TIMESTAMP, epoch=1).error_code is ErrorCode.FENCED_LEADER_EPOCH
     assert ask(broker, LATEST_TIMESTAMP, epoch=3).error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_others_have_their_turn_while_very_many_partitions_are_looked_up(broker: Broker) -> None:
+    async def scenario() -> None:
+        wanted = [ListOffsetsPartition(topic="orders", partition=0, timestamp_ms=LATEST_TIMESTAMP)] * 2_000
+        asked = ListOffsetsHandler(broker.partitions).handle(ListOffsetsRequest(partitions=wanted))
+        looking = asyncio.ensure_future(asked)
+        turns = 0
+        while not looking.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns >= 2_000 // PARTITIONS_AT_ONCE
+
+    asyncio.run(scenario())

@@ -239,6 +239,23 @@ def test_a_client_that_reads_no_answers_is_cut_off_and_given_nothing_more_to_rea
     assert line["reason"] == "its answers were not read for 0.2 s"
 
 
+def test_who_reads_nothing_has_to_go_when_unread_answers_take_too_much_and_the_others_stay() -> None:
+    async def test(served: Served) -> None:
+        reading = await served.client()
+        for client in [await served.client() for _ in range(4)]:
+            client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # A TCP transport can.
+            for number in range(20):
+                client.send(b"now, %06d" % number + bytes(400_000))
+        # What one client has not read is within what all may leave unread.
+        await served.until(lambda: served.listener.connection_count <= 2)
+        reading.send(b"now, still")
+        assert await reading.answer() == b"answer to now, still"
+
+    crowded = replace(PATIENT, frame_bytes_max=500_000)
+    (line,) = run(test, replace(crowded, connection=replace(crowded.connection, unread_s_max_when_crowded=0.2)))
+    assert line["reason"].startswith("it reads nothing, and unread answers take")
+
+
 def test_an_idle_connection_is_closed_without_a_line_and_one_that_waits_is_not() -> None:
     async def test(served: Served) -> None:
         idle, waiting = await served.client(), await served.client()
@@ -259,7 +276,7 @@ def test_there_are_never_more_connections_than_allowed() -> None:
             assert await client.answer() == b"answer to now, still"
 
     (line,) = run(test, replace(PATIENT, connections_max=2))
-    assert line["reason"] == "there are as many connections as max.connections allows"
+    assert line["reason"] == "there are as many connections as max.connections or the limit of open files allows"
 
 
 def test_what_a_client_waits_for_is_given_up_when_it_goes() -> None:
