@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import resource
+from typing import Final
 
 import structlog
 
 log = structlog.get_logger()
+
+UNLIMITED: Final = 1 << 31
 
 
 def raise_file_limit() -> int:
@@ -29,4 +32,4 @@ def raise_file_limit() -> int:
 
 def connections_max(files_max: int) -> int:
     """A quarter is left for logs and other nodes: a log that cannot be opened takes its directory offline."""
-    return files_max - files_max // 4
+    return UNLIMITED if files_max == resource.RLIM_INFINITY else files_max - files_max // 4

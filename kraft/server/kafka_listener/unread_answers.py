@@ -8,9 +8,6 @@ from typing import Final, Protocol
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
 """Of records in one answer, however much a client asks for: on its way out, an answer is copied twice."""
 
-WRITTEN_AFTER_S: Final = 0.1
-"""By then an answer that was made stands in the buffer of its connection, or is gone."""
-
 
 class Reader(Protocol):
     """A connection that answers are written to. Compared by identity."""
@@ -31,12 +28,15 @@ class UnreadAnswers:
             self._unread[reader] = size_bytes
 
     def made(self, size_bytes: int) -> None:
-        """An answer with so many bytes of records is on its way to a connection, and counts until it has got there."""
+        """An answer with so many bytes of records is on its way to a connection, and counts until it has got there.
+
+        That is in the next turn of the loop, so that clients who do read are not held up by what they have read.
+        """
         if not size_bytes:
             return
         answer = object()
         self.note(answer, size_bytes)
-        asyncio.get_running_loop().call_later(WRITTEN_AFTER_S, self.note, answer, 0)
+        asyncio.get_running_loop().call_later(0, self.note, answer, 0)
 
     @property
     def total_bytes(self) -> int:

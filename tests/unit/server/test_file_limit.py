@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 
 import pytest
 
-from kraft.server.file_limit import connections_max
+from kraft.server.file_limit import UNLIMITED, connections_max
 
 _LOOK = """
 import resource
@@ -24,6 +25,8 @@ def test_the_soft_limit_is_raised_to_the_hard_one() -> None:
     assert after == soft == hard == again > 256
 
 
-@pytest.mark.parametrize(("files_max", "connections"), [(20_000, 15_000), (1_024, 768)])
+@pytest.mark.parametrize(
+    ("files_max", "connections"), [(20_000, 15_000), (1_024, 768), (resource.RLIM_INFINITY, UNLIMITED)]
+)
 def test_connections_leave_files_for_the_logs(files_max: int, connections: int) -> None:
     assert connections_max(files_max) == connections

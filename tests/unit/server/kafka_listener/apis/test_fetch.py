@@ -15,7 +15,7 @@ from kraft.server.kafka_listener.apis import fetch as fetch_module
 from kraft.server.kafka_listener.apis.fetch import FetchApi
 from kraft.server.kafka_listener.fetch_sessions import FetchSessions
 from kraft.server.kafka_listener.requests import Call
-from kraft.server.kafka_listener.unread_answers import WRITTEN_AFTER_S, UnreadAnswers
+from kraft.server.kafka_listener.unread_answers import UnreadAnswers
 from kraft.server.partition import Partition
 from kraft.wire.schema.fetch import (
     FetchPartition,
@@ -343,7 +343,9 @@ def test_answers_are_no_larger_than_there_is_room_for_and_have_a_batch_at_least(
             return [sum(len(each) for each in values(response).values()) for response in responses]
 
         assert await fetched() == [3, 2, 1, 1]
-        await asyncio.sleep(2 * WRITTEN_AFTER_S)
+        # Written in the next turn of the loop.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
         assert (unread.total_bytes, (await fetched())[0]) == (0, 3)
 
     asyncio.run(scenario())
