@@ -88,16 +88,25 @@ def check_security(config: NodeConfig) -> None:
 
 
 def security_warnings(config: NodeConfig) -> list[ConfigWarning]:
-    grpc = config.listener(GRPC)
-    if grpc is None or _is_here(grpc) or config.security.secret_file is not None:
-        return []
-    return [
-        ConfigWarning(
-            "listeners",
-            f"{grpc} is open to other machines: clients there are served, brokers there are not, unless every node"
-            " has cluster.secret.file",
+    warnings = []
+    plaintext, grpc = config.listener(PLAINTEXT), config.listener(GRPC)
+    if plaintext is not None and not _is_here(plaintext):
+        warnings.append(
+            ConfigWarning(
+                "listeners",
+                f"{plaintext} is open to other machines: whoever reaches it may read, write and administer, since"
+                " clients are not authenticated yet; keep it in a trusted network",
+            )
         )
-    ]
+    if grpc is not None and not _is_here(grpc) and config.security.secret_file is None:
+        warnings.append(
+            ConfigWarning(
+                "listeners",
+                f"{grpc} is open to other machines: clients there are served, brokers there are not, unless every node"
+                " has cluster.secret.file",
+            )
+        )
+    return warnings
 
 
 def _check_quorum_is_here(config: NodeConfig) -> None:

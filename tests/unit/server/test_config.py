@@ -515,6 +515,12 @@ def test_a_broker_that_only_clients_elsewhere_can_use_is_warned(load_text: Load)
     )
 
 
+def test_kafkas_clients_elsewhere_can_do_everything_and_that_is_warned_of(load_text: Load) -> None:
+    lines = "listeners=PLAINTEXT://here.example:9092,GRPC://localhost:9094,CONTROLLER://localhost:9093\n"
+    (warning,) = security_warnings(load_text(COMBINED + lines))
+    assert "PLAINTEXT://here.example:9092 is open to other machines: whoever reaches it may read" in warning.message
+
+
 def test_a_broker_that_is_no_controller_names_the_voters_only(load_text: Load) -> None:
     config = load_text(
         COMBINED + "node.id=4\nprocess.roles=broker\nlisteners=GRPC://localhost:9394\nmetadata.log.dir=meta\n"
