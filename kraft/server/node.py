@@ -30,6 +30,7 @@ from kraft.rpc.cluster_services import ControllerService
 from kraft.rpc.identity import PROCESS_ID_BYTES, Identity, IdentityService
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.rpc.services import SERVER_OPTIONS, AdminHandlers, AdminService
+from kraft.runtime.allocator import keep_freed_memory
 from kraft.runtime.clock import SystemClock
 from kraft.runtime.disk import RealDisk
 from kraft.runtime.entropy import SystemEntropy
@@ -75,6 +76,7 @@ _EXPECTED: Final = (BrokerRefused, ConfigError, StartError, Corruption, Unsuppor
 
 def run(config: NodeConfig) -> int:
     """Runs the node until SIGTERM or SIGINT. Returns the process' exit code. Raises StartError."""
+    keep_freed_memory()
     try:
         with storage.lock(config) as held:
             found = storage.load(config, held.unusable)
