@@ -56,6 +56,14 @@ def answers(address: str) -> bool:
         return dialled.connect_ex((host, int(port))) == 0
 
 
+def controllers(cluster: Cluster) -> list[str]:
+    """Their addresses."""
+    settings = (cluster.directory / "node-4.properties").read_text()
+    found = re.findall(r"\d+@([\d.]+:\d+)", settings)
+    assert len(found) == len(CONTROLLERS), settings
+    return found
+
+
 def topics(cluster: Cluster) -> list[str]:
     with Admin(cluster.bootstrap_servers) as admin:
         return sorted(admin.list_topics())
@@ -71,7 +79,8 @@ def test_brokers_open_their_logs_while_no_controller_is_there_and_serve_when_one
         opened = first(cluster, node_id, OPEN)
         assert (opened["opened"], opened["damaged"]) == (PARTITIONS, 0)
         reason = first(cluster, node_id, WAITING)["reason"]
-        assert reason.count("connection refused") == len(CONTROLLERS), reason
+        # Refused, or, on a machine with much to do, not yet heard from: each of them was tried, and is named.
+        assert all(address in reason for address in controllers(cluster)), reason
         assert events(cluster, node_id, "listening") == []
     assert not any(answers(address) for address in cluster.bootstrap_servers.split(","))
     for node_id in CONTROLLERS:
