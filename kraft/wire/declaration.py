@@ -227,8 +227,8 @@ def _initializer(fields: tuple[Field, ...]) -> Callable[..., None]:
     body = "".join(f"\n    self.{each.name} = {each.name}" for each in fields)
     namespace = {f"default_{each.name}": each.default for each in fields}
     star = ", *" if fields else ""
-    # The names in it are those of our own declarations; nothing from outside is ever executed.
-    exec(f"def __init__(self{star}{parameters}):{body or ' pass'}", namespace)  # noqa: S102
+    source = f"def __init__(self{star}{parameters}):{body or ' pass'}"
+    exec(source, namespace)  # noqa: S102  Made of the names of our own declarations; nothing from outside is in it.
     made: Callable[..., None] = namespace["__init__"]
     return made
 

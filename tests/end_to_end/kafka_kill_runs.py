@@ -24,6 +24,7 @@ from kraft.client import Admin
 from kraft.testing import Cluster
 from tests.end_to_end.leader_kill_runs import figures
 from tests.end_to_end.records import create_topic
+from tests.end_to_end.waiting import until_in_sync
 
 NODES: Final = 3
 _TOPIC: Final = "led"
@@ -157,10 +158,11 @@ def run(*, times: int, seed: int, tell: Callable[[LeaderKill], None] = lambda _:
         with _Load(cluster.kafka_bootstrap_servers) as load:
             load.wait_for_acknowledgements(_ACKNOWLEDGED_AFTERWARDS, 0)
             for _ in range(times):
+                # Kills come at any moment of what the cluster does meanwhile.
                 time.sleep(chance.uniform(0.5, 1.5))
                 kills.append(_kill_leader(cluster, admin, load))
                 tell(kills[-1])
-                _wait_in_sync(admin)
+                until_in_sync(admin, _TOPIC, _DEADLINE_S)
             load.stop()
             return _verdict(kills, load.sent, _read(cluster.kafka_bootstrap_servers))
 
@@ -177,16 +179,6 @@ def _kill_leader(cluster: Cluster, admin: Admin, load: _Load) -> LeaderKill:
     cluster.node(leader_id).start()
     cluster.wait_ready(_DEADLINE_S)
     return LeaderKill(node_id=leader_id, gap_s=gap_s)
-
-
-def _wait_in_sync(admin: Admin) -> None:
-    until_s = time.monotonic() + _DEADLINE_S
-    while time.monotonic() < until_s:
-        (topic,) = admin.describe_topics([_TOPIC])
-        if len(topic.metadata.partitions[0].isr) == NODES:
-            return
-        time.sleep(_POLL_S)
-    raise TimeoutError(f"not every replica was in sync again within {_DEADLINE_S:.0f} s")
 
 
 def _read(servers: str) -> list[int]:

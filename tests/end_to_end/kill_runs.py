@@ -12,11 +12,11 @@ from kraft.client import Admin
 from kraft.testing import Cluster
 from tests.end_to_end.numbered_load import Contents, NumberedLoad, compare
 from tests.end_to_end.records import create_topic
+from tests.end_to_end.waiting import until_in_sync
 
 PARTITIONS: Final = 2
 _TOPIC: Final = "killed"
 _ONLINE_DEADLINE_S: Final = 60.0
-_POLL_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +48,12 @@ def run(
         with NumberedLoad(cluster.bootstrap_servers, _TOPIC, partitions=PARTITIONS) as load:
             load.wait_for_acknowledgements(1)
             for _ in range(times):
+                # Kills come at any moment of what the node does meanwhile.
                 time.sleep(chance.uniform(*load_s))
                 kills.append(_kill(cluster, load, chance.randint(1, nodes)))
                 tell(kills[-1])
-                _wait_in_sync(cluster, nodes)
+                with Admin(cluster.bootstrap_servers) as admin:
+                    until_in_sync(admin, _TOPIC, _ONLINE_DEADLINE_S)
             load.pause(deadline_s=_ONLINE_DEADLINE_S)
             assert not load.errors, f"the load gave up: {dict(load.errors)}"
             assert load.acknowledged_count == load.sent, "a number without an outcome"
@@ -71,14 +73,3 @@ def _kill(cluster: Cluster, load: NumberedLoad, node_id: int) -> Kill:
     acknowledged_s = time.monotonic() - began_s
     contents = compare(cluster.bootstrap_servers, _TOPIC, load)
     return Kill(node_id=node_id, online_s=online_s, acknowledged_s=acknowledged_s, contents=contents)
-
-
-def _wait_in_sync(cluster: Cluster, nodes: int) -> None:
-    until_s = time.monotonic() + _ONLINE_DEADLINE_S
-    with Admin(cluster.bootstrap_servers) as admin:
-        while time.monotonic() < until_s:
-            (topic,) = admin.describe_topics([_TOPIC])
-            if all(len(partition.isr) == nodes for partition in topic.metadata.partitions):
-                return
-            time.sleep(_POLL_S)
-    raise TimeoutError(f"not every replica was in sync again within {_ONLINE_DEADLINE_S:.0f} s")

@@ -18,6 +18,7 @@ from kraft.client import Admin
 from kraft.testing import Cluster
 from tests.end_to_end.numbered_load import NumberedLoad, compare
 from tests.end_to_end.records import create_topic
+from tests.end_to_end.waiting import until_in_sync
 
 NODES: Final = 3
 _TOPIC: Final = "led"
@@ -56,10 +57,11 @@ def run(*, times: int, seed: int, tell: Callable[[LeaderKill], None] = lambda _:
             load.resume()
             for _ in range(times):
                 load.wait_for_acknowledgements(_ACKNOWLEDGED_AFTERWARDS)
+                # Kills come at any moment of what the cluster does meanwhile.
                 time.sleep(chance.uniform(0.5, 1.5))
                 kills.append(_kill_leader(cluster, admin, load, acknowledged_at_s))
                 tell(kills[-1])
-                _wait_in_sync(admin)
+                until_in_sync(admin, _TOPIC, _DEADLINE_S)
             load.pause(deadline_s=_DEADLINE_S)
             assert not load.errors, f"the load gave up: {dict(load.errors)}"
             contents = compare(cluster.bootstrap_servers, _TOPIC, load)
@@ -84,16 +86,6 @@ def _kill_leader(cluster: Cluster, admin: Admin, load: NumberedLoad, acknowledge
     cluster.node(leader_id).start()
     cluster.wait_ready(_DEADLINE_S)
     return LeaderKill(node_id=leader_id, was_controller=was_controller, gap_s=gap_s)
-
-
-def _wait_in_sync(admin: Admin) -> None:
-    until_s = time.monotonic() + _DEADLINE_S
-    while time.monotonic() < until_s:
-        (topic,) = admin.describe_topics([_TOPIC])
-        if len(topic.metadata.partitions[0].isr) == NODES:
-            return
-        time.sleep(_POLL_S)
-    raise TimeoutError(f"not every replica was in sync again within {_DEADLINE_S:.0f} s")
 
 
 def figures(gaps_s: Sequence[float]) -> str:

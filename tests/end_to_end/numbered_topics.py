@@ -15,6 +15,7 @@ from typing import Final, Self
 
 from kraft.client import Admin, ErrorCode, KraftError, Producer, Refusal, Unreachable
 from tests.end_to_end.records import read_all
+from tests.end_to_end.waiting import until
 
 _ALIVE_MAX: Final = 12
 _REPLICATION_FACTOR: Final = 3
@@ -70,17 +71,18 @@ class NumberedTopics:
             self._guard.release()
 
     def check(self, deadline_s: float = 30.0) -> None:
-        """Asserts that everything acknowledged is so: topics, their records, and that what was deleted is gone.
+        """Everything acknowledged is so: topics, their records, and that what was deleted is gone. Raises TimeoutError.
 
         While quiet. What a broker says of the metadata may be old for a moment, so it is asked until the deadline.
         """
         if self._crash is not None:
             raise self._crash
-        until_s = time.monotonic() + deadline_s
         with Admin(self._bootstrap_servers) as admin:
-            while wrong := list(self._wrong(set(admin.list_topics()))):
-                assert time.monotonic() < until_s, "; ".join(wrong)
-                time.sleep(_POLL_S)
+
+            def wrong() -> list[str]:
+                return list(self._wrong(set(admin.list_topics())))
+
+            until(lambda: not wrong(), lambda: "; ".join(wrong()), deadline_s)
 
     def _wrong(self, listed: Set[str]) -> Iterator[str]:
         for topic in self._topics:

@@ -29,6 +29,7 @@ from tests.end_to_end.numbered_load import Contents, NumberedLoad
 from tests.end_to_end.numbered_topics import NumberedTopics
 from tests.end_to_end.quorum_load import DEADLINE_S, PARTITIONS, SETTINGS, TOPIC, Gaps, Surroundings
 from tests.end_to_end.records import create_topic
+from tests.end_to_end.waiting import until
 
 NODES: Final = 3
 SYNC_MS_MAX: Final = 10.0
@@ -100,6 +101,7 @@ def run(
             NumberedTopics(cluster.bootstrap_servers) as topics,
         ):
             for number in range(times):
+                # The power fails at any moment of what the nodes do meanwhile.
                 time.sleep(chance.uniform(*load_s))
                 found.append(_lose_power(running, topics, disks, losses[number % len(losses)], chance))
                 tell(found[-1])
@@ -165,10 +167,7 @@ def _lose_power(
         os.kill(pid, signal.SIGKILL)
     for disk in disks:
         disk.cut_power()
-    until_s = time.monotonic() + DEADLINE_S
-    while any(node.is_running for node in cluster.nodes):
-        assert time.monotonic() < until_s, "a killed process does not go"
-        time.sleep(_POLL_S)
+    until(lambda: not any(node.is_running for node in cluster.nodes), "a killed process does not go", DEADLINE_S)
     at_stake = tuple(disk.restore_power(loss, chance.getrandbits(32)) for disk in disks)
     began_s = time.monotonic()
     cluster.start()

@@ -20,6 +20,7 @@ from tests.end_to_end.metadata_images import wait_for_one_image
 from tests.end_to_end.numbered_changes import NumberedChanges
 from tests.end_to_end.numbered_load import Contents, NumberedLoad, compare
 from tests.end_to_end.records import create_topic
+from tests.end_to_end.waiting import until
 
 TOPIC: Final = "records"
 PARTITIONS: Final = 3
@@ -88,14 +89,8 @@ class Surroundings:
     def wait_in_sync(self) -> None:
         """Until every replica is in sync and every voter has what the leader has. Raises TimeoutError."""
         self.cluster.wait_ready(DEADLINE_S)
-        until_s, reason = time.monotonic() + DEADLINE_S, ""
         with Admin(self.cluster.bootstrap_servers) as admin:
-            while time.monotonic() < until_s:
-                reason = _not_in_sync(admin)
-                if not reason:
-                    return
-                time.sleep(_POLL_S)
-        raise TimeoutError(f"{DEADLINE_S:.0f} s after it began again: {reason}")
+            until(lambda: not _not_in_sync(admin), lambda: _not_in_sync(admin), DEADLINE_S)
 
     def wait_every_partition_since(self, since_s: float) -> None:
         """Until each has acknowledged something that late. Raises TimeoutError."""
@@ -162,6 +157,7 @@ def kill_at_once(nodes: Iterable[NodeProcess]) -> float:
     until_s = killed_s + DEADLINE_S
     while any(node.is_running for node in nodes):
         assert time.monotonic() < until_s, "a killed process does not go"
+        # Shorter than elsewhere: what is measured began with the kill.
         time.sleep(0.001)
     return killed_s
 

@@ -114,6 +114,7 @@ class _Run(ABC):
     def go(self, times: int, tell: Callable[[StaleLeader], None]) -> StaleLeaders:
         found: list[StaleLeader] = []
         for _ in range(times):
+            # Faults come at any moment of what the cluster does meanwhile.
             time.sleep(self.chance.uniform(*_REST_S))
             found.append(self._once(len(found)))
             tell(found[-1])
@@ -179,6 +180,7 @@ class _Pauses(_Run):
         self.hold(paused_s)
         node.resume()
         resumed_s = time.monotonic()
+        # It is asked as one that runs again, too: for as long as it may take itself for the leader.
         time.sleep(_ASKED_AFTERWARDS_S)
         client.end()
         return _Course(fault="paused", changed_s=changed_s, claimed_s=max(0.0, client.last_claim_s - resumed_s))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import pytest
 
-from kraft.client import Admin, ErrorCode, Producer, Refusal
+from kraft.client import Admin, Refusal
 from kraft.testing import Cluster
+from tests.end_to_end.record_sizes import is_taken, until_size
 
 DEADLINE_S = 20.0
 COMMAND = (sys.executable, "-c", "from kraft.cli.main import main; main()")
@@ -35,34 +35,15 @@ def kraft(cluster: Cluster, *arguments: str) -> str:
     return done.stdout
 
 
-def is_taken(cluster: Cluster, topic: str, size: int) -> bool:
-    try:
-        with Producer(cluster.bootstrap_servers) as producer:
-            producer.send(topic, b"x" * size, partition=0).result(timeout=DEADLINE_S)
-    except Refusal as refusal:
-        if refusal.error_code is not ErrorCode.MESSAGE_TOO_LARGE:
-            raise
-        return False
-    return True
-
-
-def until(cluster: Cluster, topic: str, size: int, *, taken: bool) -> None:
-    """The leader may hear of a config a moment after the broker that answered for it."""
-    deadline = time.monotonic() + DEADLINE_S
-    while is_taken(cluster, topic, size) is not taken:
-        assert time.monotonic() < deadline, f"{size} bytes are {'not ' if taken else ''}taken by {topic}"
-        time.sleep(0.05)
-
-
 def test_a_config_of_all_brokers_takes_effect_on_logs_that_are_open_and_is_kept(cluster: Cluster) -> None:
     with Admin(cluster.bootstrap_servers) as admin:
         admin.create_topic("orders", partitions=1, replication_factor=2)
         admin.create_topic("large", partitions=1, configs={"max.message.bytes": "100000"})
-    until(cluster, "orders", 3_000, taken=True)
+    until_size(cluster, "orders", 3_000, taken=True)
     done = kraft(cluster, "configs", "alter", *ALL_BROKERS, "--add-config", "message.max.bytes=2000")
     assert done == "Completed updating config for all brokers.\n"
-    until(cluster, "orders", 3_000, taken=False)
-    until(cluster, "large", 3_000, taken=True)
+    until_size(cluster, "orders", 3_000, taken=False)
+    until_size(cluster, "large", 3_000, taken=True)
     quota = kraft(cluster, "configs", "alter", "--client", "loader", "--add-config", "producer_byte_rate=1024")
     assert quota == "Completed updating config for client-id 'loader'.\n"
 
@@ -82,12 +63,12 @@ def test_a_config_of_all_brokers_takes_effect_on_logs_that_are_open_and_is_kept(
 
     for broker_id in ("1", "2"):
         kraft(cluster, "configs", "alter", "--broker", broker_id, "--add-config", "message.max.bytes=50000")
-    until(cluster, "orders", 3_000, taken=True)
+    until_size(cluster, "orders", 3_000, taken=True)
     for broker_id in ("1", "2"):
         kraft(cluster, "configs", "alter", "--broker", broker_id, "--delete-config", "message.max.bytes")
-    until(cluster, "orders", 3_000, taken=False)
+    until_size(cluster, "orders", 3_000, taken=False)
     kraft(cluster, "configs", "alter", *ALL_BROKERS, "--delete-config", "message.max.bytes")
-    until(cluster, "orders", 3_000, taken=True)
+    until_size(cluster, "orders", 3_000, taken=True)
 
 
 def test_what_needs_a_restart_is_refused_in_one_line(cluster: Cluster) -> None:

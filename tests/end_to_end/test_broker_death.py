@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from kraft.client import Admin, ElectionType, Producer
 from kraft.testing import Cluster
 from tests.end_to_end import leader_kill_runs
+from tests.end_to_end.waiting import until
 
 SESSION_S = 300.0
 DEADLINE_S = 30.0
@@ -30,13 +30,6 @@ def _cluster() -> Iterator[Cluster]:
 def _admin(cluster: Cluster) -> Iterator[Admin]:
     with Admin(cluster.bootstrap_servers) as admin:
         yield admin
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def leaders(admin: Admin) -> list[int]:

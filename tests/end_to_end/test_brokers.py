@@ -6,12 +6,13 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from kraft.client import Admin, BrokerDescription, Consumer, ErrorCode, Producer, Refusal, TopicPartition
 from kraft.testing import Cluster
+from tests.end_to_end.waiting import until, until_in_sync
 
 DEADLINE_S = 30.0
 COMMAND = (sys.executable, "-c", "from kraft.cli.main import main; main()")
@@ -41,13 +42,6 @@ def kraft(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
-
-
 def broker(admin: Admin, broker_id: int) -> BrokerDescription:
     (described,) = admin.describe_brokers([broker_id])
     return described
@@ -56,14 +50,6 @@ def broker(admin: Admin, broker_id: int) -> BrokerDescription:
 def leaders(admin: Admin, topic: str) -> list[int]:
     (described,) = admin.describe_topics([topic])
     return [partition.leader_id for partition in described.metadata.partitions]
-
-
-def wait_until_all_replicas_are_in_sync(admin: Admin, topic: str) -> None:
-    def all_in_sync() -> bool:
-        (described,) = admin.describe_topics([topic])
-        return all(len(each.isr) == len(each.replicas) for each in described.metadata.partitions)
-
-    until(all_in_sync, f"replicas of {topic} are out of sync")
 
 
 def test_brokers_and_the_quorum_are_shown_as_they_are(cluster: Cluster, admin: Admin) -> None:
@@ -100,7 +86,7 @@ def test_a_fenced_broker_leads_nothing_until_it_is_unfenced_over_a_restart_of_ev
     cluster: Cluster, admin: Admin
 ) -> None:
     admin.create_topic("orders", partitions=8, replication_factor=3)
-    wait_until_all_replicas_are_in_sync(admin, "orders")
+    until_in_sync(admin, "orders")
     assert 2 in leaders(admin, "orders")
 
     fenced = kraft(cluster, "brokers", "fence", "2")
@@ -122,7 +108,7 @@ def test_a_fenced_broker_leads_nothing_until_it_is_unfenced_over_a_restart_of_ev
     unfenced = kraft(cluster, "brokers", "unfence", "2")
     assert unfenced.returncode == 0, unfenced.stderr
     until(lambda: not broker(admin, 2).fenced, "broker 2 is not put into service")
-    wait_until_all_replicas_are_in_sync(admin, "orders")
+    until_in_sync(admin, "orders")
 
 
 def test_fencing_the_only_replica_is_refused_by_name_unless_it_is_forced(cluster: Cluster, admin: Admin) -> None:
@@ -182,7 +168,7 @@ def test_a_broker_is_forgotten_when_it_is_gone_and_holds_nothing(cluster: Cluste
 def test_a_broker_is_emptied_and_kept_empty(cluster: Cluster, admin: Admin) -> None:
     until(lambda: all(not each.fenced for each in admin.describe_brokers()), "a broker is not in service")
     admin.create_topic("invoices", partitions=16, replication_factor=2)
-    wait_until_all_replicas_are_in_sync(admin, "invoices")
+    until_in_sync(admin, "invoices")
     with Producer(cluster.bootstrap_servers) as producer:
         for number in range(200):
             producer.send("invoices", b"%d" % number)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from kraft.client import Admin, Producer
 from kraft.testing import Cluster
 from tests.end_to_end.records import publish, read_all
+from tests.end_to_end.waiting import until
 
 CONTROLLERS = (1, 2, 3)
 BROKERS = (4, 5)
@@ -35,13 +35,6 @@ def events(cluster: Cluster, node_id: int, event: str) -> list[dict[str, Any]]:
     lines = (cluster.directory / f"node-{node_id}.log").read_text().splitlines()
     told = [json.loads(line) for line in lines if line.startswith("{")]
     return [each for each in told if each["event"] == event]
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def first(cluster: Cluster, node_id: int, event: str) -> dict[str, Any]:

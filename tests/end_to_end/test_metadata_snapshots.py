@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kraft.client import Admin, Producer
 from kraft.testing import Cluster
+from tests.end_to_end.waiting import until
 
 DEADLINE_S = 30.0
 ROLES = ["broker,controller", "broker", "controller"]
@@ -33,13 +33,6 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 def snapshots(cluster: Cluster, node_id: int, role: str) -> list[Path]:
     directory = cluster.directory / f"node-{node_id}" / "__cluster_metadata" / role
     return sorted(directory.glob("*.checkpoint"))
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def create_and_wait_for_snapshots(cluster: Cluster, topic: str) -> None:

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ import pytest
 from kraft.client import Admin, Consumer, ElectionType, ErrorCode, KraftError, Producer, Refusal, TopicPartition
 from kraft.model.requests import PartitionMetadata
 from kraft.testing import Cluster
+from tests.end_to_end.waiting import until
 
 DEADLINE_S = 60.0
 SETTINGS = {
@@ -42,13 +43,6 @@ def admin(cluster: Cluster) -> Iterator[Admin]:
 def partitions(admin: Admin, topic: str) -> dict[int, PartitionMetadata]:
     (described,) = admin.describe_topics([topic])
     return {each.partition: each for each in described.metadata.partitions}
-
-
-def until(holds: Callable[[], bool], tell: Callable[[], object]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline, tell()
-        time.sleep(0.05)
 
 
 def until_moved(admin: Admin, topic: str, wanted: Mapping[int, list[int]]) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import pytest
 
-from kraft.client import Admin, ErrorCode, Producer, Refusal
+from kraft.client import Admin, Producer
 from kraft.testing import Cluster
+from tests.end_to_end.record_sizes import is_taken, until_size
+from tests.end_to_end.waiting import until
 
 DEADLINE_S = 20.0
 COMMAND = (sys.executable, "-c", "from kraft.cli.main import main; main()")
@@ -44,10 +45,11 @@ def segments(cluster: Cluster, topic: str) -> dict[int, list[str]]:
 
 
 def until_every_replica_has_several_segments(cluster: Cluster, topic: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while any(len(names) < 4 for names in segments(cluster, topic).values()):
-        assert time.monotonic() < deadline, segments(cluster, topic)
-        time.sleep(0.05)
+    until(
+        lambda: all(len(names) >= 4 for names in segments(cluster, topic).values()),
+        lambda: segments(cluster, topic),
+        DEADLINE_S,
+    )
 
 
 def send(cluster: Cluster, topic: str, size: int, count: int = 1) -> None:
@@ -55,24 +57,6 @@ def send(cluster: Cluster, topic: str, size: int, count: int = 1) -> None:
     with Producer(cluster.bootstrap_servers) as producer:
         for _ in range(count):
             producer.send(topic, b"x" * size).result(timeout=DEADLINE_S)
-
-
-def is_taken(cluster: Cluster, topic: str, size: int) -> bool:
-    try:
-        send(cluster, topic, size)
-    except Refusal as refusal:
-        if refusal.error_code is not ErrorCode.MESSAGE_TOO_LARGE:
-            raise
-        return False
-    return True
-
-
-def until(cluster: Cluster, topic: str, size: int, *, taken: bool) -> None:
-    """The leader may hear of a config a moment after the broker that answered for it."""
-    deadline = time.monotonic() + DEADLINE_S
-    while is_taken(cluster, topic, size) is not taken:
-        assert time.monotonic() < deadline, f"{size} bytes are {'not ' if taken else ''}taken"
-        time.sleep(0.05)
 
 
 def test_configs_are_altered_in_effect_at_once_described_and_kept(cluster: Cluster) -> None:
@@ -86,7 +70,7 @@ def test_configs_are_altered_in_effect_at_once_described_and_kept(cluster: Clust
     altered = kraft(cluster, "configs", "alter", *entity, "--add-config", changes)
     assert (altered.returncode, altered.stdout) == (0, "Completed updating config for topic orders.\n"), altered.stderr
 
-    until(cluster, "orders", 3_000, taken=False)
+    until_size(cluster, "orders", 3_000, taken=False)
     send(cluster, "orders", 1_500, count=12)
     until_every_replica_has_several_segments(cluster, "orders")
 
@@ -111,7 +95,7 @@ def test_configs_are_altered_in_effect_at_once_described_and_kept(cluster: Clust
 
     back = kraft(cluster, "configs", "alter", "orders", "--delete-config", "max.message.bytes")
     assert back.returncode == 0, back.stderr
-    until(cluster, "orders", 3_000, taken=True)
+    until_size(cluster, "orders", 3_000, taken=True)
     shown = kraft(cluster, "configs", "describe", "--topic", "orders")
     assert shown.stdout.splitlines()[0] == "Dynamic configs for topic orders are:"
     assert [line.split()[0] for line in shown.stdout.splitlines()[1:]] == [

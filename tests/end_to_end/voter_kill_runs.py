@@ -70,6 +70,7 @@ def kill_all(
     kills = []
     with Cluster(nodes=VOTERS, overrides=SETTINGS) as cluster, surroundings(cluster) as running:
         for _ in range(times):
+            # Kills come at any moment of what the voters do meanwhile.
             time.sleep(chance.uniform(*load_s))
             kill_at_once(cluster.nodes)
             began_s = time.monotonic()
@@ -121,6 +122,7 @@ def kill_controller(
         surroundings(cluster, with_admin=True) as running,
     ):
         for number in range(1, times + 1):
+            # Kills come at any moment of what the voters do meanwhile.
             time.sleep(chance.uniform(*load_s))
             kills.append(_kill_controller(running))
             tell(kills[-1])

@@ -30,6 +30,7 @@ def main(medium: Path, mount_point: Path, sync_ms_max: float, seed: int) -> None
     chance = Random(seed)
 
     def wait_for_disk() -> None:
+        """A sync takes as long as on a disk that has to turn, so that power fails in the middle of some."""
         time.sleep(chance.uniform(0, sync_ms_max) / 1000)
 
     def obey() -> None:

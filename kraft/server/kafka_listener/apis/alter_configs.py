@@ -18,18 +18,10 @@ class AlterConfigsApi:
         self._alterations = Alterations(handle)
 
     async def __call__(self, request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
-        outcomes = await self._alterations.make(request.resources, _wanted, validate_only=request.validate_only)
-        return AlterConfigsResponse(
-            responses=tuple(
-                AlterConfigsResourceResponse(
-                    error_code=outcome.error_code,
-                    error_message=outcome.error_message or None,
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
-                )
-                for resource, outcome in zip(request.resources, outcomes, strict=True)
-            )
+        responses = await self._alterations.responses(
+            request.resources, _wanted, AlterConfigsResourceResponse, validate_only=request.validate_only
         )
+        return AlterConfigsResponse(responses=responses)
 
 
 def _wanted(resource: AlterConfigsResource) -> values.ResourceAlteration:

@@ -23,28 +23,55 @@ class Resource(Protocol):
 
 
 AnyResource = TypeVar("AnyResource", bound=Resource)
+Response_co = TypeVar("Response_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class _Outcome:
     error_code: ErrorCode
     error_message: str
+
+
+class ResourceResponse(Protocol[Response_co]):
+    """Both APIs have a struct of the same fields for this, each its own."""
+
+    def __call__(
+        self, *, error_code: int, error_message: str | None, resource_type: int, resource_name: str
+    ) -> Response_co: ...
 
 
 class Alterations:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
-    async def make(
+    async def responses(
         self,
         resources: Sequence[AnyResource],
         as_value: Callable[[AnyResource], values.ResourceAlteration],
+        response: ResourceResponse[Response_co],
         *,
         validate_only: bool,
-    ) -> list[Outcome]:
+    ) -> tuple[Response_co, ...]:
         """In the order of the resources. `as_value` raises Refusal for one that cannot be sent on."""
+        outcomes = await self._outcomes(resources, as_value, validate_only)
+        return tuple(
+            response(
+                error_code=outcome.error_code,
+                error_message=outcome.error_message or None,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource, outcome in zip(resources, outcomes, strict=True)
+        )
+
+    async def _outcomes(
+        self,
+        resources: Sequence[AnyResource],
+        as_value: Callable[[AnyResource], values.ResourceAlteration],
+        validate_only: bool,
+    ) -> list[_Outcome]:
         named = Counter((each.resource_type, each.resource_name) for each in resources)
-        outcomes: dict[int, Outcome] = {}
+        outcomes: dict[int, _Outcome] = {}
         wanted: dict[int, values.ResourceAlteration] = {}
         for number, resource in enumerate(resources):
             try:
@@ -57,7 +84,7 @@ class Alterations:
             outcomes |= dict(zip(wanted, made, strict=True))
         return [outcomes[number] for number in range(len(resources))]
 
-    async def _make(self, wanted: list[values.ResourceAlteration], validate_only: bool) -> list[Outcome]:
+    async def _make(self, wanted: list[values.ResourceAlteration], validate_only: bool) -> list[_Outcome]:
         try:
             answer = await self._handle(
                 values.IncrementalAlterConfigsRequest(
@@ -66,7 +93,7 @@ class Alterations:
             )
         except Refusal as refusal:
             return [_refused(refusal) for _ in wanted]
-        return [Outcome(error_code=each.error_code, error_message=each.error_message) for each in answer.results]
+        return [_Outcome(error_code=each.error_code, error_message=each.error_message) for each in answer.results]
 
 
 def _check_named_once(resource: Resource, times: int) -> None:
@@ -75,5 +102,5 @@ def _check_named_once(resource: Resource, times: int) -> None:
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
 
 
-def _refused(refusal: Refusal) -> Outcome:
-    return Outcome(error_code=refusal.error_code, error_message=refusal.message)
+def _refused(refusal: Refusal) -> _Outcome:
+    return _Outcome(error_code=refusal.error_code, error_message=refusal.message)
