@@ -234,7 +234,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._write_answers()
 
     def _answered(self, reply: _Reply, task: asyncio.Task[Answer]) -> None:
-        if self._is_over or task.cancelled():
+        if self._is_over:
+            return
+        if task.cancelled():
+            # By whom it waited for, not by us. Without an answer to it, nothing after it could be answered either.
+            self._end("a request was given up before it had an answer")
             return
         error = task.exception()
         if error is None:

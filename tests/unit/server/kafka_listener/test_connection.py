@@ -290,6 +290,18 @@ def test_what_a_client_waits_for_is_given_up_when_it_goes() -> None:
     assert run(test) == []
 
 
+def test_a_request_that_is_given_up_on_our_side_ends_the_connection_rather_than_hang_it() -> None:
+    async def test(served: Served) -> None:
+        client = await served.client()
+        client.send(b"wait one", b"now, two")
+        await served.until(lambda: bool(served.requests.let_go))
+        served.requests.let_go[b"wait one"].cancel()
+        assert await client.is_closed()
+
+    (line,) = run(test)
+    assert line["reason"] == "a request was given up before it had an answer"
+
+
 def test_a_listener_that_stops_answers_what_was_begun_and_begins_nothing_more() -> None:
     async def test(served: Served) -> None:
         busy, idle = await served.client(), await served.client()
