@@ -1,23 +1,35 @@
-"""Clients of Kafka, unmodified, against three real nodes."""
+"""Clients of Kafka, unmodified, against three real nodes: what each of them writes, each other one reads."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Iterator
-from typing import Any
+import time
+from collections.abc import Iterator, Mapping
 
-import aiokafka
 import confluent_kafka
 import kafka
 import pytest
 
 from kraft.client import Admin
 from kraft.testing import Cluster
-from tests.end_to_end.kafka_programs import console_consumer, console_producer, kafkajs, kcat
+from tests.end_to_end.kafka_matrix import CLIENTS
+from tests.end_to_end.kafka_programs import console_producer, kcat
+from tests.end_to_end.kafka_readers import read_by_kafka_python
+from tests.end_to_end.kafka_records import (
+    LARGE_BYTES,
+    Place,
+    Record,
+    Section,
+    Stored,
+    Trait,
+    records_of,
+    shown_without,
+    traits_of,
+)
 
 DEADLINE_S = 30
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+TOPIC = "everything"
+FOR_EVER = {"retention.ms": "-1"}
 
 
 @pytest.fixture(scope="module")
@@ -26,48 +38,16 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
-def create(cluster: Cluster, topic: str, partitions: int = 1) -> None:
+def create(cluster: Cluster, topic: str, partitions: int = 1, configs: Mapping[str, str] = FOR_EVER) -> Place:
     with Admin(cluster.bootstrap_servers) as admin:
-        admin.create_topic(topic, partitions, 3)
+        admin.create_topic(topic, partitions, 3, dict(configs))
+    return place_of(cluster, topic)
 
 
-def expected(client: str, codec: str) -> list[tuple[bytes | None, bytes | None]]:
-    """Keys and values: null ones, empty ones, and some of 200 kB together."""
-    name = f"{client} {codec}".encode()
-    return [(name, b"value %d " % number * 100) for number in range(20)] + [(None, name), (name, None), (b"", b"")]
-
-
-def send_by_confluent(servers: str, topic: str, codec: str) -> None:
-    producer = confluent_kafka.Producer(
-        {"bootstrap.servers": servers, "compression.type": codec, "enable.idempotence": True, "linger.ms": 20}
+def place_of(cluster: Cluster, topic: str) -> Place:
+    return Place(
+        kafka_servers=cluster.kafka_bootstrap_servers, grpc_servers=cluster.bootstrap_servers, topic=topic, partition=0
     )
-    outcomes: list[object] = []
-    for key, value in expected("confluent", codec):
-        producer.produce(topic, value, key, partition=0, on_delivery=lambda error, _: outcomes.append(error))
-    assert producer.flush(DEADLINE_S) == 0
-    assert set(outcomes) == {None}
-
-
-def send_by_kafka_python(servers: str, topic: str, codec: str) -> None:
-    producer = kafka.KafkaProducer(
-        bootstrap_servers=servers.split(","), compression_type=None if codec == "none" else codec, linger_ms=20
-    )
-    pending = [producer.send(topic, value, key, partition=0) for key, value in expected("kafka-python", codec)]
-    offsets = [future.get(DEADLINE_S).offset for future in pending]
-    assert offsets == sorted(offsets)
-    producer.close(timeout=DEADLINE_S)
-
-
-def send_by_aiokafka(servers: str, topic: str, codec: str) -> None:
-    async def send() -> None:
-        producer = aiokafka.AIOKafkaProducer(
-            bootstrap_servers=servers, compression_type=None if codec == "none" else codec, enable_idempotence=True
-        )
-        async with asyncio.timeout(DEADLINE_S), producer:
-            for key, value in expected("aiokafka", codec):
-                await producer.send(topic, value, key, partition=0)
-
-    asyncio.run(send())
 
 
 def confluent_consumer(servers: str) -> confluent_kafka.Consumer:
@@ -75,61 +55,118 @@ def confluent_consumer(servers: str) -> confluent_kafka.Consumer:
     return confluent_kafka.Consumer({"bootstrap.servers": servers, "group.id": "nobody", "enable.auto.commit": False})
 
 
-def read_by_confluent(servers: str, topic: str, count: int) -> list[tuple[bytes | None, bytes | None]]:
-    consumer = confluent_consumer(servers)
-    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
-    found: list[tuple[bytes | None, bytes | None]] = []
-    while len(found) < count:
-        messages = consumer.consume(count - len(found), DEADLINE_S)
-        assert messages, f"only {len(found)} came"
-        assert [message.error() for message in messages if message.error()] == []
-        found += [(_bytes(message.key()), _bytes(message.value())) for message in messages]
-    consumer.close()
-    return found
+# --- each with each other ----------------------------------------------------------------------------------------
 
 
-def _bytes(value: str | bytes | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value
+class Written:
+    """One partition that every client has written to, in each codec that it has, one after the other."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.sections: list[Section] = []
+        self.skipped: dict[str, str] = {}
+        for client in CLIENTS:
+            try:
+                for codec in CLIENTS[client].codecs:
+                    self._write(client, codec)
+            except pytest.skip.Exception as reason:
+                self.skipped[client] = str(reason)
+
+    def of(self, writer: str, codecs: tuple[str, ...]) -> list[Section]:
+        return [section for section in self.sections if section.client == writer and section.codec in codecs]
+
+    def _write(self, client: str, codec: str) -> None:
+        start = self.sections[-1].end if self.sections else 0
+        records = tuple(record for record in records_of(client, codec) if CLIENTS[client].can_write(record))
+        began_ms = time.time_ns() // 1_000_000
+        CLIENTS[client].write(self.place, codec, records)
+        self.sections.append(
+            Section(
+                client=client,
+                codec=codec,
+                start=start,
+                end=start + len(records),
+                records=records,
+                began_ms=began_ms,
+                ended_ms=time.time_ns() // 1_000_000,
+            )
+        )
 
 
-def read_by_kafka_python(servers: str, topic: str, count: int) -> list[tuple[bytes | None, bytes | None]]:
-    consumer = kafka.KafkaConsumer(
-        topic,
-        bootstrap_servers=servers.split(","),
-        auto_offset_reset="earliest",
-        consumer_timeout_ms=DEADLINE_S * 1_000,
-    )
-    found: list[Any] = []
-    for record in consumer:
-        found.append((record.key, record.value))
-        if len(found) == count:
-            break
-    consumer.close()
-    return found
+@pytest.fixture(scope="module")
+def written(cluster: Cluster) -> Written:
+    return Written(create(cluster, TOPIC))
 
 
-def read_by_aiokafka(servers: str, topic: str, count: int) -> list[tuple[bytes | None, bytes | None]]:
-    async def read() -> list[Any]:
-        consumer = aiokafka.AIOKafkaConsumer(topic, bootstrap_servers=servers, auto_offset_reset="earliest")
-        async with asyncio.timeout(DEADLINE_S), consumer:
-            return [(record.key, record.value) for record in [await consumer.getone() for _ in range(count)]]
-
-    return asyncio.run(read())
+@pytest.fixture(scope="module")
+def timestamps_ms(written: Written) -> list[int]:
+    """By offset, as kafka-python reads them: of those who say the time at which they send, nobody knows it before."""
+    return [stored.record.timestamp_ms for stored in read_by_kafka_python(written.place, written.sections)]
 
 
-SENDERS = {"confluent": send_by_confluent, "kafka-python": send_by_kafka_python, "aiokafka": send_by_aiokafka}
-READERS = {"confluent": read_by_confluent, "kafka-python": read_by_kafka_python, "aiokafka": read_by_aiokafka}
+@pytest.fixture(scope="module", params=CLIENTS)
+def reader(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
-@pytest.mark.parametrize("client", SENDERS)
-def test_what_one_client_sends_in_any_codec_each_other_one_reads(cluster: Cluster, client: str) -> None:
-    topic = f"from-{client}"
-    create(cluster, topic)
-    for codec in CODECS:
-        SENDERS[client](cluster.kafka_bootstrap_servers, topic, codec)
-    sent = [pair for codec in CODECS for pair in expected(client, codec)]
-    for read in READERS.values():
-        assert read(cluster.kafka_bootstrap_servers, topic, len(sent)) == sent
+@pytest.fixture(scope="module")
+def read(written: Written, reader: str) -> dict[int, Stored]:
+    """By offset, everything that the reader has a codec for."""
+    client = CLIENTS[reader]
+    found = client.read(written.place, [each for each in written.sections if each.codec in client.codecs])
+    offsets = [stored.offset for stored in found]
+    assert offsets == sorted(set(offsets))
+    return {stored.offset: stored for stored in found}
+
+
+# The first to ask for them has Java's jars fetched, writes everything, and has it read.
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("writer", CLIENTS)
+def test_what_one_client_sends_in_any_codec_each_other_one_reads(
+    written: Written, timestamps_ms: list[int], read: dict[int, Stored], reader: str, writer: str
+) -> None:
+    if writer in written.skipped:
+        pytest.skip(written.skipped[writer])
+    sections = written.of(writer, CLIENTS[reader].codecs)
+    assert sections
+    for section in sections:
+        offsets = range(section.start, section.end)
+        expected = [
+            as_shown(reader, record, record.timestamp_ms if CLIENTS[writer].has_own_timestamps else timestamps_ms[at])
+            for at, record in zip(offsets, section.records, strict=True)
+        ]
+        assert [read[at].record for at in offsets if at in read] == expected, f"{writer}, {section.codec}"
+        assert {read[at].partition for at in offsets} == {written.place.partition}
+
+
+def as_shown(reader: str, record: Record, timestamp_ms: int) -> Record:
+    shown = shown_without(record, tuple(CLIENTS[reader].cannot_show))
+    return Record(key=shown.key, value=shown.value, headers=shown.headers, timestamp_ms=timestamp_ms)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("writer", [name for name, client in CLIENTS.items() if not client.has_own_timestamps])
+def test_a_client_that_takes_no_timestamp_says_when_it_sent(
+    written: Written, timestamps_ms: list[int], writer: str
+) -> None:
+    if writer in written.skipped:
+        pytest.skip(written.skipped[writer])
+    for section in written.of(writer, CLIENTS[writer].codecs):
+        for offset in range(section.start, section.end):
+            assert section.began_ms <= timestamps_ms[offset] <= section.ended_ms
+
+
+def test_every_trait_of_a_record_is_written_and_shown_by_somebody() -> None:
+    """So that what a client cannot do hides nothing that nobody does."""
+    records = records_of("somebody", "none")
+    assert {trait for record in records for trait in traits_of(record)} == set(Trait)
+    for trait in Trait:
+        assert any(trait not in client.cannot_write for client in CLIENTS.values())
+        assert any(trait not in client.cannot_show for client in CLIENTS.values())
+    assert max(len(record.value or b"") for record in records) == LARGE_BYTES
+
+
+# --- what clients ask for ----------------------------------------------------------------------------------------
 
 
 def test_a_topic_is_created_by_the_first_who_writes_to_it(cluster: Cluster) -> None:
@@ -153,9 +190,8 @@ def test_clients_are_told_the_cluster_as_it_is(cluster: Cluster) -> None:
     consumer.close()
 
 
-def test_records_of_a_megabyte_and_a_thousand_headers_come_back(cluster: Cluster) -> None:
-    create(cluster, "large")
-    servers = cluster.kafka_bootstrap_servers
+def test_a_record_with_a_thousand_headers_larger_than_a_fetch_may_be_comes_back(cluster: Cluster) -> None:
+    servers = create(cluster, "large").kafka_servers
     headers: list[tuple[str, str | bytes | None]] = [(f"name-{number}", b"%d" % number) for number in range(1_000)]
     producer = confluent_kafka.Producer({"bootstrap.servers": servers, "message.max.bytes": 2_000_000})
     producer.produce("large", bytes(1_000_000), headers=headers, timestamp=1_700_000_000_123, partition=0)
@@ -168,81 +204,35 @@ def test_records_of_a_megabyte_and_a_thousand_headers_come_back(cluster: Cluster
     assert (len(record.value), record.headers, record.timestamp) == (1_000_000, headers, 1_700_000_000_123)
 
 
-# --- programs of their own ---------------------------------------------------------------------------------------
-
-LINES = [f"line {number} äß€" for number in range(50)]
-
-
-def values_of(topic: str, cluster: Cluster, count: int) -> list[str]:
-    return [(value or b"").decode() for _, value in read_by_confluent(cluster.kafka_bootstrap_servers, topic, count)]
-
-
-@pytest.mark.parametrize("codec", CODECS)
-def test_kcat_writes_and_reads(cluster: Cluster, codec: str) -> None:
-    topic, servers = f"by-kcat-{codec}", cluster.kafka_bootstrap_servers
-    create(cluster, topic)
-    kcat(servers, "-P", "-t", topic, "-p", "0", "-K", ":", "-z", codec, lines=[f"key:{line}" for line in LINES])
-    read = kcat(servers, "-C", "-t", topic, "-o", "beginning", "-e", "-q", "-f", "%o %k %s\\n")
-    assert read == [f"{offset} key {line}" for offset, line in enumerate(LINES)]
-    assert values_of(topic, cluster, len(LINES)) == LINES
+# Fetching the jars comes first, once.
+@pytest.mark.timeout(300)
+def test_javas_console_writes_without_idempotence(cluster: Cluster) -> None:
+    place = create(cluster, "without-idempotence")
+    lines = [f"line {number} äß€".encode() for number in range(50)]
+    properties = ("enable.idempotence=false", "acks=1")
+    console_producer(
+        place.kafka_servers,
+        place.topic,
+        b"".join(line + b"\n" for line in lines),
+        *(word for each in properties for word in ("--command-property", each)),
+    )
+    section = Section(client="java", codec="none", start=0, end=len(lines), records=(), began_ms=0, ended_ms=0)
+    assert [stored.record.value for stored in read_by_kafka_python(place, [section])] == lines
 
 
 def test_kcat_is_told_the_cluster_as_it_is(cluster: Cluster) -> None:
-    create(cluster, "listed-by-kcat", partitions=2)
-    (told,) = kcat(cluster.kafka_bootstrap_servers, "-L", "-J", "-t", "listed-by-kcat")
-    metadata = json.loads(told)
-    assert {broker["name"] for broker in metadata["brokers"]} == set(cluster.kafka_bootstrap_servers.split(","))
+    servers = create(cluster, "listed-by-kcat", partitions=2).kafka_servers
+    metadata = json.loads(kcat(servers, "-L", "-J", "-t", "listed-by-kcat"))
+    assert {broker["name"] for broker in metadata["brokers"]} == set(servers.split(","))
     (topic,) = metadata["topics"]
     assert [len(partition["isrs"]) for partition in topic["partitions"]] == [3, 3]
 
 
 def test_kcat_finds_an_offset_by_its_time(cluster: Cluster) -> None:
-    create(cluster, "timed-by-kcat")
-    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.kafka_bootstrap_servers})
+    servers = create(cluster, "timed-by-kcat").kafka_servers
+    producer = confluent_kafka.Producer({"bootstrap.servers": servers})
     for number in range(10):
         producer.produce("timed-by-kcat", b"%d" % number, partition=0, timestamp=1_700_000_000_000 + 1_000 * number)
     assert producer.flush(DEADLINE_S) == 0
-    (found,) = kcat(cluster.kafka_bootstrap_servers, "-Q", "-t", "timed-by-kcat:0:1700000003500")
-    assert found.endswith("offset 4")
-
-
-# Fetching the jars comes first, once.
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("properties", [(), ("compression.type=zstd",), ("enable.idempotence=false", "acks=1")])
-def test_javas_consoles_write_and_read(cluster: Cluster, properties: tuple[str, ...]) -> None:
-    topic = "by-java-" + "-".join(properties).translate(str.maketrans("=", "-"))
-    create(cluster, topic)
-    console_producer(cluster.kafka_bootstrap_servers, topic, LINES, *properties)
-    assert values_of(topic, cluster, len(LINES)) == LINES
-    send_by_confluent(cluster.kafka_bootstrap_servers, topic, "lz4")
-    read = console_consumer(cluster.kafka_bootstrap_servers, topic, len(LINES) + 1)
-    assert read[: len(LINES)] == LINES
-    assert len(read) == len(LINES) + 1
-
-
-@pytest.mark.timeout(180)
-@pytest.mark.parametrize("codec", ["None", "GZIP"])
-def test_kafkajs_writes(cluster: Cluster, codec: str) -> None:
-    """Its consumers are always of a group."""
-    topic = f"by-kafkajs-{codec}"
-    create(cluster, topic)
-    kafkajs(
-        """
-        const kafka = new Kafka({ brokers: facts.servers, logLevel: logLevel.ERROR });
-        const producer = kafka.producer({ idempotent: true, maxInFlightRequests: 1 });
-        await producer.connect();
-        const messages = facts.lines.map(line => ({ key: 'key', value: line, partition: 0, headers: { a: 'b' } }));
-        await producer.send({ topic: facts.topic, compression: CompressionTypes[facts.codec], messages });
-        await producer.disconnect();
-        const admin = kafka.admin();
-        await admin.connect();
-        const [end] = await admin.fetchTopicOffsets(facts.topic);
-        if (end.high !== String(facts.lines.length)) throw new Error(`the topic ends at ${end.high}`);
-        await admin.disconnect();
-        """,
-        servers=cluster.kafka_bootstrap_servers.split(","),
-        topic=topic,
-        lines=LINES,
-        codec=codec,
-    )
-    assert values_of(topic, cluster, len(LINES)) == LINES
+    found = kcat(servers, "-Q", "-t", "timed-by-kcat:0:1700000003500")
+    assert found.decode().strip().endswith("offset 4")
