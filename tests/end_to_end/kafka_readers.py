@@ -12,7 +12,7 @@ import aiokafka
 import confluent_kafka
 import kafka
 
-from kraft.client import Consumer, TopicPartition
+from kraft.client import Consumer, ConsumerRecord, TimestampType, TopicPartition
 from tests.end_to_end.kafka_programs import console_consumer, kafkajs, kcat
 from tests.end_to_end.kafka_records import Headers, Place, Record, Section, Stored
 
@@ -75,10 +75,7 @@ def read_by_kraft(place: Place, sections: Sequence[Section]) -> list[Stored]:
         consumer.seek_to_beginning(partition)
 
         def more() -> list[Stored]:
-            return [
-                _stored(each.partition, each.offset, each.key, each.value, each.headers, each.timestamp_ms)
-                for each in consumer.poll(timeout_ms=DEADLINE_S * 1_000)
-            ]
+            return [_from_kraft(record) for record in consumer.poll(timeout_ms=DEADLINE_S * 1_000)]
 
         return _until(sections[-1].end, more)
 
@@ -130,11 +127,12 @@ for (const { start, end } of facts.sections) {
         const [{ messages }] = answer.responses[0].partitions;
         // It does not tell how far a batch without records reaches, so the next offset is asked for.
         if (messages.length === 0) next += 1;
-        for (const { offset, timestamp, key, value, headers } of messages) {
+        for (const { offset, timestamp, key, value, headers, batchContext } of messages) {
             next = Number(offset) + 1;
             const pairs = Object.entries(headers).flatMap(
                 ([name, values]) => [].concat(values).map(each => [name, text(each)]));
-            console.log(JSON.stringify({ offset, timestamp, key: text(key), value: text(value), headers: pairs }));
+            console.log(JSON.stringify({ offset, timestamp, key: text(key), value: text(value), headers: pairs,
+                type: batchContext.timestampType }));
         }
     }
 }
@@ -170,24 +168,37 @@ def _until(end: int, more: Callable[[], list[Stored]]) -> list[Stored]:
 
 
 def _stored(
-    partition: int, offset: int, key: bytes | None, value: bytes | None, headers: Headers, timestamp_ms: int
+    place: tuple[int, int],
+    key: bytes | None,
+    value: bytes | None,
+    headers: Headers,
+    timestamp_ms: int,
+    has_append_time: bool | None,
 ) -> Stored:
+    partition, offset = place
     record = Record(key=key, value=value, headers=headers, timestamp_ms=timestamp_ms)
-    return Stored(partition=partition, offset=offset, record=record)
+    return Stored(partition=partition, offset=offset, record=record, has_append_time=has_append_time)
 
 
 def _from_confluent(message: Any) -> Stored:
     kind, timestamp_ms = message.timestamp()
-    assert kind == confluent_kafka.TIMESTAMP_CREATE_TIME
-    headers = tuple(message.headers() or ())
-    return _stored(message.partition(), message.offset(), message.key(), message.value(), headers, timestamp_ms)
+    place, headers = (message.partition(), message.offset()), tuple(message.headers() or ())
+    has_append_time = {
+        confluent_kafka.TIMESTAMP_CREATE_TIME: False,
+        confluent_kafka.TIMESTAMP_LOG_APPEND_TIME: True,
+    }[kind]
+    return _stored(place, message.key(), message.value(), headers, timestamp_ms, has_append_time)
 
 
 def _from_either_kafka(record: Any) -> Stored:
     """Of kafka-python, whose types aiokafka has taken over."""
-    assert record.timestamp_type == 0
-    headers = tuple(record.headers)
-    return _stored(record.partition, record.offset, record.key, record.value, headers, record.timestamp)
+    place, has_append_time = (record.partition, record.offset), {0: False, 1: True}[record.timestamp_type]
+    return _stored(place, record.key, record.value, tuple(record.headers), record.timestamp, has_append_time)
+
+
+def _from_kraft(record: ConsumerRecord) -> Stored:
+    place, has_append_time = (record.partition, record.offset), record.timestamp_type is TimestampType.LOG_APPEND_TIME
+    return _stored(place, record.key, record.value, record.headers, record.timestamp_ms, has_append_time)
 
 
 def _from_kcat(printed: bytes) -> Iterator[Stored]:
@@ -203,31 +214,32 @@ def _from_kcat(printed: bytes) -> Iterator[Stored]:
         key = None if key_bytes < 0 else printed[key_at:value_at]
         value = None if value_bytes < 0 else printed[value_at:headers_at]
         headers = tuple(_named(header, b"=") for header in printed[headers_at:end].split(b",") if header)
-        yield _stored(partition, offset, key, value, headers, timestamp_ms)
+        yield _stored((partition, offset), key, value, headers, timestamp_ms, None)
         at = end + len(b"<end>")
 
 
 def _from_console(line: bytes) -> Stored:
     timestamp, partition, offset, headers, key, value = line.split(b"<next>")
     named = () if headers == b"NO_HEADERS" else tuple(_named(header, b":") for header in headers.split(b"<header>"))
+    kind, timestamp_ms = timestamp.split(b":")
     return _stored(
-        int(partition.removeprefix(b"Partition:")),
-        int(offset.removeprefix(b"Offset:")),
+        (int(partition.removeprefix(b"Partition:")), int(offset.removeprefix(b"Offset:"))),
         _unless_null(key),
         _unless_null(value),
         tuple((name, _unless_null(text)) for name, text in named),
-        int(timestamp.removeprefix(b"CreateTime:")),
+        int(timestamp_ms),
+        {b"CreateTime": False, b"LogAppendTime": True}[kind],
     )
 
 
 def _from_kafkajs(partition: int, said: dict[str, Any]) -> Stored:
     return _stored(
-        partition,
-        int(said["offset"]),
+        (partition, int(said["offset"])),
         _bytes(said["key"]),
         _bytes(said["value"]),
         tuple((name, _bytes(text)) for name, text in said["headers"]),
         int(said["timestamp"]),
+        {0: False, 1: True}[said["type"]],
     )
 
 

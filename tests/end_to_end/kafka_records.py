@@ -38,6 +38,8 @@ class Stored:
     partition: int
     offset: int
     record: Record
+    has_append_time: bool | None
+    """Whether the timestamp is said to be the broker's; None where a client shows a timestamp and not whose it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

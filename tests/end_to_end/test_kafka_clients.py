@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import confluent_kafka
 import kafka
@@ -13,7 +14,7 @@ import pytest
 from kraft.client import Admin
 from kraft.testing import Cluster
 from tests.end_to_end.kafka_matrix import CLIENTS
-from tests.end_to_end.kafka_programs import console_producer, kcat
+from tests.end_to_end.kafka_programs import console_producer, kafkajs, kcat
 from tests.end_to_end.kafka_readers import read_by_kafka_python
 from tests.end_to_end.kafka_records import (
     LARGE_BYTES,
@@ -137,6 +138,7 @@ def test_what_one_client_sends_in_any_codec_each_other_one_reads(
         ]
         assert [read[at].record for at in offsets if at in read] == expected, f"{writer}, {section.codec}"
         assert {read[at].partition for at in offsets} == {written.place.partition}
+        assert not any(read[at].has_append_time for at in offsets)
 
 
 def as_shown(reader: str, record: Record, timestamp_ms: int) -> Record:
@@ -164,6 +166,54 @@ def test_every_trait_of_a_record_is_written_and_shown_by_somebody() -> None:
         assert any(trait not in client.cannot_write for client in CLIENTS.values())
         assert any(trait not in client.cannot_show for client in CLIENTS.values())
     assert max(len(record.value or b"") for record in records) == LARGE_BYTES
+
+
+# --- the broker's timestamps -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def stamped(cluster: Cluster) -> tuple[Place, Section]:
+    """A batch that was stored with the time of its appending in the place of the times in it."""
+    place = create(cluster, "stamped", configs={"message.timestamp.type": "LogAppendTime"})
+    records = tuple(replace(record, timestamp_ms=1) for record in records_of("confluent", "gzip")[:3])
+    began_ms = time.time_ns() // 1_000_000
+    CLIENTS["confluent"].write(place, "gzip", records)
+    ended_ms = time.time_ns() // 1_000_000
+    return place, Section(
+        client="confluent", codec="gzip", start=0, end=3, records=records, began_ms=began_ms, ended_ms=ended_ms
+    )
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("reader", CLIENTS)
+def test_each_client_reads_the_time_of_appending_where_that_is_what_a_topic_keeps(
+    stamped: tuple[Place, Section], reader: str
+) -> None:
+    place, section = stamped
+    found = CLIENTS[reader].read(place, [section])
+    (timestamp_ms,) = {stored.record.timestamp_ms for stored in found}
+    assert section.began_ms <= timestamp_ms <= section.ended_ms
+    expected = [as_shown(reader, record, timestamp_ms) for record in section.records]
+    assert [stored.record for stored in found] == expected
+    assert {stored.has_append_time for stored in found} == ({None} if reader == "kcat" else {True})
+
+
+def test_a_producer_is_told_the_time_of_appending(cluster: Cluster) -> None:
+    servers = create(cluster, "told-the-time", configs={"message.timestamp.type": "LogAppendTime"}).kafka_servers
+    began_ms = time.time_ns() // 1_000_000
+    producer = kafka.KafkaProducer(bootstrap_servers=servers.split(","))
+    told_ms = producer.send("told-the-time", b"value", timestamp_ms=1).get(DEADLINE_S).timestamp
+    producer.close(timeout=DEADLINE_S)
+    assert began_ms <= told_ms <= time.time_ns() // 1_000_000
+    confluents: list[tuple[int, int]] = []
+    other = confluent_kafka.Producer({"bootstrap.servers": servers})
+    other.produce(
+        "told-the-time", b"value", timestamp=1, on_delivery=lambda _, message: confluents.append(message.timestamp())
+    )
+    assert other.flush(DEADLINE_S) == 0
+    ((kind, at_ms),) = confluents
+    assert kind == confluent_kafka.TIMESTAMP_LOG_APPEND_TIME
+    assert told_ms <= at_ms <= time.time_ns() // 1_000_000
 
 
 # --- what clients ask for ----------------------------------------------------------------------------------------
@@ -236,3 +286,36 @@ def test_kcat_finds_an_offset_by_its_time(cluster: Cluster) -> None:
     assert producer.flush(DEADLINE_S) == 0
     found = kcat(servers, "-Q", "-t", "timed-by-kcat:0:1700000003500")
     assert found.decode().strip().endswith("offset 4")
+
+
+# Fetching it comes first, once.
+@pytest.mark.timeout(300)
+def test_kafkajs_is_told_where_a_topic_ends_and_what_was_when(cluster: Cluster) -> None:
+    servers = create(cluster, "asked-by-kafkajs").kafka_servers
+    producer = confluent_kafka.Producer({"bootstrap.servers": servers})
+    for number in range(10):
+        producer.produce("asked-by-kafkajs", b"%d" % number, partition=0, timestamp=1_700_000_000_000 + 1_000 * number)
+    assert producer.flush(DEADLINE_S) == 0
+    told = kafkajs(
+        """
+        const admin = new Kafka({ brokers: facts.servers, logLevel: logLevel.ERROR }).admin();
+        await admin.connect();
+        const ends = await admin.fetchTopicOffsets(facts.topic);
+        const then = await admin.fetchTopicOffsetsByTimestamp(facts.topic, 1700000003500);
+        const { topics } = await admin.fetchTopicMetadata({ topics: [facts.topic] });
+        const { brokers, clusterId } = await admin.describeCluster();
+        const isr = topics[0].partitions[0].isr;
+        console.log(JSON.stringify({ ends, then, isr, brokers: brokers.length, clusterId }));
+        await admin.disconnect();
+        """,
+        servers=servers.split(","),
+        topic="asked-by-kafkajs",
+    )
+    found = json.loads(told)
+    assert sorted(found.pop("isr")) == [1, 2, 3]
+    assert found == {
+        "ends": [{"partition": 0, "offset": "10", "high": "10", "low": "0"}],
+        "then": [{"partition": 0, "offset": "4"}],
+        "brokers": 3,
+        "clusterId": cluster.cluster_id,
+    }

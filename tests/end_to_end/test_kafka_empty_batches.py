@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import confluent_kafka
@@ -155,4 +156,15 @@ def test_librdkafka_begins_at_any_offset_with_the_first_record_behind_it(
         message = consumer.poll(DEADLINE_S)
         assert message is not None
         assert message.offset() == next(offset for offset in KEPT if offset >= start)
+    consumer.close()
+
+
+def test_the_time_of_a_record_that_is_gone_leads_to_the_next_one(in_every_codec: tuple[Place, list[Record]]) -> None:
+    place, kept = in_every_codec
+    stamps_ms = dict(zip(KEPT, (record.timestamp_ms for record in kept), strict=True))
+    consumer = kafka.KafkaConsumer(bootstrap_servers=place.kafka_servers.split(","), enable_auto_commit=False)
+    partition = kafka.TopicPartition(place.topic, 0)
+    for before, offset in pairwise(KEPT):
+        found = consumer.offsets_for_times({partition: stamps_ms[before] + 1})[partition]
+        assert (found.offset, found.timestamp) == (offset, stamps_ms[offset])
     consumer.close()
