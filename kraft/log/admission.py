@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final
+
 from kraft.log.log_config import NEVER, LogConfig
 from kraft.log.record_batch import BatchHeader, Buffer, TimestampType, check_frame, decode_batch_columns, split
-from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
+from kraft.model.errors import ErrorCode, InvalidBatch, InvalidRecords, RecordError, Refusal
 from kraft.model.ids import TopicPartition
+
+RECORD_ERRORS_MAX: Final = 10_000
+"""So many records of one batch are named: one that unpacks to millions must not cost an answer of hundreds of MB."""
 
 
 def admit(
@@ -42,7 +49,10 @@ def admit(
 
 
 def _check_header(header: BatchHeader) -> None:
-    """Clients write neither markers nor append times, and number their records without holes."""
+    """Clients write neither markers nor append times, and number their records from 0 without holes."""
+    if header.base_offset != 0:
+        reason = f"a producer's batch begins at offset 0, not at {header.base_offset}: its place is the broker's to say"
+        raise InvalidBatch(reason, ErrorCode.INVALID_RECORD)
     if header.record_count != header.last_offset_delta + 1:
         reason = f"{header.record_count} records over {header.last_offset_delta + 1} offsets"
         raise InvalidBatch(f"a producer's batch has {reason}", ErrorCode.INVALID_RECORD)
@@ -63,24 +73,39 @@ def _check_timestamps(header: BatchHeader, batch: memoryview, config: LogConfig,
     if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
         return
     if header.max_timestamp_ms - now_ms > config.message_timestamp_after_max_ms:
-        raise InvalidBatch(
+        latest = now_ms + config.message_timestamp_after_max_ms
+        raise _invalid_records(
             f"timestamp {header.max_timestamp_ms} is more than "
             f"message.timestamp.after.max.ms={config.message_timestamp_after_max_ms} ahead of {now_ms}",
             ErrorCode.INVALID_TIMESTAMP,
+            (timestamp_ms > latest for timestamp_ms in decode_batch_columns(batch).timestamps_ms),
         )
     if config.message_timestamp_before_max_ms == NEVER:
         return
     least = now_ms - config.message_timestamp_before_max_ms
-    for timestamp_ms in decode_batch_columns(batch).timestamps_ms:
+    timestamps_ms = decode_batch_columns(batch).timestamps_ms
+    for timestamp_ms in timestamps_ms:
         if -1 != timestamp_ms < least:
-            raise InvalidBatch(
+            raise _invalid_records(
                 f"timestamp {timestamp_ms} is more than "
                 f"message.timestamp.before.max.ms={config.message_timestamp_before_max_ms} behind {now_ms}",
                 ErrorCode.INVALID_TIMESTAMP,
+                (-1 != each < least for each in timestamps_ms),
             )
 
 
 def _check_keys(batch: memoryview, topic_partition: TopicPartition) -> None:
-    if None in decode_batch_columns(batch).keys:
-        reason = f"topic {topic_partition.topic} is compacted, so each of its records needs a key"
-        raise InvalidBatch(reason, ErrorCode.INVALID_RECORD)
+    keys = decode_batch_columns(batch).keys
+    if None in keys:
+        raise _invalid_records(
+            f"topic {topic_partition.topic} is compacted, so each of its records needs a key",
+            ErrorCode.INVALID_RECORD,
+            (key is None for key in keys),
+        )
+
+
+def _invalid_records(reason: str, code: ErrorCode, are_wrong: Iterable[bool]) -> InvalidRecords:
+    """For a batch some of whose records are wrong, all in the same way."""
+    wrong = (index for index, is_wrong in enumerate(are_wrong) if is_wrong)
+    errors = [RecordError(batch_index=index, error_message=reason) for index in islice(wrong, RECORD_ERRORS_MAX)]
+    return InvalidRecords(reason, code, errors)

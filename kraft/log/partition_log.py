@@ -200,16 +200,16 @@ class PartitionLog:
                 ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {leader_epoch} is over, the log is at {self.latest_epoch}"
             )
         batches = admit(records, self._config, self.topic_partition, now_ms)
+        is_append_time = self._config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         verdict = self._producers.check(batches[0][0])
         if isinstance(verdict, Duplicate):
             return AppendResult(
                 base_offset=verdict.base_offset,
                 last_offset=verdict.last_offset,
-                log_append_time_ms=-1,
+                log_append_time_ms=verdict.timestamp_ms if is_append_time else -1,
                 duplicate=True,
                 batches=0,
             )
-        is_append_time = self._config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         append_time_ms = now_ms if is_append_time else None
         base_offset = next_offset = self._log_end
         pieces: list[Buffer] = []
@@ -357,7 +357,7 @@ class PartitionLog:
         return is_due
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
-        """Forgets producers that wrote nothing for so long, and returns how many."""
+        """Forgets producers that wrote nothing for so long, and returns how many. The time is monotonic."""
         return self._producers.expire(now_ms, expiration_ms)
 
     # --- retention -------------------------------------------------------------------------------------------

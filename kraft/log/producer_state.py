@@ -52,10 +52,11 @@ class Accept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duplicate:
-    """The batch is in the log already, at these offsets."""
+    """The batch is in the log already, at these offsets. `timestamp_ms` is its largest, as it was written."""
 
     base_offset: Offset
     last_offset: Offset
+    timestamp_ms: int
 
 
 ACCEPT: Final = Accept()
@@ -110,7 +111,9 @@ class ProducerStates:
             first_sequence, last_sequence = header.base_sequence, header.last_sequence
             for batch in state.batches:
                 if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
-                    return Duplicate(base_offset=batch.base_offset, last_offset=batch.last_offset)
+                    return Duplicate(
+                        base_offset=batch.base_offset, last_offset=batch.last_offset, timestamp_ms=batch.timestamp_ms
+                    )
             expected = (state.last_sequence + 1) & SEQUENCE_MAX
         if header.base_sequence != expected:
             raise Refusal(
@@ -157,7 +160,8 @@ class ProducerStates:
         """Forgets producers that wrote nothing for so long, and returns how many.
 
         What counts is the time since this was first asked with their present state: timestamps are the clients' and
-        may be years old. Source: `producer.id.expiration.ms`.
+        may be years old. `now_ms` is monotonic, so that a wall clock that is set forward makes nobody forget what a
+        retry needs. Source: `producer.id.expiration.ms`.
         """
         since = {
             producer_id: known

@@ -43,6 +43,8 @@ _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _FRAME: Final = struct.Struct(">qiibIhi")
 _CRC_ONWARDS: Final = struct.Struct(">hiqqqhii")
 _LENGTH_STARTS_AT: Final = 12
+_MAGIC_AT: Final = 16
+_OLD_MAGICS: Final = (0, 1)
 _CRC_STARTS_AT: Final = 17
 _CRC_COVERS_FROM: Final = 21
 _MAX_TIMESTAMP_AT: Final = 35
@@ -150,13 +152,10 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     Raises InvalidBatch.
     """
     if len(buffer) - position < HEADER_BYTES:
-        raise InvalidBatch(f"{len(buffer) - position} bytes are too few for the header of a batch")
+        raise _too_short(memoryview(buffer)[position:])
     header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
     if header.magic != MAGIC:
-        raise InvalidBatch(
-            f"record batches of format {header.magic} are not supported, only those of format {MAGIC}",
-            ErrorCode.INVALID_RECORD if header.magic in (0, 1) else ErrorCode.CORRUPT_MESSAGE,
-        )
+        raise _not_our_format(header.magic)
     if header.batch_length < HEADER_BYTES - _LENGTH_STARTS_AT:
         raise InvalidBatch(f"a batch claims a length of {header.batch_length} bytes")
     if header.attributes & _CODEC_MASK > Codec.ZSTD:
@@ -173,6 +172,20 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
             ErrorCode.INVALID_RECORD,
         )
     return header
+
+
+def _too_short(data: memoryview) -> InvalidBatch:
+    # Messages of the formats before this one may be shorter than a header of it.
+    if len(data) > _MAGIC_AT and data[_MAGIC_AT] in _OLD_MAGICS:
+        return _not_our_format(data[_MAGIC_AT])
+    return InvalidBatch(f"{len(data)} bytes are too few for the header of a batch")
+
+
+def _not_our_format(magic: int) -> InvalidBatch:
+    return InvalidBatch(
+        f"record batches of format {magic} are not supported, only those of format {MAGIC}",
+        ErrorCode.INVALID_RECORD if magic in _OLD_MAGICS else ErrorCode.CORRUPT_MESSAGE,
+    )
 
 
 def read_frame(buffer: Buffer, position: int) -> tuple[int, int, int, int, int]:

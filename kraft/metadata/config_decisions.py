@@ -26,6 +26,7 @@ from kraft.metadata.election_decisions import unsettled_in
 from kraft.metadata.features import require_settings
 from kraft.metadata.image import MetadataImage, TopicImage
 from kraft.metadata.records import BrokerConfigSet, MetadataRecord, TopicConfigSet
+from kraft.metadata.topic_names import unknown_topic
 from kraft.model.config_requests import (
     ConfigAlteration,
     ConfigOperation,
@@ -107,9 +108,11 @@ def _topic(image: MetadataImage, resource: ResourceAlteration) -> TopicImage:
         what = resource.resource_type.name.lower().replace("_", " ")
         problem = f"configs of a {what} cannot be altered while the cluster runs: that is not built yet"
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
+    if not resource.resource_name:
+        raise Refusal(ErrorCode.INVALID_REQUEST, "no topic is named: topics have no defaults that could be altered")
     topic = image.topic(resource.resource_name)
     if topic is None:
-        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{resource.resource_name[:300]}'")
+        raise unknown_topic(resource.resource_name)
     return topic
 
 

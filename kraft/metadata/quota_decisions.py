@@ -74,11 +74,14 @@ def alter_client_quotas(image: MetadataImage, request: AlterClientQuotasRequest)
 def describe_client_quotas(image: MetadataImage, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
     """Quotas of the entities that the filters let through, in the order of their names. Raises Refusal."""
     for number, each in enumerate(request.filters):
-        _check_type(each.entity_type)
+        if each.entity_type not in (USER, CLIENT_ID, IP):
+            raise Refusal(ErrorCode.UNSUPPORTED_VERSION, _no_quotas(each.entity_type))
         if each.entity_type in (other.entity_type for other in request.filters[:number]):
             _refuse(f"two filters for {each.entity_type}")
         if (each.name is not None) is not (each.match is QuotaMatch.EXACT):
             _refuse(f"a filter for {each.entity_type} has a name exactly when that name is to be matched")
+    if len(request.filters) > 1 and IP in (each.entity_type for each in request.filters):
+        _refuse("no quota is of an ip and of a user or client-id, so there is nothing that such filters could find")
     described = [
         QuotaDescription(
             entity=list(subject), quotas=[QuotaValue(key=key, value=value) for key, value in sorted(quotas.items())]
@@ -116,7 +119,11 @@ def _subject(entity: Sequence[QuotaEntity]) -> QuotaSubject:
 
 def _check_type(entity_type: str) -> None:
     if entity_type not in (USER, CLIENT_ID, IP):
-        _refuse(f"'{entity_type[:100]}' has no quotas: {USER}, {CLIENT_ID} and {IP} have")
+        _refuse(_no_quotas(entity_type))
+
+
+def _no_quotas(entity_type: str) -> str:
+    return f"'{entity_type[:100]}' has no quotas: {USER}, {CLIENT_ID} and {IP} have"
 
 
 def _check(operation: QuotaOperation, keys: Mapping[str, int | None]) -> None:

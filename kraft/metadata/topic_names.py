@@ -28,6 +28,14 @@ def check_topic_name(name: str) -> None:
         raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
 
 
+def unknown_topic(name: str) -> Refusal:
+    """For a topic that is not there: INVALID_TOPIC_EXCEPTION when none can be, as clients then ask no more."""
+    problem = _problem(name)
+    if problem:
+        return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
+
+
 def _problem(name: str) -> str:
     if not name:
         return "a topic name is empty"

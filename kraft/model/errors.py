@@ -6,6 +6,8 @@ Source: Kafka protocol guide, "Error codes".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 
 
@@ -24,6 +26,7 @@ class ErrorCode(IntEnum):
     REPLICA_NOT_AVAILABLE = 9
     MESSAGE_TOO_LARGE = 10
     NETWORK_EXCEPTION = 13
+    COORDINATOR_LOAD_IN_PROGRESS = 14
     INVALID_TOPIC_EXCEPTION = 17
     RECORD_LIST_TOO_LARGE = 18
     NOT_ENOUGH_REPLICAS = 19
@@ -43,9 +46,11 @@ class ErrorCode(IntEnum):
     DUPLICATE_SEQUENCE_NUMBER = 46
     INVALID_PRODUCER_EPOCH = 47
     KAFKA_STORAGE_ERROR = 56
+    LOG_DIR_NOT_FOUND = 57
     UNKNOWN_PRODUCER_ID = 59
     FETCH_SESSION_ID_NOT_FOUND = 70
     INVALID_FETCH_SESSION_EPOCH = 71
+    LISTENER_NOT_FOUND = 72
     TOPIC_DELETION_DISABLED = 73
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
@@ -84,6 +89,7 @@ _RETRIABLE = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.REPLICA_NOT_AVAILABLE,
         ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         ErrorCode.NOT_CONTROLLER,
@@ -141,3 +147,19 @@ class InvalidBatch(Refusal):
 
     def __init__(self, reason: str, code: ErrorCode = ErrorCode.CORRUPT_MESSAGE) -> None:
         super().__init__(code, reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordError:
+    """What is wrong with one record of a batch; `batch_index` counts the batch's records from 0."""
+
+    batch_index: int
+    error_message: str
+
+
+class InvalidRecords(InvalidBatch):
+    """A batch that is refused whole because of some of its records, which are named (KIP-467)."""
+
+    def __init__(self, reason: str, code: ErrorCode, record_errors: Sequence[RecordError]) -> None:
+        super().__init__(reason, code)
+        self.record_errors = list(record_errors)

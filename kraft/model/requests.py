@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from kraft.model.errors import ErrorCode
+from kraft.model.errors import ErrorCode, RecordError
 from kraft.model.partition_requests import ReplicaAssignment
 
 LATEST_TIMESTAMP = -1
@@ -27,6 +27,9 @@ EARLIEST_LOCAL_TIMESTAMP = -4
 
 LATEST_TIERED_TIMESTAMP = -5
 """In ListOffsets: the last offset in tiered storage (KIP-1005). There is none, and no error."""
+
+EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
+"""In ListOffsets: the first offset that is still to be tiered (KIP-1023). There is none, and no error."""
 
 
 # --- produce -------------------------------------------------------------------------------------------------
@@ -64,6 +67,8 @@ class ProducePartitionResult:
     log_start_offset: int = -1
     leader_id: int = -1
     leader_epoch: int = -1
+    record_errors: list[RecordError] = field(default_factory=list)
+    """The records for which the batch was refused, where it was for single ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

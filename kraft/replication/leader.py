@@ -14,7 +14,7 @@ of what is committed. Three rules keep a committed record from ever being lost i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from kraft.model.errors import ErrorCode, Refusal
@@ -87,9 +87,14 @@ class PartitionLeader:
         replica_lag_time_max_ms: int,
         now_ms: int,
         elr: Sequence[BrokerId] = (),
+        is_active: Callable[[BrokerId], bool] = lambda _: True,
         alter_partition_timeout_ms: int = 5_000,
         retry_backoff_ms: int = 500,
     ) -> None:
+        """`is_active` says of a broker, as far as the metadata here goes, that it is neither fenced nor shutting down.
+
+        The controller lets no other one into an ISR. It is asked whenever a follower might join.
+        """
         assert broker_id in isr, f"broker {broker_id} leads without being in the ISR {isr}"
         assert log_start <= durable_end <= log_end, f"log offsets {log_start}, {durable_end}, {log_end} out of order"
         self.topic_id = topic_id
@@ -101,6 +106,7 @@ class PartitionLeader:
         self._replicas = tuple(replicas)
         self._isr = tuple(isr)
         self._elr = tuple(elr)
+        self._is_active = is_active
         self._log_start = log_start
         self._log_end = log_end
         self._durable_end = durable_end
@@ -333,8 +339,12 @@ class PartitionLeader:
 
     def _is_about_to_join(self, follower: FollowerProgress) -> bool:
         fetched_ms = follower.last_fetch_ms
-        is_heard_from = fetched_ms is not None and self._now_ms - fetched_ms <= _JOINER_SILENCE_MAX_MS
-        return is_heard_from and self._is_caught_up(follower)
+        if fetched_ms is None or self._now_ms - fetched_ms > _JOINER_SILENCE_MAX_MS:
+            return False
+        # Who may not be proposed is not waited for: a broker that stops in order is fenced, and fetches to its very
+        # end, caught up. Were it waited for, every producer would pause when it is gone.
+        may_be_proposed = fetched_ms >= self._no_expansion_before_ms and self._is_active(follower.broker_id)
+        return may_be_proposed and self._is_caught_up(follower)
 
     def _advance(self) -> list[LeaderEffect]:
         if self.below_minimum_isr:
@@ -351,6 +361,10 @@ class PartitionLeader:
         if self._proposal is not None or follower.broker_id in self._isr:
             return []
         if self._now_ms < self._no_expansion_before_ms or not self._may_join(follower):
+            return []
+        if not self._is_active(follower.broker_id):
+            # A proposal that is certain to be refused would be waited for all the same, and for long when the
+            # controller is the one that stops.
             return []
         return [self._propose((*self._isr, follower.broker_id))]
 

@@ -72,6 +72,8 @@ class PartitionSurroundings:
     """A write or a sync failed in the partition's log directory: nothing in there can be relied on any more."""
     replica_is_rotten: Callable[[Partition, str], None]
     """Bytes of this replica that were whole are not any more. It alone can no longer be relied on."""
+    is_active: Callable[[BrokerId], bool] = lambda broker_id: True
+    """False of a broker that the metadata has for fenced or shutting down."""
     admit: Callable[[str, int], None] = lambda directory, size_bytes: None
     """Raises Refusal KAFKA_STORAGE_ERROR while the disk of that log directory has no room for so many bytes."""
 
@@ -122,14 +124,17 @@ class Partition:
         return self.log.synced_end_offset if self._surroundings.sync_before_ack else self.log.log_end_offset
 
     def as_leader(self, current_leader_epoch: int = NO_LEADER_EPOCH) -> PartitionLeader:
-        """The leader's machine. Raises Refusal when this broker does not lead, or not in the epoch that was asked."""
-        if self.leader is None:
-            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self.topic_partition}")
+        """The leader's machine. Raises Refusal when this broker does not lead, or not in the epoch that was asked.
+
+        The epoch comes first, as in Kafka: it tells a client whether it or this broker is the one that is behind.
+        """
         if current_leader_epoch not in (NO_LEADER_EPOCH, self.leader_epoch):
             stale = current_leader_epoch < self.leader_epoch
             code = ErrorCode.FENCED_LEADER_EPOCH if stale else ErrorCode.UNKNOWN_LEADER_EPOCH
             message = f"{self.topic_partition} is in leader epoch {self.leader_epoch}, not {current_leader_epoch}"
             raise Refusal(code, message)
+        if self.leader is None:
+            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self.topic_partition}")
         return self.leader
 
     def read(self, start: Offset, bytes_max: int, upper: Offset, at_least_one: bool) -> bytes:
@@ -175,6 +180,7 @@ class Partition:
             replica_lag_time_max_ms=self._surroundings.replica_lag_time_max_ms,
             now_ms=self._surroundings.monotonic_ms(),
             elr=state.elr,
+            is_active=self._surroundings.is_active,
         )
         self._run(self.leader.start())
         self._sync_if_needed()
@@ -395,7 +401,7 @@ class Partition:
 
     def expire_producers(self, expiration_ms: int) -> None:
         """Forgets the sequences of producers that were silent for so long."""
-        self.log.expire_producers(self._surroundings.wall_ms(), expiration_ms)
+        self.log.expire_producers(self._surroundings.monotonic_ms(), expiration_ms)
 
     def flush_if_due(self) -> None:
         """With the page cache as durability: asks for a sync when a record has waited `flush.ms` for one."""

@@ -14,7 +14,7 @@ from kraft.wire.api_keys import ApiKey, request_type
 from kraft.wire.codec import ELEMENTS_MAX, decode, encode
 from kraft.wire.declaration import Buffer, Message
 from kraft.wire.decoder import skip_tagged_fields
-from kraft.wire.errors import ends_early, not_text, wrong_length
+from kraft.wire.errors import ends_early, wrong_length
 
 M = TypeVar("M", bound=Message)
 
@@ -53,10 +53,8 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
         # Its length stays one of two bytes in header 2, so that header can be read before its version is known.
         if length > len(data) - position:
             raise wrong_length(_REQUEST, length, position, len(data))
-        try:
-            client_id = str(data[position : position + length], "utf-8")
-        except UnicodeDecodeError:
-            raise not_text(_REQUEST, position) from None
+        # A name for logs and quotas, which need not be UTF-8 everywhere: it is no reason to send a client away.
+        client_id = str(data[position : position + length], "utf-8", "replace")
         position += length
     if _has_tagged_fields(api_key, api_version):
         try:
@@ -68,10 +66,21 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
 
 def encode_response(response: Message, version: int, correlation_id: int) -> list[Buffer]:
     """Size, header and message, as buffers to write one after the other. Records are not copied."""
-    head = bytearray(_RESPONSE_HEAD.pack(0, correlation_id))
-    if _response_has_tagged_fields(type(response), version):
-        head += _NO_TAGGED_FIELDS
+    head = _response_head(type(response), version, correlation_id)
     return _sized(encode(response, version, head), head)
+
+
+def frame_response(kind: type[Message], version: int, correlation_id: int, body: Buffer) -> list[Buffer]:
+    """The same of a message of that kind which is encoded already."""
+    head = _response_head(kind, version, correlation_id)
+    return _sized([head, body], head)
+
+
+def _response_head(kind: type[Message], version: int, correlation_id: int) -> bytearray:
+    head = bytearray(_RESPONSE_HEAD.pack(0, correlation_id))
+    if _response_has_tagged_fields(kind, version):
+        head += _NO_TAGGED_FIELDS
+    return head
 
 
 # --- the client's side -------------------------------------------------------------------------------------------

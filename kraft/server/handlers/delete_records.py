@@ -78,7 +78,11 @@ class _Deletion:
         return reached
 
     def low_watermark(self) -> Offset:
-        return self.partition.as_leader(self._leader_epoch).low_watermark
+        if self.partition.leader_epoch != self._leader_epoch:
+            # The client named no epoch, and is to look for the leader again.
+            moved = f"another leader epoch of {self.partition.topic_partition} began meanwhile"
+            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, moved)
+        return self.partition.as_leader().low_watermark
 
 
 def _result(wanted: DeleteRecordsPartition, begun: _Deletion | Refusal) -> DeleteRecordsPartitionResult:

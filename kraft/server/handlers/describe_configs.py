@@ -14,6 +14,7 @@ from kraft.metadata.broker_configs import DYNAMIC_KEYS, EVERY_BROKER, TopicDefau
 from kraft.metadata.config_types import text_of
 from kraft.metadata.configs import SERVER_KEYS, TOPIC_CONFIGS, ConfigKey, text_in_effect
 from kraft.metadata.image import MetadataImage
+from kraft.metadata.topic_names import unknown_topic
 from kraft.model.config_requests import (
     ConfigEntry,
     ConfigResource,
@@ -94,7 +95,7 @@ def _entries(image: MetadataImage, config: NodeConfig, resource: ConfigResource)
         case ConfigResourceType.TOPIC:
             topic = image.topic(name)
             if topic is None:
-                raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name[:300]}'")
+                raise unknown_topic(name)
             yield from _topic_entries(image, config, topic.configs)
         case ConfigResourceType.BROKER if name == EVERY_BROKER:
             for key_name, value in image.broker_configs.get(EVERY_BROKER, {}).items():
@@ -149,7 +150,9 @@ def _entry_of_all_brokers(key: Key, value: str) -> ConfigEntry:
 def _topic_entries(image: MetadataImage, config: NodeConfig, own: Mapping[str, str]) -> Iterator[ConfigEntry]:
     said = _Said(image, config)
     for declared in TOPIC_CONFIGS.values():
-        yield _topic_entry(said, own.get(declared.key), declared)
+        text = own.get(declared.key)
+        # As it is understood, not as somebody spelt it: TRUE is true.
+        yield _topic_entry(said, None if text is None else text_of(declared.kind.read(text)), declared)
 
 
 def _topic_entry(said: _Said, own: str | None, declared: ConfigKey) -> ConfigEntry:

@@ -1,4 +1,4 @@
-"""DescribeProducers: the idempotent producers that a partition's leader remembers. Source: KIP-664."""
+"""DescribeProducers: the idempotent producers that a replica remembers, leader or not. Source: KIP-664."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.partition_names import find_partition
+from kraft.metadata.topic_names import check_topic_name
 from kraft.model.errors import Refusal
 from kraft.model.partition_requests import PartitionName
 from kraft.model.producer_requests import ActiveProducer, DescribeProducersRequest, PartitionProducers
@@ -24,9 +25,9 @@ class DescribeProducersHandler:
 
     def _described(self, asked: PartitionName) -> PartitionProducers:
         try:
+            check_topic_name(asked.topic)
             find_partition(self._image(), asked.topic, asked.partition)
             partition = self._partitions.by_name(asked.topic, asked.partition)
-            partition.as_leader()
         except Refusal as refusal:
             return PartitionProducers(
                 topic=asked.topic,

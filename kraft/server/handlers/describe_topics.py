@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from kraft.metadata import topic_names
 from kraft.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraft.model.errors import ErrorCode
 from kraft.model.requests import (
@@ -30,9 +31,10 @@ def _describe(image: MetadataImage, name: str) -> TopicDescription:
 
 
 def unknown_topic(name: str) -> TopicMetadata:
+    refusal = topic_names.unknown_topic(name)
     return TopicMetadata(
-        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        error_message=f"there is no topic '{name}'",
+        error_code=refusal.error_code,
+        error_message=refusal.message,
         topic=name,
         topic_id=NO_TOPIC_ID,
         partitions=[],

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import Offset
 from kraft.model.requests import (
     EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
     EARLIEST_TIMESTAMP,
     LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -19,6 +20,7 @@ from kraft.model.requests import (
 )
 from kraft.server.partition import Partition
 from kraft.server.partitions import Partitions
+from kraft.server.turns import Turns
 
 UNKNOWN = -1
 
@@ -31,11 +33,10 @@ class ListOffsetsHandler:
         self._partitions = partitions
 
     async def handle(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        results = []
-        for number, wanted in enumerate(request.partitions, start=1):
-            if number % PARTITIONS_AT_ONCE == 0:
-                await asyncio.sleep(0)
+        turns, results = Turns(PARTITIONS_AT_ONCE), []
+        for wanted in request.partitions:
             results.append(self._answer(wanted))
+            await turns.done()
         return ListOffsetsResponse(partitions=results)
 
     def _answer(self, wanted: ListOffsetsPartition) -> ListOffsetsPartitionResult:
@@ -56,15 +57,23 @@ class ListOffsetsHandler:
             error_code=ErrorCode.NONE,
             offset=offset,
             timestamp_ms=timestamp_ms,
-            leader_epoch=partition.leader_epoch,
+            leader_epoch=_epoch_at(partition, Offset(offset), wanted.timestamp_ms),
         )
+
+
+def _epoch_at(partition: Partition, offset: Offset, timestamp_ms: int) -> int:
+    """Of the record there; at the end, and where there is none, that of the leader, who writes the next one."""
+    is_end = timestamp_ms == LATEST_TIMESTAMP or not 0 <= offset < partition.log.log_end_offset
+    epoch = UNKNOWN if is_end else partition.log.epoch_at(offset)
+    return partition.leader_epoch if epoch == UNKNOWN else epoch
 
 
 def _look_up(partition: Partition, timestamp_ms: int) -> tuple[int, int]:
     """Offset and timestamp, below the high watermark. Raises Refusal."""
     if timestamp_ms in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         return partition.log.log_start_offset, UNKNOWN
-    if timestamp_ms == LATEST_TIERED_TIMESTAMP:
+    if timestamp_ms in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
+        # Nothing is tiered.
         return UNKNOWN, UNKNOWN
     _check_high_watermark_is_current(partition)
     if timestamp_ms == LATEST_TIMESTAMP:

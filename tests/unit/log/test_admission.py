@@ -3,10 +3,11 @@ from __future__ import annotations
 import pytest
 from crc32c import crc32c
 
+from kraft.log.admission import RECORD_ERRORS_MAX
 from kraft.log.log_config import LogConfig
 from kraft.log.record_batch import build_batch
 from kraft.log.record_codec import Record
-from kraft.model.errors import ErrorCode
+from kraft.model.errors import ErrorCode, InvalidRecords
 from tests.unit.log.log_building import (
     NOW_MS,
     SMALL_SEGMENTS,
@@ -35,6 +36,10 @@ def patched(batch: bytes, position: int, patch: bytes) -> bytes:
         (patched(batch_of("a"), 22, b"\x08"), ErrorCode.INVALID_TIMESTAMP, "LogAppendTime"),
         (patched(batch_of("a"), 22, b"\x10"), ErrorCode.INVALID_REQUEST, "transactions are not supported"),
         (patched(batch_of("a"), 23, b"\0\0\0\5"), ErrorCode.INVALID_RECORD, "1 records over 6 offsets"),
+        (b"\0" * 7 + b"\5" + batch_of("a")[8:], ErrorCode.INVALID_RECORD, "begins at offset 0, not at 5"),
+        # A message of each older format: offset, size, checksum, magic, attributes, and from format 1 on a time.
+        (bytes(8) + b"\0\0\0\x0f" + bytes(15), ErrorCode.INVALID_RECORD, "format 0"),
+        (bytes(8) + b"\0\0\0\x17" + bytes(4) + b"\1\0" + bytes(17), ErrorCode.INVALID_RECORD, "format 1"),
         (build_batch([Record(0, 0, None, None)], producer_id=1), ErrorCode.INVALID_RECORD, "lacks its epoch"),
         (
             build_batch([Record(0, 0, None, None)], producer_id=1, producer_epoch=0, base_sequence=0) + batch_of("b"),
@@ -66,6 +71,31 @@ def test_a_compacted_topic_takes_no_record_without_a_key() -> None:
     refusal = refused(log, batch_of("v"))
     assert refusal.error_code is ErrorCode.INVALID_RECORD
     assert "needs a key" in refusal.message
+
+
+def test_the_records_that_break_a_rule_are_named() -> None:
+    log = open_log(MemoryDisk(), LogConfig(compacts=True, deletes=False))
+    keys = (None, b"key", None, b"")
+    refusal = refused(log, build_batch([Record(offset, NOW_MS, key, b"v") for offset, key in enumerate(keys)]))
+    assert isinstance(refusal, InvalidRecords)
+    assert [error.batch_index for error in refusal.record_errors] == [0, 2]
+
+
+@pytest.mark.parametrize(("wrong_ms", "named"), [(NOW_MS + 1_001, [1]), (NOW_MS - 2_001, [1])])
+def test_the_records_with_wrong_timestamps_are_named(wrong_ms: int, named: list[int]) -> None:
+    config = LogConfig(message_timestamp_after_max_ms=1_000, message_timestamp_before_max_ms=2_000)
+    times = (NOW_MS, wrong_ms, -1)
+    records = build_batch([Record(offset, at_ms, None, b"v") for offset, at_ms in enumerate(times)])
+    refusal = refused(open_log(MemoryDisk(), config), records)
+    assert isinstance(refusal, InvalidRecords)
+    assert [error.batch_index for error in refusal.record_errors] == named
+
+
+def test_not_more_records_are_named_than_an_answer_has_room_for() -> None:
+    log = open_log(MemoryDisk(), LogConfig(compacts=True, deletes=False))
+    refusal = refused(log, build_batch([Record(offset, NOW_MS, None, None) for offset in range(RECORD_ERRORS_MAX + 9)]))
+    assert isinstance(refusal, InvalidRecords)
+    assert len(refusal.record_errors) == RECORD_ERRORS_MAX
 
 
 @pytest.mark.parametrize(

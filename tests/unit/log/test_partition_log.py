@@ -74,6 +74,13 @@ def test_a_retried_batch_is_answered_with_its_first_offsets_and_not_written_agai
     assert read_all(log) == ["a", "b", "b"]
 
 
+def test_a_retried_batch_has_the_append_time_of_the_first_time() -> None:
+    log = open_log(MemoryDisk(), LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME))
+    batch = build_batch([Record(0, 0, None, b"a")], producer_id=9, producer_epoch=0, base_sequence=0)
+    log.append_as_leader(batch, EPOCH, NOW_MS)
+    assert log.append_as_leader(batch, EPOCH, NOW_MS + 500).log_append_time_ms == NOW_MS
+
+
 def test_a_gap_in_a_producers_sequence_is_refused() -> None:
     log = open_log(MemoryDisk())
     for sequence in (0, 1):

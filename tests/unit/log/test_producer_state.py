@@ -39,8 +39,12 @@ def test_a_gap_is_out_of_order() -> None:
 
 def test_a_retry_gets_the_offsets_of_the_first_time() -> None:
     known = states(batch(0, count=3, offset=100), batch(3, count=2, offset=200))
-    assert known.check(batch(0, count=3)) == Duplicate(base_offset=Offset(100), last_offset=Offset(102))
-    assert known.check(batch(3, count=2)) == Duplicate(base_offset=Offset(200), last_offset=Offset(201))
+    assert known.check(batch(0, count=3)) == Duplicate(
+        base_offset=Offset(100), last_offset=Offset(102), timestamp_ms=1_000
+    )
+    assert known.check(batch(3, count=2)) == Duplicate(
+        base_offset=Offset(200), last_offset=Offset(201), timestamp_ms=1_000
+    )
 
 
 def test_a_retry_of_another_size_is_no_duplicate() -> None:

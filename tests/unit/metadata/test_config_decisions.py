@@ -175,11 +175,15 @@ def test_each_topic_is_altered_on_its_own() -> None:
         image,
         of(op(SET, "retention.ms", "1"), topic="bills"),
         of(op(SET, "retention.ms", "1"), topic="nowhere"),
+        of(op(SET, "retention.ms", "1"), topic="a/b"),
+        of(op(SET, "retention.ms", "1"), topic=""),
         of(op(SET, "retention.ms", "1")),
     )
     assert [result.error_code for result in decision.response.results] == [
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.INVALID_REQUEST,
         ErrorCode.NONE,
     ]
     assert decision.records == [

@@ -131,14 +131,16 @@ def test_filters_let_through_what_they_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "filters",
+    ("filters", "code"),
     [
-        [QuotaFilter(entity_type="topic", match=QuotaMatch.ANY)],
-        [any_of("user"), default_of("user")],
-        [QuotaFilter(entity_type="user", match=QuotaMatch.EXACT)],
-        [QuotaFilter(entity_type="user", match=QuotaMatch.ANY, name="anna")],
+        ([QuotaFilter(entity_type="topic", match=QuotaMatch.ANY)], ErrorCode.UNSUPPORTED_VERSION),
+        ([any_of("user"), default_of("user")], ErrorCode.INVALID_REQUEST),
+        ([any_of("user"), any_of("ip")], ErrorCode.INVALID_REQUEST),
+        ([QuotaFilter(entity_type="user", match=QuotaMatch.EXACT)], ErrorCode.INVALID_REQUEST),
+        ([QuotaFilter(entity_type="user", match=QuotaMatch.ANY, name="anna")], ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_filters_that_mean_nothing_are_refused(filters: list[QuotaFilter]) -> None:
-    with pytest.raises(Refusal):
+def test_filters_that_mean_nothing_are_refused(filters: list[QuotaFilter], code: ErrorCode) -> None:
+    with pytest.raises(Refusal) as refused:
         described(cluster(1), *filters)
+    assert refused.value.error_code is code

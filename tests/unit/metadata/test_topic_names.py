@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.metadata.topic_names import check_no_collision, check_topic_name
+from kraft.metadata.topic_names import check_no_collision, check_topic_name, unknown_topic
 from kraft.model.errors import ErrorCode, Refusal
 
 
@@ -29,6 +29,20 @@ def test_an_illegal_name_is_refused_with_the_rule_it_breaks(name: str, reason: s
     with pytest.raises(Refusal, match=reason) as refused:
         check_topic_name(name)
     assert refused.value.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "reason"),
+    [
+        ("orders", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic 'orders'"),
+        ("a/b", ErrorCode.INVALID_TOPIC_EXCEPTION, "other than"),
+        ("", ErrorCode.INVALID_TOPIC_EXCEPTION, "empty"),
+    ],
+)
+def test_who_asks_for_a_topic_that_can_never_be_is_told_so(name: str, code: ErrorCode, reason: str) -> None:
+    refusal = unknown_topic(name)
+    assert refusal.error_code is code
+    assert reason in refusal.message
 
 
 def test_names_that_differ_by_dot_and_underscore_collide() -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from uuid import UUID
 
 import pytest
@@ -27,6 +27,7 @@ def leading(
     high_watermark: int = 10,
     min_insync_replicas: int = 2,
     lag_ms: int = LAG_MS,
+    inactive: Collection[int] = (),
 ) -> PartitionLeader:
     """Broker 1, registered as 11, leads epoch 5 at partition epoch 7."""
     return PartitionLeader(
@@ -45,6 +46,7 @@ def leading(
         min_insync_replicas=min_insync_replicas,
         replica_lag_time_max_ms=lag_ms,
         now_ms=0,
+        is_active=lambda broker_id: broker_id not in inactive,
         alter_partition_timeout_ms=100,
         retry_backoff_ms=20,
     )
@@ -149,10 +151,16 @@ def test_a_follower_that_keeps_up_is_waited_for_before_it_is_in_the_isr() -> Non
 
     fetched(leader, 3, 12, now_ms=20)
     refused(leader, 1, ErrorCode.INELIGIBLE_REPLICA)
-    fetched(leader, 3, 12, now_ms=30)
+    write(leader, 14)
+    assert fetched(leader, 2, 14, now_ms=30) == [advanced_to(14)], "nobody may join at present"
+    fetched(leader, 3, 13, now_ms=45)
     write(leader, 15)
-    assert fetched(leader, 2, 15, now_ms=35) == []
-    assert fetched(leader, 3, 14, now_ms=36) == [advanced_to(14)]
+    assert fetched(leader, 2, 15, now_ms=46) == [advanced_to(15)], "broker 3 has not been caught up again"
+    assert fetched(leader, 3, 14, now_ms=47) == [], "it keeps up, and lacks what was committed meanwhile"
+    write(leader, 17)
+    assert fetched(leader, 2, 17, now_ms=48) == []
+    assert [attempt for attempt, _ in proposals(fetched(leader, 3, 16, now_ms=49))] == [2]
+    assert leader.high_watermark == 16
 
 
 def test_a_follower_that_the_controller_removed_is_not_waited_for() -> None:
@@ -168,16 +176,41 @@ def test_a_follower_that_the_controller_removed_is_not_waited_for() -> None:
 
 
 def test_a_follower_outside_the_isr_that_falls_silent_is_not_waited_for() -> None:
+    leader = leading((1, 2), lag_ms=30_000)
+    write(leader, 12)
+    fetched(leader, 2, 12)
+    fetched(leader, 3, 11, now_ms=1)
+    write(leader, 13)
+    fetched(leader, 2, 13, now_ms=2)
+    assert fetched(leader, 3, 12, now_ms=10) == [], "it keeps up, and lacks what is committed"
+    write(leader, 14)
+    assert fetched(leader, 2, 14, now_ms=20) == [], "broker 3 was heard from a moment ago"
+
+    assert leader.tick(1_011) == [advanced_to(14)]
+    assert len(proposals(fetched(leader, 3, 14, now_ms=1_500))) == 1, "it may join when it is heard from again"
+
+
+def test_a_follower_that_may_not_join_is_not_waited_for_when_it_falls_silent() -> None:
     # A broker that stops in order is fenced first and fetches to its very end, caught up; no news follows its death.
     leader = leading((1, 2), lag_ms=30_000)
     fetched(leader, 3, 10)
     refused(leader, 1, ErrorCode.INELIGIBLE_REPLICA)
-    fetched(leader, 3, 10, now_ms=10)
+    fetched(leader, 3, 10, now_ms=19)
     write(leader, 12)
-    assert fetched(leader, 2, 12, now_ms=20) == [], "broker 3 was heard from a moment ago"
+    assert fetched(leader, 2, 12, now_ms=20) == [advanced_to(12)]
+    assert leader.tick(500) == []
+    assert len(proposals(fetched(leader, 3, 12, now_ms=501))) == 1, "another life of it may"
 
-    assert leader.tick(1_011) == [advanced_to(12)]
-    assert len(proposals(fetched(leader, 3, 12, now_ms=1_500))) == 1, "it may join when it is heard from again"
+
+def test_a_broker_that_is_fenced_or_shutting_down_is_neither_proposed_nor_waited_for() -> None:
+    inactive = {3}
+    leader = leading((1, 2), inactive=inactive)
+    assert fetched(leader, 3, 10) == []
+    write(leader, 12)
+    assert fetched(leader, 2, 12, now_ms=1) == [advanced_to(12)]
+
+    inactive.clear()
+    assert [attempt for attempt, _ in proposals(fetched(leader, 3, 12, now_ms=2))] == [1]
 
 
 # --- min.insync.replicas (R9) ----------------------------------------------------------------------------------

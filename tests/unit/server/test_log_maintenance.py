@@ -248,7 +248,7 @@ def test_producers_that_fell_silent_are_forgotten(broker: Broker) -> None:
         async with maintaining(broker, producer_id_expiration_ms=10_000):
             await asyncio.sleep(1.1)
             assert set(partition.log.producers) == {7}
-            broker.wall_ms += 10_001
+            broker.now_ms += 10_001
             await asyncio.sleep(1.1)
             assert set(partition.log.producers) == set()
 

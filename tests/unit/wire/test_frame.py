@@ -41,6 +41,11 @@ def test_a_client_may_have_no_name() -> None:
     assert header.client_id is None
 
 
+def test_a_name_that_is_no_text_does_not_keep_a_client_out() -> None:
+    header, position = decode_request_header(bytes.fromhex("000c 0003 00000007 0002 61ff"))
+    assert (header.client_id, position) == ("a\N{REPLACEMENT CHARACTER}", 12)
+
+
 def test_the_header_of_an_api_that_nobody_knows_is_read_all_the_same() -> None:
     frame = bytes.fromhex("7ffe 0063 00000007 ffff")
     assert decode_request_header(frame) == (RequestHeader(0x7FFE, 99, 7, None), len(frame))
@@ -58,7 +63,6 @@ def test_a_version_that_is_still_to_come_is_known_by_its_header_whatever_follows
         "",
         "000c0004000000",
         "000c 0004 00000007 0003 6162",
-        "000c 0004 00000007 0001 ff 00",
         "000c 0004 00000007 ffff",
         "000c 0004 00000007 ffff ffffffff7f",
         "000c 0004 00000007 ffff 01 00 09",

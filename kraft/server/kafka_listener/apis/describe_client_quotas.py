@@ -32,7 +32,7 @@ class DescribeClientQuotasApi:
                 error_code=refusal.error_code, error_message=refusal.message, entries=None
             )
         return DescribeClientQuotasResponse(
-            error_code=ErrorCode.NONE, error_message=None, entries=tuple(map(_entry, answer.quotas))
+            error_code=ErrorCode.NONE, error_message="", entries=tuple(map(_entry, answer.quotas))
         )
 
 

@@ -45,7 +45,7 @@ class DescribeConfigsApi:
 def _result(asked: DescribeConfigsResource, described: values.ResourceDescription) -> DescribeConfigsResult:
     return DescribeConfigsResult(
         error_code=described.error_code,
-        error_message=described.error_message or None,
+        error_message=described.error_message,
         resource_type=asked.resource_type,
         resource_name=asked.resource_name,
         configs=tuple(map(_config, described.entries)),

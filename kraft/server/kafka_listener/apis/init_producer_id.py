@@ -23,7 +23,13 @@ class InitProducerIdApi:
             # The answer has no room for a message, so the node's log says it.
             self._refusals.tell(call.peer, "a transactional producer: transactions are not built yet")
             return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
+        if (request.producer_id < 0) != (request.producer_epoch < 0):
+            return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
         answer = await self._handle()
+        if answer.error_code is not ErrorCode.NONE:
+            # Whatever keeps the controllers from giving ids passes, and this is the code that says so to every client:
+            # Kafka answers with it, and some clients end on any other one.
+            return InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, producer_epoch=-1)
         return InitProducerIdResponse(
-            error_code=answer.error_code, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch
+            error_code=ErrorCode.NONE, producer_id=answer.producer_id, producer_epoch=answer.producer_epoch
         )

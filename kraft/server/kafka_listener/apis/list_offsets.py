@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Final
 
 from kraft.model import requests as values
+from kraft.model.errors import ErrorCode
 from kraft.server.kafka_listener.requests import Call
 from kraft.wire.schema.list_offsets import (
+    ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -14,6 +17,14 @@ from kraft.wire.schema.list_offsets import (
 )
 
 Handle = Callable[[values.ListOffsetsRequest], Awaitable[values.ListOffsetsResponse]]
+
+_SPECIAL_FROM: Final[Mapping[int, int]] = {
+    values.MAX_TIMESTAMP: 7,
+    values.EARLIEST_LOCAL_TIMESTAMP: 8,
+    values.LATEST_TIERED_TIMESTAMP: 9,
+    values.EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
+}
+"""The version from which on a special timestamp means what it does: KIP-734, KIP-405, KIP-1005, KIP-1023."""
 
 
 class ListOffsetsApi:
@@ -32,6 +43,7 @@ class ListOffsetsApi:
                     )
                     for topic in request.topics
                     for partition in topic.partitions
+                    if _is_known(partition, call.version)
                 ]
             )
         )
@@ -39,18 +51,31 @@ class ListOffsetsApi:
         return ListOffsetsResponse(
             topics=tuple(
                 ListOffsetsTopicResponse(
-                    name=topic.name, partitions=tuple(_partition(next(results)) for _ in topic.partitions)
+                    name=topic.name,
+                    partitions=tuple(_partition(each, results, call.version) for each in topic.partitions),
                 )
                 for topic in request.topics
             )
         )
 
 
-def _partition(result: values.ListOffsetsPartitionResult) -> ListOffsetsPartitionResponse:
+def _is_known(partition: ListOffsetsPartition, version: int) -> bool:
+    return version >= _SPECIAL_FROM.get(partition.timestamp, 0)
+
+
+def _partition(
+    asked: ListOffsetsPartition, results: Iterator[values.ListOffsetsPartitionResult], version: int
+) -> ListOffsetsPartitionResponse:
+    if not _is_known(asked, version):
+        return ListOffsetsPartitionResponse(
+            partition_index=asked.partition_index, error_code=ErrorCode.UNSUPPORTED_VERSION
+        )
+    result = next(results)
     return ListOffsetsPartitionResponse(
         partition_index=result.partition,
         error_code=result.error_code,
         timestamp=result.timestamp_ms,
         offset=result.offset,
-        leader_epoch=result.leader_epoch,
+        # Of the record found, and so of none.
+        leader_epoch=result.leader_epoch if result.offset >= 0 else -1,
     )

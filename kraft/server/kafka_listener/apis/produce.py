@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from kraft.log.record_batch import Buffer
 from kraft.model import requests as values
-from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.errors import ErrorCode, RecordError, Refusal
 from kraft.server.kafka_listener.apis.leaders import Leaders
 from kraft.server.kafka_listener.connection import CloseConnection
 from kraft.server.kafka_listener.requests import Call
 from kraft.wire.schema.produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceResponse,
@@ -20,12 +22,13 @@ from kraft.wire.schema.produce import (
     TopicProduceResponse,
 )
 
-Handle = Callable[[values.ProduceRequest], Awaitable[values.ProduceResponse | None]]
+Begin = Callable[[values.ProduceRequest], Awaitable[values.ProduceResponse | None] | values.ProduceResponse | None]
+"""Has appended when it returns, and answers at once when no replica has to be waited for."""
 
-_INVALID_RECORD_FROM: Final = 8
-"""In older versions a batch that breaks a rule of its topic is answered with the code that their clients know."""
+RefuseUnknown = Callable[[UUID, int, Buffer], None]
+"""Is told of the records of a topic id and a partition that are refused because nobody knows the id."""
 
-
+_TOPIC_IDS_FROM: Final = 13
 _NOBODY: Final = LeaderIdAndEpoch()
 
 
@@ -39,11 +42,16 @@ class _Topic(NamedTuple):
 
 
 class ProduceApi:
-    def __init__(self, handle: Handle, leaders: Leaders) -> None:
-        self._handle = handle
+    def __init__(
+        self, begin: Begin, leaders: Leaders, refuse_unknown: RefuseUnknown = lambda topic_id, partition, records: None
+    ) -> None:
+        self._begin = begin
         self._leaders = leaders
+        self._refuse_unknown = refuse_unknown
 
-    def __call__(self, request: ProduceRequest, call: Call) -> Awaitable[ProduceResponse | None]:
+    def __call__(
+        self, request: ProduceRequest, call: Call
+    ) -> Awaitable[ProduceResponse | None] | ProduceResponse | None:
         topics, wanted = [], []
         for topic in request.topic_data:
             name = self._leaders.topic_name(topic.name, topic.topic_id)
@@ -53,20 +61,29 @@ class ProduceApi:
                     values.ProducePartition(topic=name, partition=each.index, records=each.records or b"")
                     for each in topic.partition_data
                 ]
-        # Appended when this returns: the records' bytes are the receive buffer's.
-        begun = self._handle(
-            values.ProduceRequest(request_id=0, acks=request.acks, timeout_ms=request.timeout_ms, partitions=wanted)
-        )
-        return self._respond(topics, begun, call.version)
-
-    async def _respond(
-        self, topics: list[_Topic], begun: Awaitable[values.ProduceResponse | None], version: int
-    ) -> ProduceResponse | None:
+            else:
+                for each in topic.partition_data:
+                    self._refuse_unknown(topic.topic_id, each.index, each.records or b"")
         try:
-            answer = await begun
+            # Appended when this returns: the records' bytes are the receive buffer's.
+            begun = self._begin(
+                values.ProduceRequest(request_id=0, acks=request.acks, timeout_ms=request.timeout_ms, partitions=wanted)
+            )
         except Refusal as refusal:
             # With acks=0 the end of the connection is the only sign that a producer can be given.
             raise CloseConnection(f"a produce request with acks=0 failed: {refusal}") from None
+        if isinstance(begun, Awaitable):
+            return self._respond_when_there(topics, begun, call.version)
+        return self._respond(topics, begun, call.version)
+
+    async def _respond_when_there(
+        self, topics: list[_Topic], begun: Awaitable[values.ProduceResponse | None], version: int
+    ) -> ProduceResponse | None:
+        return self._respond(topics, await begun, version)
+
+    def _respond(
+        self, topics: list[_Topic], answer: values.ProduceResponse | None, version: int
+    ) -> ProduceResponse | None:
         if answer is None:
             if any(topic.name is None for topic in topics):
                 raise CloseConnection("a produce request with acks=0 failed: no topic has that id")
@@ -86,19 +103,22 @@ class ProduceApi:
         self, topic: _Topic, results: Iterator[values.ProducePartitionResult], version: int
     ) -> TopicProduceResponse:
         if topic.name is None:
-            unknown = tuple(_refused(partition, ErrorCode.UNKNOWN_TOPIC_ID) for partition in topic.partitions)
+            # In an older version it is the name that is missing.
+            code = ErrorCode.UNKNOWN_TOPIC_ID if version >= _TOPIC_IDS_FROM else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            unknown = tuple(_refused(partition, code) for partition in topic.partitions)
             return TopicProduceResponse(name=topic.topic, topic_id=topic.topic_id, partition_responses=unknown)
-        partitions = tuple(self._partition(next(results), version) for _ in topic.partitions)
+        partitions = tuple(self._partition(next(results)) for _ in topic.partitions)
         return TopicProduceResponse(name=topic.topic, topic_id=topic.topic_id, partition_responses=partitions)
 
-    def _partition(self, result: values.ProducePartitionResult, version: int) -> PartitionProduceResponse:
+    def _partition(self, result: values.ProducePartitionResult) -> PartitionProduceResponse:
         if result.error_code is not ErrorCode.NONE:
             leader_id, leader_epoch = self._leaders.instead(result.topic, result.partition, result.error_code)
             return _refused(
                 result.partition,
-                _known_code(result.error_code, version),
+                result.error_code,
                 result.error_message,
                 LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch),
+                result.record_errors,
             )
         return PartitionProduceResponse(
             index=result.partition,
@@ -110,18 +130,20 @@ class ProduceApi:
 
 
 def _refused(
-    partition: int, code: ErrorCode, message: str = "", leader: LeaderIdAndEpoch = _NOBODY
+    partition: int,
+    code: ErrorCode,
+    message: str = "",
+    leader: LeaderIdAndEpoch = _NOBODY,
+    record_errors: Sequence[RecordError] = (),
 ) -> PartitionProduceResponse:
     return PartitionProduceResponse(
         index=partition,
         error_code=code,
         base_offset=-1,
+        record_errors=tuple(
+            BatchIndexAndErrorMessage(batch_index=each.batch_index, batch_index_error_message=each.error_message)
+            for each in record_errors
+        ),
         error_message=message or None,
         current_leader=leader,
     )
-
-
-def _known_code(code: ErrorCode, version: int) -> ErrorCode:
-    if code is ErrorCode.INVALID_RECORD and version < _INVALID_RECORD_FROM:
-        return ErrorCode.INVALID_TIMESTAMP
-    return code

@@ -41,10 +41,10 @@ def _wanted(request: UpdateFeaturesRequest) -> values.UpdateFeaturesRequest:
     for update in request.feature_updates:
         if not _UPGRADE <= update.upgrade_type <= _UNSAFE_DOWNGRADE:
             problem = f"{update.feature[:100]}: there is no upgrade of type {update.upgrade_type}"
-            raise Refusal(ErrorCode.INVALID_REQUEST, problem)
+            raise Refusal(ErrorCode.INVALID_UPDATE_VERSION, problem)
         if update.max_version_level < 0:
             problem = f"{update.feature[:100]}: there is no level {update.max_version_level}"
-            raise Refusal(ErrorCode.INVALID_REQUEST, problem)
+            raise Refusal(ErrorCode.INVALID_UPDATE_VERSION, problem)
     return values.UpdateFeaturesRequest(
         updates=[
             values.FeatureUpdate(feature=update.feature, level=update.max_version_level)

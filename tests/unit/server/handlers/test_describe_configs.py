@@ -107,6 +107,13 @@ def test_the_topics_own_value_comes_before_the_files_and_that_before_the_default
     assert len(own.synonyms) == 4
 
 
+def test_a_value_is_told_as_it_is_understood(directory: Path) -> None:
+    image = orders(unclean_leader_election_enable="TRUE", cleanup_policy="compact , delete")
+    description = described(directory, image)
+    for key, value in (("unclean.leader.election.enable", "true"), ("cleanup.policy", "compact,delete")):
+        assert (entry(description, key).value, synonyms(entry(description, key))[0][1]) == (value, value)
+
+
 def test_the_configs_of_a_topic_that_is_not_there_are_told_as_if_it_were(directory: Path) -> None:
     there = described(directory, orders(retention_ms="5"))
     handler = DescribeConfigsHandler(load(directory / "server.properties"), lambda: cluster(7))
@@ -170,6 +177,7 @@ def test_what_was_set_while_brokers_run_comes_before_what_their_files_say(direct
     ("kind", "name", "code", "message"),
     [
         (TOPIC, "ordres", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic 'ordres'"),
+        (TOPIC, "", ErrorCode.INVALID_TOPIC_EXCEPTION, "a topic name is empty"),
         (BROKER, "8", ErrorCode.INVALID_REQUEST, "this is broker 7, which knows its own configuration only, not '8'"),
         (ConfigResourceType.CLIENT_METRICS, "x", ErrorCode.INVALID_REQUEST, "(client metrics) are not built yet"),
         (ConfigResourceType.UNKNOWN, "x", ErrorCode.INVALID_REQUEST, "(unknown) are not built yet"),

@@ -43,14 +43,22 @@ def test_the_producers_of_a_partition_are_told(broker: Broker) -> None:
     )
 
 
-def test_only_the_leader_tells(broker: Broker) -> None:
+def test_a_follower_tells_as_well(broker: Broker) -> None:
     async def scenario() -> PartitionProducers:
-        follow(broker.open())
+        partition = broker.open()
+        follow(partition)
+        records = bytearray(batch("a", producer_id=7, producer_epoch=2, sequence=5))
+        partition.append_as_follower(bytes(records))
         return described(broker)
 
-    assert run_virtually(scenario()).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    result = run_virtually(scenario())
+    assert [(each.producer_id, each.last_sequence) for each in result.producers] == [(7, 5)]
 
 
 @pytest.mark.parametrize(("topic", "partition"), [("nowhere", 0), ("orders", 9)])
 def test_a_partition_that_does_not_exist_is_told_as_such(broker: Broker, topic: str, partition: int) -> None:
     assert described(broker, topic, partition).error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_topic_that_can_never_be_is_told_as_such(broker: Broker) -> None:
+    assert described(broker, "a/b", 0).error_code is ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -8,6 +8,7 @@ import pytest
 from kraft.model.errors import ErrorCode
 from kraft.model.requests import (
     EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
     EARLIEST_TIMESTAMP,
     LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -65,6 +66,22 @@ def test_offsets_are_those_that_consumers_may_see(broker: Broker, timestamp_ms: 
     )
 
 
+@pytest.mark.parametrize(
+    ("timestamp_ms", "epoch"),
+    [(EARLIEST_TIMESTAMP, 2), (1_001, 2), (MAX_TIMESTAMP, 2), (LATEST_TIMESTAMP, 5), (9_000, 5)],
+)
+def test_the_epoch_is_that_of_the_record_and_at_the_end_the_leaders(
+    broker: Broker, timestamp_ms: int, epoch: int
+) -> None:
+    partition = broker.open()
+    lead(partition, replicas=(1,), epoch=2)
+    partition.append(batch("a", "b"), 1)
+    broker.sync()
+    follow(partition, epoch=4)
+    lead(partition, replicas=(1,), epoch=5)
+    assert ask(broker, timestamp_ms).leader_epoch == epoch
+
+
 def test_a_record_that_is_not_committed_is_not_found(broker: Broker) -> None:
     partition = broker.open()
     lead(partition)
@@ -96,14 +113,15 @@ def test_a_new_leader_that_does_not_know_yet_what_was_committed_does_not_guess(b
 
 def test_other_negative_timestamps_stand_for_nothing_here(broker: Broker) -> None:
     lead(broker.open(), replicas=(1,))
-    assert ask(broker, -6).error_code is ErrorCode.UNSUPPORTED_VERSION
+    assert ask(broker, -7).error_code is ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_the_local_log_begins_where_the_log_does_and_nothing_is_tiered(broker: Broker) -> None:
     partition = broker.open()
     lead(partition, replicas=(1,))
     assert (ask(broker, EARLIEST_LOCAL_TIMESTAMP).error_code, ask(broker, EARLIEST_LOCAL_TIMESTAMP).offset) == (0, 0)
-    assert (ask(broker, LATEST_TIERED_TIMESTAMP).error_code, ask(broker, LATEST_TIERED_TIMESTAMP).offset) == (0, -1)
+    for timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
+        assert (ask(broker, timestamp).error_code, ask(broker, timestamp).offset) == (0, -1)
 
 
 def test_only_the_leader_in_the_epoch_that_the_client_knows_answers(broker: Broker) -> None:

@@ -95,6 +95,26 @@ def test_acks_0_has_no_answer_and_a_failure_of_it_ends_the_stream(broker: Broker
     run_virtually(scenario())
 
 
+def test_what_waits_for_no_replica_is_begun_and_answered_in_one(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = broker.open()
+        lead(partition)
+        handler = ProduceHandler(broker.partitions)
+        assert isinstance(handler.begin(request(batch("a"), acks=1)), ProduceResponse)
+        assert handler.begin(request(batch("b"), acks=0)) is None
+        waiting = handler.begin(request(batch("c"), acks=-1))
+        assert isinstance(waiting, Awaitable)
+        assert values_in(partition) == ["a", "b", "c"]
+        fetched(partition, 3)
+        broker.sync()
+        assert (await only(waiting)).base_offset == 2
+        follow(partition, epoch=1)
+        with pytest.raises(Refusal, match="NOT_LEADER_OR_FOLLOWER"):
+            handler.begin(request(batch("d"), acks=0))
+
+    run_virtually(scenario())
+
+
 @pytest.mark.parametrize("acks", [2, -2])
 def test_other_acks_are_refused_and_append_nothing(broker: Broker, acks: int) -> None:
     async def scenario() -> None:
@@ -274,6 +294,23 @@ def test_a_gap_in_a_producers_numbers_is_refused(broker: Broker) -> None:
         await only(handler.handle(request(batch("a", producer_id=5, sequence=0), acks=1)))
         result = await only(handler.handle(request(batch("c", producer_id=5, sequence=2), acks=1)))
         assert result.error_code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    run_virtually(scenario())
+
+
+def test_what_is_under_way_behind_a_refused_batch_is_not_taken_before_it(broker: Broker) -> None:
+    """The broker comes to lead between two requests of one producer, which it knows nothing of."""
+
+    async def scenario() -> None:
+        partition = broker.open()
+        handler = ProduceHandler(broker.partitions)
+        first, second = (request(batch(each, producer_id=5, sequence=at), acks=1) for at, each in enumerate("ab"))
+        assert (await only(handler.handle(first))).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        lead(partition)
+        assert (await only(handler.handle(second))).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        for again in (first, second):
+            assert (await only(handler.handle(again))).error_code is ErrorCode.NONE
+        assert values_in(partition) == ["a", "b"]
 
     run_virtually(scenario())
 

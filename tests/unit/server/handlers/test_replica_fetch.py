@@ -210,7 +210,7 @@ def test_a_follower_that_waits_at_a_leader_that_is_demoted_is_told_so(broker: Br
         await settle()
         follow(partition, epoch=1)
         (result,) = (await waiting).partitions
-        assert (result.error_code, result.leader_epoch) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 1)
+        assert (result.error_code, result.leader_epoch) == (ErrorCode.FENCED_LEADER_EPOCH, 1)
 
     run_virtually(scenario())
 

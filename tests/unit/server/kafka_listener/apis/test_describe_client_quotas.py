@@ -38,7 +38,7 @@ def test_quotas_are_told_that_match(version: int) -> None:
     request = DescribeClientQuotasRequest(components=(component(0, "ann"), component(2, None)), strict=True)
     api = DescribeClientQuotasApi(handle)
     response = asyncio.run(answered(api, request, version, DescribeClientQuotasResponse))
-    assert (response.error_code, response.error_message) == (0, None)
+    assert (response.error_code, response.error_message) == (0, "")
     assert response.entries is not None
     (entry,) = response.entries
     assert [(each.entity_type, each.entity_name) for each in entry.entity] == [("user", "ann"), ("client-id", None)]

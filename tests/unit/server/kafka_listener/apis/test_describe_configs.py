@@ -65,7 +65,7 @@ def test_a_config_is_told_with_its_source_and_synonyms(version: int) -> None:
     (result,) = asyncio.run(answered(api, request, version, DescribeConfigsResponse)).results
     assert (result.error_code, result.error_message, result.resource_type, result.resource_name) == (
         0,
-        None,
+        "",
         2,
         "orders",
     )

@@ -33,10 +33,15 @@ def test_an_idempotent_producer_is_given_an_id(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_error_of_the_controller_is_handed_on(version: int) -> None:
-    given = Given(error_code=ErrorCode.REQUEST_TIMED_OUT, producer_id=ProducerId(-1), producer_epoch=ProducerEpoch(-1))
-    response = ask(version, given)
-    assert (response.error_code, response.producer_id) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+@pytest.mark.parametrize("code", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH])
+def test_a_producer_that_no_controller_gives_an_id_is_told_to_come_back(version: int, code: ErrorCode) -> None:
+    # aiokafka and older Java clients end on any other code, REQUEST_TIMED_OUT included.
+    response = ask(version, Given(error_code=code, producer_id=ProducerId(-1), producer_epoch=ProducerEpoch(-1)))
+    assert (response.error_code, response.producer_id, response.producer_epoch) == (
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        -1,
+        -1,
+    )
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -47,6 +52,23 @@ def test_a_transactional_producer_is_refused_and_the_log_says_why(version: int) 
     assert (response.error_code, response.producer_id, response.producer_epoch) == (ErrorCode.INVALID_REQUEST, -1, -1)
     (line,) = lines
     assert line["reason"] == "a transactional producer: transactions are not built yet"
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 3])
+@pytest.mark.parametrize(("producer_id", "epoch"), [(5, -1), (-1, 5)])
+def test_an_id_without_an_epoch_and_an_epoch_without_an_id_are_refused(
+    version: int, producer_id: int, epoch: int
+) -> None:
+    async def give() -> Given:
+        raise AssertionError("not for half of an identity")
+
+    request = InitProducerIdRequest(
+        transactional_id=None, transaction_timeout_ms=60_000, producer_id=producer_id, producer_epoch=epoch
+    )
+    response: InitProducerIdResponse = run_virtually(
+        answered(InitProducerIdApi(give, lambda: 0), request, version, InitProducerIdResponse)
+    )
+    assert (response.error_code, response.producer_id, response.producer_epoch) == (ErrorCode.INVALID_REQUEST, -1, -1)
 
 
 def test_one_that_asks_again_and_again_does_not_fill_the_log() -> None:

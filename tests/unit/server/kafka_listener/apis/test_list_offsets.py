@@ -58,24 +58,33 @@ def only(response: ListOffsetsResponse) -> ListOffsetsPartitionResponse:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(
-    ("timestamp", "found"),
+    ("timestamp", "known_from", "found"),
     [
-        (-1, (4, -1)),
-        (-2, (0, -1)),
-        (-3, (1, 1_001)),
-        (-4, (0, -1)),
-        (-5, (-1, -1)),
-        (1_001, (1, 1_001)),
-        (9_000, (-1, -1)),
+        (-1, 1, (4, -1)),
+        (-2, 1, (0, -1)),
+        (-3, 7, (1, 1_001)),
+        (-4, 8, (0, -1)),
+        (-5, 9, (-1, -1)),
+        (-6, 11, (-1, -1)),
+        (1_001, 1, (1, 1_001)),
+        (9_000, 1, (-1, -1)),
     ],
 )
-def test_every_special_place_and_every_time(
-    broker: Broker, version: int, timestamp: int, found: tuple[int, int]
+def test_every_special_place_in_the_versions_that_know_it_and_every_time(
+    broker: Broker, version: int, timestamp: int, known_from: int, found: tuple[int, int]
 ) -> None:
     result = only(ask(broker, version, topic("orders", (0, timestamp))))
-    assert (result.error_code, result.partition_index) == (0, 0)
-    assert (result.offset, result.timestamp) == found
-    assert result.leader_epoch == (3 if version >= 4 else -1)
+    if version < known_from:
+        found = (-1, -1)
+    assert result.error_code == (0 if version >= known_from else ErrorCode.UNSUPPORTED_VERSION)
+    assert (result.partition_index, result.offset, result.timestamp) == (0, *found)
+    # The epoch is that of the record found.
+    assert result.leader_epoch == (3 if version >= 4 and found[0] >= 0 else -1)
+
+
+def test_a_place_that_the_version_does_not_know_leaves_the_others_in_their_order(broker: Broker) -> None:
+    (told,) = ask(broker, 6, topic("orders", (0, -3), (0, -1), (0, -4), (0, -2))).topics
+    assert [(each.error_code, each.offset) for each in told.partitions] == [(35, -1), (0, 4), (35, -1), (0, 0)]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

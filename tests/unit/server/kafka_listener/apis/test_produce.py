@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kraft.log.record_batch import Record, build_batch
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import BrokerFenced
 from kraft.model.errors import ErrorCode
@@ -44,7 +45,7 @@ def broker(tmp_path: Path) -> Broker:
 
 
 def api(broker: Broker, image: MetadataImage = IMAGE) -> ProduceApi:
-    return ProduceApi(ProduceHandler(broker.partitions).handle, leaders(image))
+    return ProduceApi(ProduceHandler(broker.partitions).begin, leaders(image))
 
 
 def topic(version: int, name: str, *partitions: tuple[int, bytes | None]) -> TopicProduceData:
@@ -170,6 +171,26 @@ def test_a_batch_that_comes_twice_is_appended_once_and_a_gap_is_refused(broker: 
     assert values_in(partition) == ["a", "b"]
 
 
+def test_what_is_under_way_behind_records_of_an_unknown_topic_id_is_not_taken_before_them(broker: Broker) -> None:
+    """This broker hears of a new topic between two requests of one producer."""
+    partition = broker.open()
+    lead(partition)
+    handler = ProduceHandler(broker.partitions)
+    before = ProduceApi(handler.begin, leaders(MetadataImage()), handler.refuse_unknown)
+    after = ProduceApi(handler.begin, leaders(IMAGE), handler.refuse_unknown)
+    first, second = (
+        request(topic(13, "orders", (0, batch(each, producer_id=5, sequence=at)))) for at, each in enumerate("ab")
+    )
+
+    async def answers() -> list[int]:
+        asked = [(before, first), (after, second), (after, first), (after, second)]
+        return [only(await answered(api, wanted, 13, ProduceResponse)).error_code for api, wanted in asked]
+
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID
+    assert run_virtually(answers()) == [unknown, unknown, 0, 0]
+    assert values_in(partition) == ["a", "b"]
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_acks_all_waits_for_the_replicas_and_no_longer_than_was_said(broker: Broker, version: int) -> None:
     async def scenario() -> None:
@@ -196,10 +217,20 @@ def test_records_that_are_none_are_refused(broker: Broker, version: int, records
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_record_that_breaks_a_rule_of_its_topic_is_refused_as_the_version_knows(broker: Broker, version: int) -> None:
+def test_records_that_break_a_rule_of_their_topic_are_named(broker: Broker, version: int) -> None:
     lead(broker.open(cleanup_policy=("compact",)))
-    result = only(produce(broker, request(topic(version, "orders", (0, batch("without a key")))), version))
-    assert result.error_code == (ErrorCode.INVALID_RECORD if version >= 8 else ErrorCode.INVALID_TIMESTAMP)
+    keys = (b"key", None, b"", None)
+    records = build_batch([Record(offset, 1_000, key, b"v") for offset, key in enumerate(keys)])
+    result = only(produce(broker, request(topic(version, "orders", (0, records))), version))
+    assert (result.error_code, result.base_offset) == (ErrorCode.INVALID_RECORD, -1)
+    assert [each.batch_index for each in result.record_errors] == ([1, 3] if version >= 8 else [])
+    assert all("needs a key" in (each.batch_index_error_message or "") for each in result.record_errors)
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version < 13])
+def test_a_topic_without_a_name_is_unknown_by_name(broker: Broker, version: int) -> None:
+    unnamed = TopicProduceData(name="", partition_data=(PartitionProduceData(index=0, records=batch("a")),))
+    assert only(produce(broker, request(unnamed), version)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -62,4 +62,4 @@ def test_an_update_that_means_nothing_is_refused(updated: FeatureUpdateKey) -> N
     async def handle(request: Asked) -> Answer:
         raise AssertionError("it is not to be asked")
 
-    assert update(handle, updated).error_code == ErrorCode.INVALID_REQUEST
+    assert update(handle, updated).error_code == ErrorCode.INVALID_UPDATE_VERSION

@@ -1,0 +1,19 @@
+"""Long work on the loop, in turns with that of others."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Turns:
+    """Counts what is done, and lets others do something after every `at_once`."""
+
+    def __init__(self, at_once: int) -> None:
+        self._at_once = at_once
+        self._done = 0
+
+    async def done(self, count: int = 1) -> None:
+        self._done += count
+        if self._done >= self._at_once:
+            self._done = 0
+            await asyncio.sleep(0)
