@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from kraft.rpc.identity import Identity, who_answers
 from kraft.rpc.peers import Dial, Unreachable
 from kraft.server.config import ConfigError
-from kraft.server.config_values import PLAINTEXT, Listener, NodeConfig
+from kraft.server.config_values import Listener, NodeConfig
 from kraft.server.kafka_dialling import cluster_at
 
 ATTEMPT_TIMEOUT_S: Final = 1.0
@@ -44,13 +44,14 @@ async def check_advertised(config: NodeConfig, own: Identity, dial: Dial) -> Non
         raise _error(config, own.listener, f"where {_described(found, own)} answers, not this node's {own.listener}")
 
 
-async def check_advertised_to_kafka(config: NodeConfig, cluster_id: str) -> None:
-    """For PLAINTEXT, which must listen by now. Kafka's protocol tells the cluster only. Raises NotFoundThere."""
-    found = await _asked(
-        config, PLAINTEXT, lambda listener: cluster_at(listener.host, listener.port, ATTEMPT_TIMEOUT_S)
-    )
+async def check_advertised_to_kafka(config: NodeConfig, name: str, cluster_id: str) -> None:
+    """For a listener of Kafka's protocol, which must listen by now, and which tells the cluster only.
+
+    Raises NotFoundThere.
+    """
+    found = await _asked(config, name, lambda listener: cluster_at(listener.host, listener.port, ATTEMPT_TIMEOUT_S))
     if found is not None and found != cluster_id:
-        raise _error(config, PLAINTEXT, f"where cluster {found[:64]!r} answers, not this one")
+        raise _error(config, name, f"where cluster {found[:64]!r} answers, not this one")
 
 
 async def _asked(config: NodeConfig, name: str, ask: Callable[[Listener], Awaitable[Found]]) -> Found | None:

@@ -33,7 +33,7 @@ from kraft.rpc.services import AdminHandlers, AdminService, BrokerHandlers, Brok
 from kraft.runtime.clock import Clock
 from kraft.runtime.entropy import Entropy
 from kraft.server.broker_lifecycle import BrokerIdentity, BrokerLifecycle
-from kraft.server.config_values import CONTROLLER, GRPC, PLAINTEXT, Durability, NodeConfig, host_and_port
+from kraft.server.config_values import CONTROLLER, GRPC, Durability, NodeConfig, host_and_port
 from kraft.server.controller_client import ControllerClient
 from kraft.server.disk_space import DiskSpace
 from kraft.server.handlers.brokers import BrokersHandler
@@ -59,8 +59,8 @@ from kraft.server.handlers.topics import TopicsHandler
 from kraft.server.high_watermarks import HighWatermarks
 from kraft.server.isr_proposals import IsrProposals
 from kraft.server.kafka_admin_apis import KafkaAdminHandlers
-from kraft.server.kafka_apis import KafkaSurroundings, kafka_apis
-from kraft.server.kafka_listener.fetch_sessions import FETCH_SESSION_ID_MAX
+from kraft.server.kafka_apis import KafkaSurroundings, PartitionHandlers, kafka_apis
+from kraft.server.kafka_listener.fetch_sessions import FETCH_SESSION_ID_MAX, FetchSessions
 from kraft.server.kafka_listener.requests import Api
 from kraft.server.log_directories import LogDirectories
 from kraft.server.log_maintenance import LogMaintenanceTasks
@@ -178,22 +178,26 @@ class BrokerNode:
             ReplicationService(ReplicaFetchHandler(self._partitions).handle),
         )
 
-    def kafka_apis(self) -> Mapping[ApiKey, Api]:
-        """What the PLAINTEXT listener serves: the same handlers, but for the addresses that clients are told."""
-        metadata = MetadataHandler(self._loader, self._controllers, self._config.topics, PLAINTEXT)
+    def kafka_apis(self, listener: str) -> Mapping[ApiKey, Api]:
+        """What a listener of Kafka's protocol serves: the same for all but the addresses that clients are told."""
+        metadata = MetadataHandler(self._loader, self._controllers, self._config.topics, listener)
         return kafka_apis(
             replace(self._broker_handlers, metadata=metadata.handle),
             self._admin_handlers,
             self._kafka_admin_handlers(),
-            OffsetForLeaderEpochHandler(self._partitions).handle,
+            self._partition_handlers,
             KafkaSurroundings(
                 broker_id=self._config.node_id,
-                listener=PLAINTEXT,
+                listener=listener,
                 image=lambda: self._loader.image,
                 monotonic_ms=self._world.clock.monotonic_ms,
-                draw_session_id=lambda: 1 + int.from_bytes(self._world.entropy.bytes(4), "big") % FETCH_SESSION_ID_MAX,
+                sessions=self._fetch_sessions,
             ),
         )
+
+    @cached_property
+    def _fetch_sessions(self) -> FetchSessions:
+        return FetchSessions(lambda: 1 + int.from_bytes(self._world.entropy.bytes(4), "big") % FETCH_SESSION_ID_MAX)
 
     def _kafka_admin_handlers(self) -> KafkaAdminHandlers:
         describe_configs = DescribeConfigsHandler(self._config, lambda: self._loader.image)
@@ -208,8 +212,16 @@ class BrokerNode:
         )
 
     @cached_property
+    def _partition_handlers(self) -> PartitionHandlers:
+        return PartitionHandlers(
+            produce=ProduceHandler(self._partitions),
+            fetch=FetchHandler(self._partitions),
+            offset_for_leader_epoch=OffsetForLeaderEpochHandler(self._partitions),
+        )
+
+    @cached_property
     def _broker_handlers(self) -> BrokerHandlers:
-        produce, fetch = ProduceHandler(self._partitions), FetchHandler(self._partitions)
+        produce, fetch = self._partition_handlers.produce, self._partition_handlers.fetch
         plain_records = PlainRecordsHandler(produce, fetch, self._world.clock.wall_ms)
         return BrokerHandlers(
             produce=produce.handle,
@@ -375,6 +387,9 @@ class BrokerNode:
         registration = image.broker(self._config.node_id)
         return registration is not None and registration.broker_epoch >= self._lifecycle.broker_epoch
 
+    def _is_active(self, broker_id: BrokerId) -> bool:
+        return self._loader.image.is_active(broker_id)
+
     def _broker_epoch(self) -> BrokerEpoch:
         return self._lifecycle.broker_epoch
 
@@ -408,6 +423,7 @@ class BrokerNode:
             propose_isr=self._isr_proposals.propose,
             directory_failed=self._failures.partition_directory_failed,
             replica_is_rotten=self._failures.replica_is_rotten,
+            is_active=self._is_active,
         )
 
     def _make_fetcher(self, leader_id: BrokerId) -> ReplicaFetcher:

@@ -22,12 +22,10 @@ CONTROLLER = "CONTROLLER"
 """The quorum and what brokers ask the active controller."""
 
 PLAINTEXT = "PLAINTEXT"
-"""The Kafka wire protocol."""
-
-LISTENER_NAMES = (PLAINTEXT, GRPC, CONTROLLER)
+"""The Kafka wire protocol, as every other listener that is mapped to the security protocol of this name."""
 
 SSL = "SSL"
-"""The security protocol of a listener that speaks TLS; PLAINTEXT is also the name of the one that does not."""
+"""The security protocol of a listener that speaks TLS; that of one which does not is PLAINTEXT."""
 
 UNLIMITED_BYTES_PER_SECOND: Final = 0x7FFFFFFFFFFFFFFF
 """Where nothing is said about how fast background work may read and write."""
@@ -123,7 +121,7 @@ class SecuritySettings:
     """`cluster.secret.file`, ours"""
 
     protocols: tuple[tuple[str, str], ...]
-    """`listener.security.protocol.map`: names and protocols of the listeners that exist here."""
+    """`listener.security.protocol.map`: names and protocols, also of listeners that are not there."""
 
     keystore_file: Path | None
     """`ssl.keystore.location`: this node's private key and certificates, PEM."""
@@ -348,6 +346,11 @@ class NodeConfig:
     def is_whole_cluster(self) -> bool:
         """True for a combined node that is the only voter: there is nobody to agree with on a cluster id."""
         return self.is_broker and [voter.node_id for voter in self.quorum.voters] == [self.node_id]
+
+    @property
+    def kafka_listeners(self) -> tuple[Listener, ...]:
+        """Those that speak Kafka's protocol, each of which tells clients its own addresses."""
+        return tuple(listener for listener in self.listeners if listener.name not in (GRPC, CONTROLLER))
 
     def listener(self, name: str) -> Listener | None:
         return next((listener for listener in self.listeners if listener.name == name), None)

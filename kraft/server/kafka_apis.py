@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kraft.metadata.image import MetadataImage
-from kraft.model import requests as values
 from kraft.model.ids import BrokerId
 from kraft.rpc.services import AdminHandlers, BrokerHandlers
+from kraft.server.handlers.fetch import FetchHandler
+from kraft.server.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.kafka_admin_apis import KafkaAdminHandlers, kafka_admin_apis
 from kraft.server.kafka_listener.apis.api_versions import ApiVersionsApi
 from kraft.server.kafka_listener.apis.fetch import FetchApi
@@ -24,6 +26,15 @@ from kraft.wire.api_keys import ApiKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionHandlers:
+    """What works on partitions of this broker. The same for all listeners: they remember what producers sent."""
+
+    produce: ProduceHandler
+    fetch: FetchHandler
+    offset_for_leader_epoch: OffsetForLeaderEpochHandler
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaSurroundings:
     """What the APIs need besides handlers."""
 
@@ -33,28 +44,26 @@ class KafkaSurroundings:
 
     image: Callable[[], MetadataImage]
     monotonic_ms: Callable[[], int]
-    draw_session_id: Callable[[], int]
+    sessions: FetchSessions
+    """Of the clients of all listeners."""
 
 
 def kafka_apis(
     broker: BrokerHandlers,
     admin: AdminHandlers,
     only_here: KafkaAdminHandlers,
-    offset_for_leader_epoch: Callable[
-        [values.OffsetForLeaderEpochRequest], Awaitable[values.OffsetForLeaderEpochResponse]
-    ],
+    partitions: PartitionHandlers,
     surroundings: KafkaSurroundings,
 ) -> Mapping[ApiKey, Api]:
     """`broker.metadata` is that of the same listener."""
     leaders = Leaders(surroundings.image, surroundings.listener)
-    sessions = FetchSessions(surroundings.draw_session_id)
     apis: dict[ApiKey, Api] = {
-        ApiKey.PRODUCE: ProduceApi(broker.produce, leaders),
-        ApiKey.FETCH: FetchApi(broker.fetch, leaders, sessions, surroundings.monotonic_ms),
+        ApiKey.PRODUCE: ProduceApi(partitions.produce.begin, leaders, partitions.produce.refuse_unknown),
+        ApiKey.FETCH: FetchApi(partitions.fetch.begin, leaders, surroundings.sessions, surroundings.monotonic_ms),
         ApiKey.LIST_OFFSETS: ListOffsetsApi(broker.list_offsets),
         ApiKey.METADATA: MetadataApi(broker.metadata, leaders, surroundings.broker_id),
         ApiKey.INIT_PRODUCER_ID: InitProducerIdApi(broker.init_producer_id, surroundings.monotonic_ms),
-        ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochApi(offset_for_leader_epoch),
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochApi(partitions.offset_for_leader_epoch.handle),
         **kafka_admin_apis(
             broker,
             admin,

@@ -11,6 +11,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,14 +40,14 @@ from kraft.server.advertised_addresses import check_advertised, check_advertised
 from kraft.server.broker_lifecycle import BrokerRefused
 from kraft.server.broker_node import BrokerNode, BrokerWorld
 from kraft.server.config import ConfigError
-from kraft.server.config_values import CONTROLLER, GRPC, PLAINTEXT, Listener, NodeConfig
+from kraft.server.config_values import CONTROLLER, GRPC, Listener, NodeConfig
 from kraft.server.controller_node import ControllerConfig, ControllerNode
 from kraft.server.file_limit import connections_max, raise_file_limit
 from kraft.server.handlers.describe_configs import DescribeConfigsHandler
 from kraft.server.kafka_listener.connection import ConnectionLimits
 from kraft.server.kafka_listener.listener import KafkaListener, ListenerLimits
 from kraft.server.kafka_listener.requests import KafkaRequests
-from kraft.server.kafka_listener.unread_answers import UnreadAnswers
+from kraft.server.kafka_listener.unread_answers import UnreadAnswers, unread_bytes_max
 from kraft.server.metadata_snapshots import SnapshotPolicy
 from kraft.server.node_credentials import NodeCredentials
 from kraft.server.ports import check_listeners
@@ -241,25 +242,25 @@ class _Node:
         """Until this returns the broker is not in service: nobody is sent to an address that leads elsewhere."""
         await self._listen(GRPC, services, options)
         await check_advertised(self._config, self._identity(GRPC), self._credentials.dial_broker)
-        if (listener := self._config.listener(PLAINTEXT)) is not None:
-            await self._listen_to_kafka(listener)
-            await check_advertised_to_kafka(self._config, self._storage.cluster_id)
+        if self._config.kafka_listeners:
+            await self._listen_to_kafka(self._config.kafka_listeners)
 
-    async def _listen_to_kafka(self, listener: Listener) -> None:
+    async def _listen_to_kafka(self, listeners: Sequence[Listener]) -> None:
         assert self._broker is not None, "clients are listened to by a broker"
-        apis = self._broker.kafka_apis()
         network = self._config.network
         limits = ListenerLimits(
             frame_bytes_max=network.request_bytes_max,
             connections_max=min(network.connections_max, connections_max(self._files_max)),
             connection=ConnectionLimits(idle_s_max=network.connection_idle_ms_max / 1_000),
         )
-        unread = UnreadAnswers(network.request_bytes_max)
-        self._kafka = KafkaListener(
-            limits, lambda peer: KafkaRequests(apis, peer, unread), self._credentials.refusals, unread
-        )
-        await self._kafka.start(listener.host, listener.port)
-        log.info("listening", listener=str(listener))
+        unread = UnreadAnswers(unread_bytes_max(network.request_bytes_max))
+        self._kafka = KafkaListener(limits, self._credentials.refusals, unread)
+        for listener in listeners:
+            answering = partial(KafkaRequests, self._broker.kafka_apis(listener.name), unread=unread)
+            await self._kafka.listen(listener.host, listener.port, answering)
+            log.info("listening", listener=str(listener))
+        for listener in listeners:
+            await check_advertised_to_kafka(self._config, listener.name, self._storage.cluster_id)
 
     async def _listen(self, name: str, services: list[Any], options: Sequence[tuple[str, int]]) -> None:
         listener = self._config.listener(name)

@@ -33,6 +33,9 @@ Decode: TypeAlias = Callable[[memoryview, int, int], tuple[Any, int]]
 _STRING_BYTES_MAX: Final = 0x7FFF
 """Also where the length would have room for more, as Kafka has it."""
 
+_NUMBERS_SHIFT: Final = 3
+"""Eight plain numbers count as one element: each takes 40 bytes at most, a struct takes hundreds."""
+
 
 def decoder(message: type[Message], version: int) -> Decode:
     return decoder_source(message, version).run("decode")
@@ -114,7 +117,7 @@ class _DecoderWriter:
         source.line("p += 1")
         with source.block("if n:"):
             source.line("n, p = decode_uvarint(data, p - 1)")
-            self._spend_budget()
+            self._spend_budget("n")
         with source.block("for _ in range(n):"):
             source.line("tag, p = decode_uvarint(data, p)")
             source.line("n, p = decode_uvarint(data, p)")
@@ -167,11 +170,13 @@ class _DecoderWriter:
             assert size > 0, f"an element of {target} may be empty"
             with source.block(f"if not 0 <= n <= (end - p) // {size}:"):
                 source.line("raise wrong_length(MESSAGE, n, p, end)")
-            self._spend_budget()
             if isinstance(element, Fixed):
+                with source.block(f"if n >= {1 << _NUMBERS_SHIFT}:"):
+                    self._spend_budget(f"n >> {_NUMBERS_SHIFT}")
                 source.line(f'{target} = unpack_from(f">{{n}}{element.code}", data, p)')
                 source.line(f"p += n * {size}")
                 return
+            self._spend_budget("n")
             items = source.variable("items")
             source.line(f"{items} = []")
             with source.block("for _ in range(n):"):
@@ -214,8 +219,8 @@ class _DecoderWriter:
             self.source.line(f"{target} = None")
         return self.source.block("else:")
 
-    def _spend_budget(self) -> None:
-        self.source.line("budget -= n")
+    def _spend_budget(self, elements: str) -> None:
+        self.source.line(f"budget -= {elements}")
         with self.source.block("if budget < 0:"):
             self.source.line("raise too_many_elements(MESSAGE, p)")
 

@@ -20,7 +20,7 @@ from tests.end_to_end.kafka_garbage_work import LARGE, TOPIC
 
 REQUEST_BYTES_CLAIMED: Final = 16 * 1024 * 1024
 ALL_RECORDS: Final = 55 * 1024 * 1024
-PARTITIONS: Final = 60_000
+PARTITIONS: Final = 16_000
 """As many as one request may name."""
 
 HEAVY_ROUNDS: Final = 5
@@ -37,7 +37,7 @@ class Line(asyncio.Protocol):
         """The last whole one, without its size."""
         self._received = bytearray()
         self._outcome: asyncio.Future[str] | None = None
-        self._is_over = False
+        self.over = asyncio.Event()
         self._transport: asyncio.Transport
 
     @classmethod
@@ -47,7 +47,7 @@ class Line(asyncio.Protocol):
 
     async def ask(self, frame: bytes, deadline_s: float) -> str:
         """`answered`, `closed`, or `silent` after the deadline."""
-        if self._is_over:
+        if self.is_over:
             return "closed"
         self._outcome = asyncio.get_running_loop().create_future()
         self._transport.write(frame)
@@ -59,7 +59,7 @@ class Line(asyncio.Protocol):
 
     @property
     def is_over(self) -> bool:
-        return self._is_over
+        return self.over.is_set()
 
     def read_nothing(self) -> None:
         self._transport.pause_reading()
@@ -81,7 +81,7 @@ class Line(asyncio.Protocol):
             self._end("answered")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._is_over = True
+        self.over.set()
         self._end("closed")
 
     def _end(self, how: str) -> None:
@@ -92,14 +92,16 @@ class Line(asyncio.Protocol):
 class Crowd:
     """A context manager: all of them are there from the beginning on, and come back when they are cut off."""
 
-    def __init__(self, port: int, large_end: int, *, idle: int, unread: int, slow: int, heavy: int) -> None:
+    def __init__(
+        self, port: int, large_end: int, *, idle: int, unread: int, slow: int, unfinished: int, heavy: int
+    ) -> None:
         self._port = port
         self._large_end = large_end
-        self._counts = {"idle": idle, "unread": unread, "slow": slow, "heavy": heavy}
+        self._counts = {"idle": idle, "unread": unread, "slow": slow, "unfinished": unfinished, "heavy": heavy}
         self._idle: list[Line] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._heavy: list[asyncio.Task[None]] = []
-        self.cut_off = {"unread": 0, "slow": 0}
+        self.cut_off = {"unread": 0, "slow": 0, "unfinished": 0}
         self.heavy_sent = 0
 
     @property
@@ -110,6 +112,7 @@ class Crowd:
         return (
             f"{self._counts['slow']} slow senders were cut off {self.cut_off['slow']} times, "
             f"{self._counts['unread']} that read nothing {self.cut_off['unread']} times, "
+            f"{self._counts['unfinished']} that do not finish {self.cut_off['unfinished']} times, "
             f"{self.heavy_sent} requests of {PARTITIONS:,} partitions"
         )
 
@@ -122,6 +125,8 @@ class Crowd:
     async def __aenter__(self) -> Self:
         self._tasks += [asyncio.create_task(self._again(self._read_nothing)) for _ in range(self._counts["unread"])]
         self._tasks += [asyncio.create_task(self._again(self._send_slowly)) for _ in range(self._counts["slow"])]
+        unfinished = range(self._counts["unfinished"])
+        self._tasks += [asyncio.create_task(self._again(self._never_finish)) for _ in unfinished]
         worst = [_framed(message, version) for message, version in heavy_requests(self._large_end)]
         self._heavy = [asyncio.create_task(self._send_the_worst(worst)) for _ in range(self._counts["heavy"])]
         return self
@@ -172,6 +177,17 @@ class Crowd:
                 await asyncio.sleep(_AGAIN_AFTER_S)
                 line.send(b"x")
             self.cut_off["slow"] += 1
+        finally:
+            line.close()
+
+    async def _never_finish(self) -> None:
+        """All of the largest request but its end."""
+        line = await Line.open(self._port)
+        try:
+            line.send(REQUEST_BYTES_CLAIMED.to_bytes(4, "big") + b"\x00\x00\x00\x09")
+            line.send(bytes(REQUEST_BYTES_CLAIMED - 5))
+            await line.over.wait()
+            self.cut_off["unfinished"] += 1
         finally:
             line.close()
 

@@ -13,13 +13,11 @@ import argparse
 import asyncio
 import re
 import resource
-import statistics
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from typing import Final
 
@@ -34,14 +32,9 @@ from kraft.wire.frame import decode_response, encode_request
 from kraft.wire.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.end_to_end.kafka_garbage import Damage, Garbage
 from tests.end_to_end.kafka_garbage_crowd import Crowd, Line
+from tests.end_to_end.kafka_garbage_outcome import REQUEST_BYTES_MAX, Outcome, described
 from tests.end_to_end.kafka_garbage_work import LARGE, TOPIC, Work, fill
 from tests.end_to_end.records import create_topic
-
-REQUEST_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Of socket.request.max.bytes; memory may grow by twice this."""
-
-BATCH_BYTES: Final = 1_000_000
-"""librdkafka's batch.size, of what is there to be read."""
 
 WORKERS: Final = 32
 ANSWER_DEADLINE_S: Final = 0.5
@@ -56,78 +49,6 @@ _SETTINGS: Final = {
 }
 
 
-@dataclass(slots=True)
-class Outcome:
-    """What was sent, what the node did meanwhile, and what it held."""
-
-    frames: int = 0
-    ends: Counter[tuple[Damage, str]] = field(default_factory=Counter)
-    pairs: int = 0
-    resident_before: int = 0
-    resident_connected: int = 0
-    """With the idle connections, and before anybody sends anything."""
-
-    resident_max: int = 0
-    resident_after: int = 0
-    tracebacks: int = 0
-    bugs: int = 0
-    refusals_told: int = 0
-    kinds_told_most: int = 0
-    is_alive: bool = False
-    unread: int = 0
-    idle: int = 0
-    idle_at_the_end: int = 0
-    crowd: str = ""
-    work_s: list[float] = field(default_factory=list)
-    work_errors: Counter[str] = field(default_factory=Counter)
-    seconds: float = 0.0
-
-    @property
-    def resident_growth(self) -> int:
-        return self.resident_max - self.resident_connected
-
-    @property
-    def growth_max(self) -> int:
-        """Who reads nothing is given one batch even when there is no room for answers left (KIP-74)."""
-        return 2 * REQUEST_BYTES_MAX + self.unread * BATCH_BYTES
-
-    @property
-    def objections(self) -> list[str]:
-        """What should not be."""
-        found = {
-            "the node died": not self.is_alive,
-            "tracebacks in its log": bool(self.tracebacks or self.bugs),
-            "its memory grew too much": self.resident_growth > self.growth_max,
-            "idle connections were lost": self.idle_at_the_end < self.idle,
-            "librdkafka noticed": bool(self.work_errors),
-            "a kind of refusal was told too often": self.kinds_told_most > 1 + self.seconds / 60,
-        }
-        return [what for what, holds in found.items() if holds]
-
-    def __str__(self) -> str:
-        slowest = max(self.work_s, default=0.0)
-        totals: dict[Damage, Counter[str]] = {kind: Counter() for kind in Damage}
-        for (kind, end), count in self.ends.items():
-            totals[kind][end] += count
-        lines = [
-            f"{self.frames:,} malformed frames of {self.pairs} keys and versions in {self.seconds:.0f} s",
-            *(
-                f"  {kind.value}: " + ", ".join(f"{count:,} {end}" for end, count in totals[kind].most_common())
-                for kind in Damage
-            ),
-            f"{self.idle:,} idle connections, {self.idle_at_the_end:,} of them there in the end; {self.crowd}",
-            f"crashes: {0 if self.is_alive else 1}; bugs {self.bugs}, tracebacks {self.tracebacks}",
-            f"refusals told: {self.refusals_told}; the same kind at most {self.kinds_told_most} times",
-            f"resident memory: {_mib(self.resident_before)} before, {_mib(self.resident_connected)} with the idle,",
-            f"{_mib(self.resident_max)} at most, {_mib(self.resident_after)} after",
-            f"it may grow by {_mib(self.growth_max)} beyond what idle connections take",
-            f"meanwhile {len(self.work_s)} rounds of work by librdkafka: median {_median(self.work_s):.3f} s,",
-            f"slowest {slowest:.2f} s, errors: {dict(self.work_errors) or 'none'}",
-            f"objections: {'; '.join(self.objections) or 'none'}",
-        ]
-        return "\n".join(lines)
-
-
 def run(
     frames: int,
     *,
@@ -135,13 +56,14 @@ def run(
     idle: int = 10_000,
     unread: int = 50,
     slow: int = 200,
+    unfinished: int = 0,
     heavy: int = 0,
     megabytes: int = 64,
     tell: Callable[[Outcome], None] = lambda _: None,
 ) -> Outcome:
     """`tell` is called every few seconds; `megabytes` are what clients ask for that read no answers."""
     raise_file_limit()
-    outcome = Outcome(unread=unread)
+    outcome = Outcome()
     with Cluster(nodes=1, overrides=_SETTINGS) as cluster:
         node = cluster.node(1)
         listener = load(node.config_path).listener(PLAINTEXT)
@@ -152,7 +74,9 @@ def run(
         with Work(cluster.kafka_bootstrap_servers, outcome.work_s, outcome.work_errors) as work:
             work.wait_for_rounds(5)
             outcome.resident_before = outcome.resident_max = node.resident_bytes()
-            crowd = Crowd(listener.port, large_end, idle=idle, unread=unread, slow=slow, heavy=heavy)
+            crowd = Crowd(
+                listener.port, large_end, idle=idle, unread=unread, slow=slow, unfinished=unfinished, heavy=heavy
+            )
             began = time.monotonic()
             asyncio.run(_Bombardment(listener.port, frames, seed, node, crowd, outcome, tell).run())
             outcome.seconds = time.monotonic() - began
@@ -160,7 +84,7 @@ def run(
         outcome.resident_after, outcome.is_alive = node.resident_bytes(), node.is_running
         with Admin(cluster.bootstrap_servers) as admin:
             assert sorted(admin.list_topics()) == [LARGE, TOPIC], "somebody changed the topics"
-        _look_at_log(node.log_path.read_text(), outcome)
+        outcome.log.read(node.log_path.read_text())
     return outcome
 
 
@@ -168,13 +92,6 @@ def raise_file_limit() -> None:
     """Ten thousand connections have an end in this process, too."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _look_at_log(text: str, outcome: Outcome) -> None:
-    told = [line for line in text.splitlines() if '"event": "refused"' in line]
-    kinds = Counter(re.sub(r"\d+", "#", line.partition('"reason": ')[2].partition('"}')[0]) for line in told)
-    outcome.refusals_told, outcome.kinds_told_most = len(told), max(kinds.values(), default=0)
-    outcome.tracebacks, outcome.bugs = text.count("Traceback"), text.count('"event": "bug"')
 
 
 class _Bombardment:
@@ -200,9 +117,12 @@ class _Bombardment:
     async def run(self) -> None:
         garbage = Garbage(await self._served())
         self._outcome.pairs = len(garbage.pairs)
+        self._outcome.served = described((key.name, version) for key, version in garbage.pairs)
         await self._crowd.connect_idle()
         await asyncio.sleep(1)  # The last of them are accepted meanwhile; the figure is no condition.
         self._outcome.resident_connected = self._process.memory_info().rss
+        _forget_peak(self._process.pid)
+        cpu_before = self._process.cpu_times()
         watching = asyncio.create_task(self._watch())
         async with self._crowd:
             self._outcome.idle = self._crowd.idle_count
@@ -214,6 +134,8 @@ class _Bombardment:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
         self._measure()
+        cpu = self._process.cpu_times()
+        self._outcome.cpu_s = cpu.user + cpu.system - cpu_before.user - cpu_before.system
 
     async def _served(self) -> list[ApiKey]:
         line = await Line.open(self._port)
@@ -244,7 +166,9 @@ class _Bombardment:
         return end
 
     def _measure(self) -> None:
-        self._outcome.resident_max = max(self._outcome.resident_max, self._process.memory_info().rss)
+        self._outcome.resident_max = max(
+            self._outcome.resident_max, self._process.memory_info().rss, _peak(self._process.pid)
+        )
 
     async def _watch(self) -> None:
         began = time.monotonic()
@@ -256,12 +180,19 @@ class _Bombardment:
             await asyncio.sleep(0.05)
 
 
-def _median(values: list[float]) -> float:
-    return statistics.median(values or [0.0])
+def _forget_peak(pid: int) -> None:
+    """So that VmHWM is the peak from here on. Source: proc(5), clear_refs."""
+    with suppress(OSError):
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
-def _mib(size: int) -> str:
-    return f"{size / 2**20:.1f} MiB"
+def _peak(pid: int) -> int:
+    """Of resident memory in bytes, which samples would miss; 0 where the system does not tell."""
+    try:
+        found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    except OSError:
+        return 0
+    return int(found[1]) * 1_024 if found else 0
 
 
 def main() -> int:
@@ -272,7 +203,8 @@ def main() -> int:
         ("idle", 10_000, "connections that do nothing"),
         ("unread", 50, "connections that read no answers"),
         ("slow", 200, "connections that send a byte a second"),
-        ("heavy", 0, "times three connections with requests of 60,000 partitions: they take 20 MiB each"),
+        ("unfinished", 0, "connections that send the largest request but for its end"),
+        ("heavy", 0, "times three connections with requests of as many partitions as may be named"),
     ):
         parser.add_argument(f"--{name}", type=int, default=count, help=what)
     given = parser.parse_args()
@@ -280,7 +212,7 @@ def main() -> int:
     def tell(outcome: Outcome) -> None:
         print(
             f"{outcome.frames:>9,} of {given.frames:,} frames, {outcome.seconds:4.0f} s, {len(outcome.work_s)} rounds"
-            f" of work, resident {_mib(outcome.resident_max)} at most",
+            f" of work, resident {outcome.resident_max >> 20} MiB at most",
             flush=True,
         )
 
@@ -290,6 +222,7 @@ def main() -> int:
         idle=given.idle,
         unread=given.unread,
         slow=given.slow,
+        unfinished=given.unfinished,
         heavy=given.heavy,
         tell=tell,
     )

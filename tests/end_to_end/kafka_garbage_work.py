@@ -15,7 +15,7 @@ LARGE: Final = "large"
 
 DEADLINE_S: Final = 30.0
 _ROUND_PAUSE_S: Final = 0.1
-_RECORDS_A_ROUND: Final = 50
+RECORDS_A_ROUND: Final = 50
 
 
 def fill(servers: str, megabytes: int) -> int:
@@ -34,7 +34,8 @@ class Work:
     def __init__(self, servers: str, round_s: list[float], errors: Counter[str]) -> None:
         self._round_s, self._errors = round_s, errors
         told = {"bootstrap.servers": servers, "error_cb": self._trouble}
-        self._producer = confluent_kafka.Producer(told | {"acks": "all", "linger.ms": 0})
+        # Idempotent: one that was held up for seconds makes it send once more, and each record is to be there once.
+        self._producer = confluent_kafka.Producer(told | {"enable.idempotence": True, "linger.ms": 0})
         self._consumer = confluent_kafka.Consumer(told | {"group.id": "nobody", "enable.auto.commit": False})
         self._ended = threading.Event()
         self._changed = threading.Condition()
@@ -74,7 +75,7 @@ class Work:
 
     def _round(self) -> None:
         began = time.monotonic()
-        sent = [b"%d %d" % (len(self._round_s), number) for number in range(_RECORDS_A_ROUND)]
+        sent = [b"%d %d" % (len(self._round_s), number) for number in range(RECORDS_A_ROUND)]
         for value in sent:
             self._producer.produce(TOPIC, value, partition=0, on_delivery=self._delivered)
         assert self._producer.flush(DEADLINE_S) == 0, "what was sent was not acknowledged in time"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Final
 
 from kraft.model.errors import ErrorCode, Refusal
@@ -10,6 +11,7 @@ from kraft.model.ids import Offset
 from kraft.model.requests import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
 from kraft.server.partitions import Partitions
 from kraft.server.purgatory import Progress, Watch
+from kraft.server.turns import Turns
 
 RESPONSE_BYTES_MAX: Final = 55 * 1024 * 1024
 """However much a request asks for. Kafka's fetch.max.bytes at its default; one message of ours holds a little more."""
@@ -18,47 +20,75 @@ PARTITIONS_AT_ONCE: Final = 500
 """Then others have their turn: a request may name more partitions than are read in a second."""
 
 
+class _Reading:
+    """What a request has found so far, and how much more it may."""
+
+    def __init__(self, request: FetchRequest) -> None:
+        self._request_id = request.request_id
+        self._bytes_min = min(request.min_bytes, request.max_bytes, RESPONSE_BYTES_MAX) if request.partitions else 0
+        self.left_bytes = min(request.max_bytes, RESPONSE_BYTES_MAX)
+        self.found_bytes = 0
+        self._has_error = False
+        self._results: list[FetchPartitionResult] = []
+
+    def add(self, result: FetchPartitionResult) -> None:
+        size_bytes = len(result.records)
+        self.found_bytes += size_bytes
+        self.left_bytes = max(self.left_bytes - size_bytes, 0)
+        self._has_error = self._has_error or result.error_code is not ErrorCode.NONE
+        self._results.append(result)
+
+    @property
+    def is_enough(self) -> bool:
+        """There is nothing to wait for: enough records, or an error to tell."""
+        return self._has_error or self.found_bytes >= self._bytes_min
+
+    def response(self) -> FetchResponse:
+        return FetchResponse(request_id=self._request_id, partitions=self._results)
+
+
 class FetchHandler:
     def __init__(self, partitions: Partitions) -> None:
         self._partitions = partitions
 
+    def begin(self, request: FetchRequest) -> Awaitable[FetchResponse] | FetchResponse:
+        """As `handle`, and the answer itself when it is there without waiting."""
+        if len(request.partitions) < PARTITIONS_AT_ONCE:
+            reading = _Reading(request)
+            for wanted in request.partitions:
+                reading.add(self._read(wanted, reading))
+            if reading.is_enough or request.max_wait_ms <= 0:
+                return reading.response()
+        return self.handle(request)
+
     async def handle(self, request: FetchRequest) -> FetchResponse:
         """Waits for `min_bytes`, unless some partition has an error to tell or the wait is over."""
         deadline = asyncio.get_running_loop().time() + request.max_wait_ms / 1_000
-        wanted_bytes = min(request.min_bytes, request.max_bytes, RESPONSE_BYTES_MAX) if request.partitions else 0
         with Watch(self._watched(request)) as watch:
             while True:
                 watch.again()
-                results = await self._read_all(request)
-                found_bytes = sum(len(result.records) for result in results)
-                if found_bytes >= wanted_bytes or any(result.error_code is not ErrorCode.NONE for result in results):
-                    break
-                if not await watch.wait(deadline - asyncio.get_running_loop().time()):
-                    break
-        return FetchResponse(request_id=request.request_id, partitions=results)
+                reading = await self._read_all(request)
+                if reading.is_enough or not await watch.wait(deadline - asyncio.get_running_loop().time()):
+                    return reading.response()
 
     def _watched(self, request: FetchRequest) -> list[Progress]:
         found = (self._partitions.find_by_name(wanted.topic, wanted.partition) for wanted in request.partitions)
         return [partition.committed for partition in found if partition is not None]
 
-    async def _read_all(self, request: FetchRequest) -> list[FetchPartitionResult]:
-        left = min(request.max_bytes, RESPONSE_BYTES_MAX)
-        # KIP-74: the first batch of an answer is given whatever its size, so that a consumer never gets stuck.
-        nothing_yet = True
-        results = []
-        for number, wanted in enumerate(request.partitions, start=1):
-            if number % PARTITIONS_AT_ONCE == 0:
-                await asyncio.sleep(0)
-            result = self._read(wanted, min(left, wanted.partition_max_bytes), nothing_yet)
-            left = max(left - len(result.records), 0)
-            nothing_yet = nothing_yet and not result.records
-            results.append(result)
-        return results
+    async def _read_all(self, request: FetchRequest) -> _Reading:
+        turns, reading = Turns(PARTITIONS_AT_ONCE), _Reading(request)
+        for wanted in request.partitions:
+            reading.add(self._read(wanted, reading))
+            await turns.done()
+        return reading
 
-    def _read(self, wanted: FetchPartition, bytes_max: int, at_least_one: bool) -> FetchPartitionResult:
+    def _read(self, wanted: FetchPartition, before: _Reading) -> FetchPartitionResult:
         try:
             partition = self._partitions.by_name(wanted.topic, wanted.partition)
             partition.as_leader(wanted.current_leader_epoch)
+            bytes_max = min(before.left_bytes, wanted.partition_max_bytes)
+            # KIP-74: the first batch of an answer is given whatever its size, so that a consumer never gets stuck.
+            at_least_one = before.found_bytes == 0
             records = partition.read(Offset(wanted.fetch_offset), bytes_max, partition.high_watermark, at_least_one)
         except Refusal as refusal:
             return self._refused(wanted, refusal)

@@ -21,6 +21,12 @@ Answer = Sequence[bytes | bytearray | memoryview]
 PIPELINED_MAX: Final = 64
 """Produce requests of one connection that wait for their replicas at the same time."""
 
+TAKEN_AT_ONCE_MAX: Final = 64
+"""Requests of one connection, then others have their turn: many small ones fit into what is received at a time."""
+
+WRITTEN_ALONE_BYTES_MIN: Final = 32 * 1024
+"""To copy a piece of so many bytes costs more than one more call to the system."""
+
 READ_BYTES_MIN: Final = 64 * 1024
 """So much a client reads between two checks, or it counts as one that reads nothing."""
 
@@ -131,8 +137,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._unread_since_s = self._loop.time()
-        self._unread_bytes = self._transport.get_write_buffer_size()
-        self._listener.unread(self, self._unread_bytes)
+        self._note_unread()
 
     def resume_writing(self) -> None:
         self._unread_since_s = None
@@ -145,6 +150,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if reply.task is not None:
                 reply.task.cancel()
         self._replies.clear()
+        self._buffer.finished()
         self._buffer.clear()
         self._listener.unread(self, 0)
         self._listener.closed(self, self._reason)
@@ -162,6 +168,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self.abort()
         elif _lasts(self._partial_since_s, limits.request_s_max, now_s):
             self._end(f"a request had not arrived whole after {limits.request_s_max:g} s")
+        elif self._partial_since_s is not None and self._buffer.is_slow():
+            self._end("a request hardly went on arriving, and others wait for the memory that it takes")
         elif not self._replies and _lasts(self._used_at_s, limits.idle_s_max, now_s):
             self._end(None)
 
@@ -176,7 +184,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         )
 
     def drain(self) -> None:
-        """Begins nothing more, and closes when what was begun is answered."""
+        """Begins nothing more, and hangs up when what was begun is answered."""
         self._is_draining = True
         self._take_frames()
 
@@ -193,13 +201,18 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         try:
             self._write_answers()
-            taken = False
-            while self._may_begin() and (frame := self._buffer.next_frame()) is not None:
+            taken = 0
+            while taken < TAKEN_AT_ONCE_MAX and self._may_begin() and (frame := self._buffer.next_frame()) is not None:
                 self._begin(frame)
-                taken = True
+                taken += 1
             self._write_answers()
+            if taken and self._may_begin() and self._buffer.peek_frame() is not None:
+                # What is answered by now held it up, or it is the turn of others. Nothing else would remind us of it.
+                self._take_frames_soon()
+            if self._buffer.has_turn and not self._replies:
+                self._buffer.finished()
             self._buffer.keep_rest()
-            self._note_partial(taken)
+            self._note_partial(frame_taken=taken > 0)
             self._read_on()
         except (BadFrame, CloseConnection) as error:
             self._end(str(error))
@@ -207,7 +220,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._fail(error)
 
     def _take_frames_soon(self) -> None:
-        """Not at once: whoever gave memory back is in the middle of something."""
+        """Not at once: others have their turn, and whoever gave memory back is in the middle of something."""
         self._loop.call_soon(self._take_frames)
 
     def _may_begin(self) -> bool:
@@ -256,7 +269,28 @@ class KafkaConnection(asyncio.BufferedProtocol):
             pieces += answer
         if pieces:
             self._used_at_s = self._loop.time()
-            self._transport.writelines(pieces)
+            self._write(pieces)
+            if self._unread_since_s is not None:
+                # All of it: writing was paused at the first piece that was not sent whole.
+                self._note_unread()
+
+    def _write(self, pieces: Answer) -> None:
+        """Small ones together, in one call to the system; large ones from where they are, without a copy."""
+        together: list[bytes | bytearray | memoryview] = []
+        for piece in pieces:
+            if len(piece) < WRITTEN_ALONE_BYTES_MIN:
+                together.append(piece)
+                continue
+            if together:
+                self._transport.writelines(together)
+                together = []
+            self._transport.write(piece)
+        if together:
+            self._transport.writelines(together)
+
+    def _note_unread(self) -> None:
+        self._unread_bytes = self._transport.get_write_buffer_size()
+        self._listener.unread(self, self._unread_bytes)
 
     def _note_partial(self, frame_taken: bool) -> None:
         if not self._buffer.is_partial:
@@ -266,7 +300,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _read_on(self) -> None:
         if self._is_draining and not self._replies:
-            self._end(None)
+            self._hang_up()
         elif not self._is_draining and self._unread_since_s is None and self._buffer.has_room():
             if not self._transport.is_reading():
                 self._transport.resume_reading()
@@ -279,12 +313,27 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._listener.failed(self, error)
         self._end("a request failed by an error of our own")
 
+    def _hang_up(self) -> None:
+        """Says that no more answers come, and waits for the client to hang up as well, or the listener to cut it off.
+
+        What the client still sends is read and thrown away: a socket that is closed with something unread in it takes
+        back the answers that are on their way, and the client would send again what was done.
+        """
+        self._is_over = True
+        self._partial_since_s = None
+        self._buffer.finished()
+        self._buffer.clear()
+        self._transport.write_eof()
+        if not self._transport.is_reading():
+            self._transport.resume_reading()
+
     def _end(self, reason: str | None) -> None:
         """What was written before still goes out, if the client reads it in time."""
         self._is_over = True
         self._reason = reason
         self._partial_since_s = None
         self._unread_since_s = self._unread_since_s or self._loop.time()
+        self._buffer.finished()
         self._buffer.clear()
         self._transport.close()
 

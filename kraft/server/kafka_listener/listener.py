@@ -11,10 +11,12 @@ from typing import Final
 import structlog
 
 from kraft.rpc.refusal_log import RefusalLog
+from kraft.runtime.allocator import give_back_freed_memory
 from kraft.server.kafka_listener.connection import ConnectionLimits, KafkaConnection, Requests
-from kraft.server.kafka_listener.receive_budget import ReceiveBudget
+from kraft.server.kafka_listener.large_requests import LargeRequests
+from kraft.server.kafka_listener.receive_budget import ReceiveMemory
 from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer
-from kraft.server.kafka_listener.unread_answers import UnreadAnswers
+from kraft.server.kafka_listener.unread_answers import UnreadAnswers, unread_bytes_max
 
 log = structlog.get_logger()
 
@@ -25,12 +27,18 @@ BACKLOG: Final = 1_024
 
 CHECK_PERIOD_S: Final = 1.0
 
+GIVE_BACK_AFTER_S: Final = 0.1
+"""So often is freed memory given back while there is a crowd. It takes a tenth of a millisecond for each MiB."""
+
+VERY_LARGE_BYTES: Final = 64 * 1024
+"""A request of so much leaves megabytes behind when it is answered."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerLimits:
     frame_bytes_max: int
-    """`socket.request.max.bytes`. All requests that are partly there take as much memory again, and no more; so do all
-    answers that are not read.
+    """`socket.request.max.bytes`. All requests that are partly there take less than twice as much memory, and so do all
+    answers that are not read and the large requests that are carried out.
     """
 
     connections_max: int
@@ -40,41 +48,56 @@ class ListenerLimits:
 
 
 class KafkaListener:
-    """`make_requests` makes what answers the requests of one connection, from the client's address."""
+    """At any number of addresses. Limits hold for the connections of all together."""
 
     def __init__(
         self,
         limits: ListenerLimits,
-        make_requests: Callable[[str], Requests],
         refusals: RefusalLog,
         unread: UnreadAnswers | None = None,
     ) -> None:
         self._limits = limits
-        self._make_requests = make_requests
-        self._unread = unread or UnreadAnswers(limits.frame_bytes_max)
+        self._unread = unread or UnreadAnswers(unread_bytes_max(limits.frame_bytes_max))
         self._refusals = refusals
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
-        self._budget = ReceiveBudget(limits.frame_bytes_max)
+        self._memory = ReceiveMemory(limits.frame_bytes_max)
+        self._large = LargeRequests(limits.frame_bytes_max)
         self._connections: set[KafkaConnection] = set()
         self._none_left = asyncio.Event()
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
+        self._is_stopping = False
         self._watch: asyncio.Task[None] | None = None
+        self._crowd_bytes = limits.frame_bytes_max // 4
+        self._giving_back: asyncio.TimerHandle | None = None
 
-    async def start(self, host: str, port: int) -> None:
-        """Raises OSError when the address cannot be had."""
+    async def listen(self, host: str, port: int, make_requests: Callable[[str], Requests]) -> None:
+        """`make_requests` makes what answers the requests of one connection there, from the client's address.
+
+        Raises OSError when the address cannot be had.
+        """
+
+        def connect() -> KafkaConnection:
+            return KafkaConnection(self, self._make_buffer, make_requests, self._limits.connection)
+
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._connect, host or None, port, backlog=BACKLOG)
-        self._watch = asyncio.create_task(self._check_connections(), name="kafka listener")
+        self._servers.append(await loop.create_server(connect, host or None, port, backlog=BACKLOG))
+        if self._watch is None:
+            self._watch = asyncio.create_task(self._check_connections(), name="kafka listener")
 
     @property
     def connection_count(self) -> int:
         return len(self._connections)
 
+    @property
+    def receiving_bytes(self) -> int:
+        """That requests take which are partly there."""
+        return self._memory.lent_bytes
+
     async def stop(self, grace_s: float) -> None:
         """Takes no more connections or requests, and gives those under way so long to be answered."""
-        if self._server is None:
-            return
-        self._server.close()
+        self._is_stopping = True
+        for server in self._servers:
+            server.close()
         for connection in list(self._connections):
             connection.drain()
         with suppress(TimeoutError):
@@ -86,23 +109,37 @@ class KafkaListener:
             connection.abort()
         if self._watch is not None:
             self._watch.cancel()
-
-    def _connect(self) -> KafkaConnection:
-        return KafkaConnection(self, self._make_buffer, self._make_requests, self._limits.connection)
+        if self._giving_back is not None:
+            self._giving_back.cancel()
 
     def _make_buffer(self, ask_again: Callable[[], None]) -> ReceiveBuffer:
-        return ReceiveBuffer(self._scratch, self._limits.frame_bytes_max, self._budget, ask_again)
+        return ReceiveBuffer(self._scratch, self._limits.frame_bytes_max, self._memory, self._large, ask_again)
 
     async def _check_connections(self) -> None:
         while True:
             await asyncio.sleep(CHECK_PERIOD_S)
             for connection in list(self._connections):
                 connection.check()
+            if self._memory.most_lent_bytes() > self._crowd_bytes or self._large.bytes_most > VERY_LARGE_BYTES:
+                self._give_back_soon()
+            self._large.bytes_most = 0
+
+    def _give_back_soon(self) -> None:
+        """What a crowd has used and freed lies scattered among what others use, and the next one would need more."""
+        if self._giving_back is None:
+            self._giving_back = asyncio.get_running_loop().call_later(GIVE_BACK_AFTER_S, self._give_back)
+
+    def _give_back(self) -> None:
+        self._giving_back = None
+        give_back_freed_memory()
 
     # --- what connections tell -----------------------------------------------------------------------------------
 
     def opened(self, connection: KafkaConnection) -> bool:
         self._connections.add(connection)
+        if self._is_stopping:
+            # It was accepted a moment before.
+            connection.drain()
         return len(self._connections) <= self._limits.connections_max
 
     def closed(self, connection: KafkaConnection, reason: str | None) -> None:
@@ -114,6 +151,8 @@ class KafkaListener:
 
     def unread(self, connection: KafkaConnection, size_bytes: int) -> bool:
         self._unread.note(connection, size_bytes)
+        if self._unread.is_crowded:
+            self._give_back_soon()
         return self._unread.is_crowded
 
     def failed(self, connection: KafkaConnection, error: BaseException) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
+
+SMALL_BYTES_MAX: Final = 64 * 1024
+"""Requests up to this size have a budget of their own, so that they do not wait for large ones to arrive."""
 
 
 class Claimant(Protocol):
@@ -20,7 +23,11 @@ class ReceiveBudget:
     """
 
     def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
         self._left = bytes_max
+        self.bytes_most = 0
+        """Of what was lent at one time, since somebody last set this to 0."""
+
         self._lent: dict[Claimant, int] = {}
         self._first: Claimant | None = None
         self._waiting: deque[tuple[Claimant, Callable[[], None]]] = deque()
@@ -33,11 +40,16 @@ class ReceiveBudget:
     def is_used_up(self) -> bool:
         return self._left <= 0
 
+    @property
+    def is_waited_for(self) -> bool:
+        return bool(self._waiting)
+
     def keep(self, claimant: Claimant, size_bytes: int) -> None:
         """Lends what has arrived already, and so cannot be refused, in place of all that the claimant had."""
         self.give_back(claimant)
         self._left -= size_bytes
         self._lent[claimant] = size_bytes
+        self._note()
 
     def grow_to(self, claimant: Claimant, size_bytes: int, ask_again: Callable[[], None]) -> bool:
         """Lends so much in all to the claimant. False: not now, `ask_again` is called as soon as there is a chance."""
@@ -49,6 +61,7 @@ class ReceiveBudget:
             return False
         self._left -= more
         self._lent[claimant] = size_bytes
+        self._note()
         return True
 
     def give_back(self, claimant: Claimant) -> None:
@@ -61,3 +74,36 @@ class ReceiveBudget:
         for other, ask_again in waiting:
             if other is not claimant:
                 ask_again()
+
+    def _note(self) -> None:
+        self.bytes_most = max(self.bytes_most, self._bytes_max - self._left)
+
+
+class ReceiveMemory:
+    """The budgets of one listener: half of `socket.request.max.bytes`, beside the request with the right of way.
+
+    That one is there twice for a moment, when it has become too large for its memory. So all requests that are partly
+    there take less than twice the size that one may have.
+    """
+
+    def __init__(self, request_bytes_max: int) -> None:
+        self.small = ReceiveBudget(request_bytes_max // 8)
+        self.large = ReceiveBudget(request_bytes_max * 3 // 8)
+
+    def budget(self, size_bytes: int) -> ReceiveBudget:
+        """For a request of that size."""
+        return self.small if size_bytes <= SMALL_BYTES_MAX else self.large
+
+    @property
+    def is_used_up(self) -> bool:
+        return self.small.is_used_up or self.large.is_used_up
+
+    @property
+    def lent_bytes(self) -> int:
+        return self.small.lent_bytes + self.large.lent_bytes
+
+    def most_lent_bytes(self) -> int:
+        """At one time, since this was last asked for."""
+        most = self.small.bytes_most + self.large.bytes_most
+        self.small.bytes_most = self.large.bytes_most = 0
+        return most

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kraft.server.kafka_listener.receive_budget import ReceiveBudget
+from kraft.server.kafka_listener.large_requests import LARGE_FROM_BYTES, PRODUCE_KEY, LargeRequests
+from kraft.server.kafka_listener.receive_budget import ReceiveBudget, ReceiveMemory
 
 SIZE_BYTES: Final = 4
 """In front of each frame: how many bytes follow, as a signed integer."""
@@ -20,8 +21,15 @@ FRAME_BYTES_MIN: Final = 8
 
 KEPT_BYTES_MIN: Final = 1_024
 
+ARRIVED_BYTES_MIN: Final = 16 * 1024
+"""So much of a request arrives in a second, or it is slow; it has to go when others wait for its memory."""
+
+SLOW_CHECKS_MAX: Final = 2
+
 TRUST_FACTOR: Final = 4
-"""A frame gets at most so many times the room that its sender has filled: a size is only a claim."""
+"""A frame gets so many times the room that its sender has filled: a size is only a claim. When the next step would be
+the last, it is taken at once: at each step the frame is there twice, and so it is in all of its room and a quarter.
+"""
 
 
 class BadFrame(Exception):
@@ -30,13 +38,32 @@ class BadFrame(Exception):
 
 class ReceiveBuffer:
     def __init__(
-        self, scratch: memoryview, frame_bytes_max: int, budget: ReceiveBudget, ask_again: Callable[[], None]
+        self,
+        scratch: memoryview,
+        frame_bytes_max: int,
+        memory: ReceiveMemory,
+        large: LargeRequests,
+        ask_again: Callable[[], None],
     ) -> None:
-        """`ask_again` is called when the budget may have room, after `has_room` was False."""
+        """`ask_again` is called when there may be memory, after `has_room` was False, and when it is the turn of
+        the frame that `next_frame` kept back.
+        """
         self._scratch = scratch
         self._frame_bytes_max = frame_bytes_max
-        self._budget = budget
+        self._memory = memory
+        self._budget: ReceiveBudget = memory.small
+        """That `_kept` was lent from."""
+
+        self._large = large
         self._ask_again = ask_again
+        self.has_turn = False
+        """A large frame was taken: `finished` is to be called when it is answered."""
+
+        self._is_waiting = False
+        """For memory."""
+
+        self._arrived_bytes = 0
+        self._slow_checks = 0
         self._kept: memoryview | None = None
         self._filled = 0
         """So much of `_kept` has been received."""
@@ -52,7 +79,7 @@ class ReceiveBuffer:
         """Where to receive the next bytes. Never empty after `has_room` was True."""
         if self._kept is not None:
             return self._kept[self._filled :]
-        return self._scratch[:KEPT_BYTES_MIN] if self._budget.is_used_up else self._scratch
+        return self._scratch[:KEPT_BYTES_MIN] if self._memory.is_used_up else self._scratch
 
     def received(self, count: int) -> None:
         """So many bytes now stand at the beginning of `room()`. Ends with `keep_rest` before anybody else receives."""
@@ -60,6 +87,7 @@ class ReceiveBuffer:
             self._view = self._scratch[:count]
         else:
             self._filled += count
+            self._arrived_bytes += count
             self._view = self._kept[: self._filled]
 
     def peek_frame(self) -> memoryview | None:
@@ -73,11 +101,19 @@ class ReceiveBuffer:
         return self._view[begin : begin + size]
 
     def next_frame(self) -> memoryview | None:
-        """As `peek_frame`, and takes it away."""
+        """As `peek_frame`, and takes it away. None also for a large one whose turn it is not yet: see LargeRequests."""
         frame = self.peek_frame()
-        if frame is not None:
-            self._position += SIZE_BYTES + len(frame)
+        if frame is None:
+            return None
+        if len(frame) > LARGE_FROM_BYTES and frame[1] != PRODUCE_KEY and not self._take_turn(frame):
+            return None
+        self._position += SIZE_BYTES + len(frame)
         return frame
+
+    def finished(self) -> None:
+        """What was taken is answered, or will not be: others have their turn."""
+        self.has_turn = False
+        self._large.end(self)
 
     def keep_rest(self) -> None:
         """Puts what was not taken where it can stay: the scratch buffer is the next connection's."""
@@ -101,23 +137,54 @@ class ReceiveBuffer:
             return True
         if self._position:
             self._keep_only_rest()
-        size_bytes = min(wanted, max(TRUST_FACTOR * left, KEPT_BYTES_MIN))
-        if not self._budget.grow_to(self, size_bytes, self._ask_again):
-            return False
-        self._move_to(size_bytes)
-        return True
+        size_bytes = max(TRUST_FACTOR * left, KEPT_BYTES_MIN)
+        if TRUST_FACTOR * size_bytes >= wanted:
+            size_bytes = wanted
+        self._lend_from(self._memory.budget(wanted), left)
+        self._is_waiting = not self._budget.grow_to(self, size_bytes, self._ask_again)
+        if not self._is_waiting:
+            self._move_to(size_bytes)
+        return not self._is_waiting
+
+    def is_slow(self) -> bool:
+        """To be asked once a second: others wait for memory, and of what this one has its request makes little use."""
+        arrived_bytes, self._arrived_bytes = self._arrived_bytes, 0
+        is_lazy = (
+            not self._is_waiting
+            and self._filled > KEPT_BYTES_MIN
+            and arrived_bytes < ARRIVED_BYTES_MIN
+            and self._budget.is_waited_for
+        )
+        self._slow_checks = self._slow_checks + 1 if is_lazy else 0
+        return self._slow_checks >= SLOW_CHECKS_MAX
 
     def clear(self) -> None:
         """Forgets everything, and gives the memory back."""
         if self._kept is not None:
             self._kept = None
+            self._is_waiting = False
+            self._slow_checks = 0
             self._budget.give_back(self)
         self._view, self._position, self._filled = self._scratch[:0], 0, 0
 
+    def _take_turn(self, frame: memoryview) -> bool:
+        if self.has_turn:
+            # Whoever takes the next one has answered the one before.
+            self.finished()
+        self.has_turn = self._large.begin(self, frame, self._ask_again)
+        return self.has_turn
+
     def _keep_only_rest(self) -> None:
         size_bytes = len(self._view) - self._position
-        self._budget.keep(self, size_bytes)
+        self._lend_from(self._memory.budget(max(size_bytes, self._next_size() or 0)), size_bytes)
         self._move_to(size_bytes)
+
+    def _lend_from(self, budget: ReceiveBudget, size_bytes: int) -> None:
+        """So much, if it was not from there already."""
+        if budget is not self._budget or self._kept is None or size_bytes < len(self._kept):
+            self._budget.give_back(self)
+            self._budget = budget
+            budget.keep(self, size_bytes)
 
     def _move_to(self, size_bytes: int) -> None:
         """What was not taken, into a buffer of its own."""

@@ -17,7 +17,7 @@ from kraft.wire.api_versions import advertised, is_served
 from kraft.wire.codec import decode
 from kraft.wire.declaration import Message
 from kraft.wire.errors import ProtocolError
-from kraft.wire.frame import RequestHeader, decode_request_header, encode_response
+from kraft.wire.frame import RequestHeader, decode_request_header, encode_response, frame_response
 from kraft.wire.schema.api_versions import ApiVersionsResponse
 
 _PRODUCE_KEY: Final = int(ApiKey.PRODUCE).to_bytes(2, "big")
@@ -32,11 +32,22 @@ class Call:
     peer: str
     """The client's address, as in messages."""
 
+    frame_bytes: int = 0
+    """Its size as it came."""
+
     unread: UnreadAnswers | None = None
     """Of all clients: says how many bytes of records an answer may have. None: as many as the client wants."""
 
 
-Response = Message | None
+@dataclass(frozen=True, slots=True)
+class EncodedMessage:
+    """A message as it stands behind its header, in the version that was asked for."""
+
+    kind: type[Message]
+    body: bytes
+
+
+Response = Message | EncodedMessage | None
 """None: the client is not sent anything."""
 
 Api = Callable[[Any, Call], Awaitable[Response] | Response]
@@ -70,6 +81,7 @@ class KafkaRequests:
             version=header.api_version,
             client_id=header.client_id or "",
             peer=self._peer,
+            frame_bytes=len(frame),
             unread=self._unread,
         )
         response = api(request, call)
@@ -90,7 +102,13 @@ async def _encoded_when_there(response: Awaitable[Response], header: RequestHead
 
 
 def _encoded(response: Response, header: RequestHeader) -> Answer:
-    return [] if response is None else encode_response(response, header.api_version, header.correlation_id)
+    match response:
+        case None:
+            return []
+        case EncodedMessage():
+            return frame_response(response.kind, header.api_version, header.correlation_id, response.body)
+        case _:
+            return encode_response(response, header.api_version, header.correlation_id)
 
 
 def _name(api_key: int) -> str:

@@ -5,8 +5,19 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Protocol
 
-ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
+ANSWER_BYTES_MAX: Final = 2 * 1024 * 1024
 """Of records in one answer, however much a client asks for: on its way out, an answer is copied twice."""
+
+SMALL_ANSWER_BYTES: Final = 16 * 1024
+"""Goes out however little room there is. The kernel takes more than that from a client that reads."""
+
+
+def unread_bytes_max(request_bytes_max: int) -> int:
+    """Of all answers together: a quarter of `socket.request.max.bytes`.
+
+    Each is there twice while it is written, and the buffers of many that come and go leave gaps of their size.
+    """
+    return request_bytes_max // 4
 
 
 class Reader(Protocol):
@@ -20,12 +31,18 @@ class UnreadAnswers:
         self._bytes_max = bytes_max
         self._unread: dict[Reader, int] = {}
         self._total = 0
+        self._waiting = 0
+        self._freed = asyncio.Event()
 
     def note(self, reader: Reader, size_bytes: int) -> None:
         """So much is unread by it now."""
         self._total += size_bytes - self._unread.pop(reader, 0)
         if size_bytes:
             self._unread[reader] = size_bytes
+        if self._waiting and self._total < self._bytes_max:
+            # All of them, in the order in which they came; who finds the room taken waits again, in the same order.
+            self._freed.set()
+            self._freed.clear()
 
     def made(self, size_bytes: int) -> None:
         """An answer with so many bytes of records is on its way to a connection, and counts until it has got there.
@@ -45,8 +62,28 @@ class UnreadAnswers:
     @property
     def is_crowded(self) -> bool:
         """There is no room left: who does not read holds up those who do."""
-        return self._total > self._bytes_max
+        return self._total >= self._bytes_max
 
     def room_bytes(self) -> int:
-        """So many bytes of records the next answer may have. With 0, it has one batch at most."""
+        """So many bytes of records the next answer may have. With 0, it is to be a small one."""
         return max(0, min(ANSWER_BYTES_MAX, self._bytes_max - self._total))
+
+    def takes(self, size_bytes: int) -> bool:
+        """Whether an answer with so many bytes of records may be made.
+
+        The last one that finds room may take more than there is: a batch is given as a whole or not at all (KIP-74).
+        """
+        return size_bytes <= SMALL_ANSWER_BYTES or self._total < self._bytes_max
+
+    async def room(self, deadline_s: float) -> bool:
+        """Waits until there is some, by the loop's clock. False: the time is over."""
+        self._waiting += 1
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                while self._total >= self._bytes_max:
+                    await self._freed.wait()
+        except TimeoutError:
+            return False
+        finally:
+            self._waiting -= 1
+        return True

@@ -27,3 +27,32 @@ def test_what_is_freed_is_used_again_without_asking_the_system() -> None:
     if done == "True":
         # Three megabytes have 733 pages, which are mapped once and not 200 times.
         assert int(faults) < 10 * 733
+
+
+_SCATTERED = """
+from pathlib import Path
+from kraft.runtime.allocator import give_back_freed_memory, keep_freed_memory
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+keep_freed_memory()
+blocks = [bytes(500_000) for _ in range(100)]
+between = []
+for number in range(100):
+    blocks[number] = bytearray(500_000)
+    between.append(bytearray(2_000))
+blocks.clear()
+before = resident()
+print(give_back_freed_memory(), before - resident())
+"""
+
+
+def test_what_was_freed_between_blocks_in_use_goes_back_to_the_system_when_asked() -> None:
+    finished = subprocess.run(
+        [sys.executable, "-c", _SCATTERED], capture_output=True, text=True, timeout=60, check=True
+    )
+    done, bytes_given_back = finished.stdout.split()
+    assert done == str(platform.libc_ver()[0] == "glibc")
+    if done == "True":
+        assert int(bytes_given_back) > 20_000_000

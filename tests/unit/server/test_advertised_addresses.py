@@ -187,7 +187,7 @@ def test_kafkas_clients_are_sent_to_this_cluster_only(tmp_path: Path, answer: by
     async def scenario() -> str | None:
         async with kafka_answering(answer) as address:
             try:
-                await check_advertised_to_kafka(with_kafka(tmp_path, address), OWN.cluster_id)
+                await check_advertised_to_kafka(with_kafka(tmp_path, address), "PLAINTEXT", OWN.cluster_id)
             except NotFoundThere as refused:
                 return str(refused)
         return None
@@ -203,8 +203,8 @@ def test_kafkas_clients_are_sent_to_this_cluster_only(tmp_path: Path, answer: by
 def test_an_address_that_takes_kafkas_clients_and_never_answers_is_refused(tmp_path: Path, silent_port: int) -> None:
     node = with_kafka(tmp_path, f"127.0.0.1:{silent_port}")
     with pytest.raises(NotFoundThere, match="no answer within the time allowed"):
-        asyncio.run(check_advertised_to_kafka(node, OWN.cluster_id))
+        asyncio.run(check_advertised_to_kafka(node, "PLAINTEXT", OWN.cluster_id))
 
 
 def test_a_node_without_kafkas_protocol_checks_none(tmp_path: Path) -> None:
-    asyncio.run(check_advertised_to_kafka(advertising(tmp_path, "127.0.0.1:1"), OWN.cluster_id))
+    asyncio.run(check_advertised_to_kafka(advertising(tmp_path, "127.0.0.1:1"), "PLAINTEXT", OWN.cluster_id))

@@ -252,7 +252,7 @@ MALFORMED = [
     ("metadata.log.dir=a,b", "expected the path of one directory"),
     ("listeners=GRPC:9094", "'GRPC:9094' is no listener: expected NAME://host:port"),
     ("listeners=", "expected listeners as NAME://host:port"),
-    ("listeners=INTERNAL://localhost:9094", "there is no listener 'INTERNAL': there are PLAINTEXT, GRPC, CONTROLLER"),
+    ("listeners=GRPC://a:1,CONTROLLER://b:9093,GPRC://a:2", "GPRC is neither GRPC nor CONTROLLER, and for a listener"),
     ("listeners=SASL_SSL://localhost:9094", "SASL_SSL: security is not built yet"),
     ("listeners=GRPC://localhost:0", "0 is no port: expected 1 to 65535"),
     ("listeners=GRPC://localhost:65536", "65536 is no port: expected 1 to 65535"),
@@ -325,6 +325,11 @@ DANGEROUS = [
     ("security.inter.broker.protocol=SSL", "security is not built yet"),
     ("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "security is not built yet"),
     ("listener.security.protocol.map=GRPC:SSL", "GRPC can be mapped to PLAINTEXT only"),
+    (
+        "listeners=GRPC://localhost:9094,CONTROLLER://localhost:9093,CLIENTS://localhost:9092\n"
+        "listener.security.protocol.map=CLIENTS:SASL_SSL",
+        "CLIENTS can be mapped to PLAINTEXT only",
+    ),
     ("allow.everyone.if.no.acl.found=false", "security is not built yet"),
 ]
 
@@ -349,6 +354,16 @@ def test_what_somebody_would_rely_on_is_refused_rather_than_ignored(refused: Ref
 )
 def test_what_kafkas_own_files_say_and_holds_here_is_taken_quietly(load_text: Load, line: str) -> None:
     assert load_text(COMBINED + line + "\n").warnings == ()
+
+
+def test_any_name_may_be_mapped_to_kafkas_protocol(load_text: Load) -> None:
+    doors = "GRPC://localhost:9094,CONTROLLER://localhost:9093,inside://localhost:9092,OUT://localhost:29092"
+    named = "listeners=GRPC://localhost:9094,CONTROLLER://localhost:9093"
+    assert named in COMBINED
+    text = COMBINED.replace(named, f"listeners={doors}")
+    config = load_text(f"{text}listener.security.protocol.map=INSIDE:PLAINTEXT,out:plaintext\n")
+    assert [listener.name for listener in config.kafka_listeners] == ["INSIDE", "OUT"]
+    assert config.warnings == ()
 
 
 @pytest.mark.parametrize(

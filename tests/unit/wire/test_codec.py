@@ -13,6 +13,7 @@ from kraft.wire.codec import ELEMENTS_MAX, decode, encode
 from kraft.wire.declaration import Message
 from kraft.wire.decoder import decoder_source
 from kraft.wire.errors import ProtocolError
+from kraft.wire.schema.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from kraft.wire.schema.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatResponse,
@@ -23,6 +24,7 @@ from kraft.wire.schema.heartbeat import HeartbeatRequest
 from kraft.wire.schema.join_group import JoinGroupRequest
 from kraft.wire.schema.metadata import MetadataRequest, MetadataRequestTopic
 from kraft.wire.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kraft.wire.varint import encode_uvarint
 from tests.unit.wire.strategies import structs
 from tests.wire.random_messages import message_versions, random_message
 
@@ -214,9 +216,20 @@ def test_elements_are_counted_over_the_whole_message() -> None:
             + (topic * topics + b"\x01\x01\x00")
         )
 
-    assert len(decode(FetchRequest, 12, request(60, 1001)).topics) == 60
+    assert len(decode(FetchRequest, 12, request(15, 1001)).topics) == 15
     with pytest.raises(ProtocolError, match="more elements than one message may have"):
         decode(FetchRequest, 12, request(ELEMENTS_MAX // 1000 + 1, 1001))
+
+
+def test_eight_plain_numbers_count_as_one_element() -> None:
+    def request(count: int) -> bytes:
+        # A timeout, and one topic with one partition that is to have so many replicas.
+        return bytes(4) + b"\x02\x02g\x02" + bytes(4) + encode_uvarint(count + 1) + bytes(4 * count) + bytes(4)
+
+    (topic,) = decode(AlterPartitionReassignmentsRequest, 0, request(8 * (ELEMENTS_MAX - 2))).topics or ()
+    assert len(topic.partitions[0].replicas or ()) == 8 * (ELEMENTS_MAX - 2)
+    with pytest.raises(ProtocolError, match="more elements than one message may have"):
+        decode(AlterPartitionReassignmentsRequest, 0, request(8 * (ELEMENTS_MAX - 1)))
 
 
 def test_tagged_fields_are_counted_with_them() -> None:

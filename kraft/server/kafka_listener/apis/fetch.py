@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
@@ -19,8 +20,10 @@ from kraft.server.kafka_listener.fetch_sessions import (
     FetchSessions,
     Place,
 )
+from kraft.server.kafka_listener.large_requests import LARGE_FROM_BYTES
 from kraft.server.kafka_listener.requests import Call
 from kraft.server.kafka_listener.unread_answers import UnreadAnswers
+from kraft.server.turns import Turns
 from kraft.wire.schema.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -31,7 +34,8 @@ from kraft.wire.schema.fetch import (
     PartitionData,
 )
 
-Handle = Callable[[values.FetchRequest], Awaitable[values.FetchResponse]]
+Begin = Callable[[values.FetchRequest], Awaitable[values.FetchResponse] | values.FetchResponse]
+"""Answers at once when there is enough to answer with."""
 
 _TOPIC_IDS_FROM: Final = 13
 _READ_COMMITTED: Final = 1
@@ -41,21 +45,62 @@ WAITING_PARTITIONS_MAX: Final = 50_000
 
 CROWDED_WAIT_MS_MAX: Final = 100
 
+LARGE_WAIT_MS_MAX: Final = 500
+"""Of a large request: others may wait for their turn behind it. It is what clients ask for by default."""
+
 _Wanted = list[tuple[Place, FetchPartition]]
 _Found = list[tuple[Place, PartitionData]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What of a request is needed once its records are read."""
+
+    wanted: _Wanted
+    names: Sequence[str | None]
+    """Of each topic wanted; None where nobody knows its id."""
+
+    session: FetchSession | None
+    aborted: tuple[()] | None
+    """The aborted transactions of each partition."""
+
+    unread: UnreadAnswers | None
+    wait_ms_max: int
+
+    def bytes_max(self, asked_max: int) -> int:
+        return asked_max if self.unread is None else min(asked_max, max(1, self.unread.room_bytes()))
+
+    def makes(self, answer: values.FetchResponse) -> bool:
+        """False: there is no room for it. Otherwise it counts at once, so that others know that read now."""
+        if self.unread is None:
+            return True
+        size_bytes = sum(len(result.records) for result in answer.partitions)
+        if not self.unread.takes(size_bytes):
+            return False
+        self.unread.made(size_bytes)
+        return True
+
+    async def has_room(self, deadline_s: float) -> bool:
+        return self.unread is None or await self.unread.room(deadline_s)
+
+    def results(self, answer: values.FetchResponse) -> Iterator[tuple[Place, values.FetchPartitionResult | None]]:
+        """In the order of `wanted`; None where the topic's id is not known."""
+        results = iter(answer.partitions)
+        for name, (place, _) in zip(self.names, self.wanted, strict=True):
+            yield place, None if name is None else next(results)
+
+
 class FetchApi:
     def __init__(
-        self, handle: Handle, leaders: Leaders, sessions: FetchSessions, monotonic_ms: Callable[[], int]
+        self, begin: Begin, leaders: Leaders, sessions: FetchSessions, monotonic_ms: Callable[[], int]
     ) -> None:
-        self._handle = handle
+        self._begin = begin
         self._leaders = leaders
         self._sessions = sessions
         self._monotonic_ms = monotonic_ms
         self._waiting_partitions = 0
 
-    async def __call__(self, request: FetchRequest, call: Call) -> FetchResponse:
+    def __call__(self, request: FetchRequest, call: Call) -> Awaitable[FetchResponse] | FetchResponse:
         if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
             return FetchResponse(error_code=ErrorCode.INVALID_REQUEST, responses=())
         try:
@@ -63,15 +108,23 @@ class FetchApi:
         except Refusal as refusal:
             return FetchResponse(error_code=refusal.error_code, responses=())
         wanted = _named(request) if session is None else session.wanted
-        self._waiting_partitions += len(wanted)
-        try:
-            found = await self._read(request, wanted, call.unread)
-        finally:
-            self._waiting_partitions -= len(wanted)
-        if session is None:
-            return self._response(found, NO_SESSION)
-        # The first answer of a session names everything, since the client knows nothing yet.
-        return self._response(session.news(found), session.session_id)
+        asked = _Asked(
+            wanted=wanted,
+            names=[self._leaders.topic_name(place.topic, place.topic_id) for place, _ in wanted],
+            session=session,
+            aborted=() if request.isolation_level == _READ_COMMITTED else None,
+            unread=call.unread,
+            wait_ms_max=LARGE_WAIT_MS_MAX if call.frame_bytes > LARGE_FROM_BYTES else request.max_wait_ms,
+        )
+        begun = self._begin(self._reading(request, asked))
+        if isinstance(begun, Awaitable):
+            return self._respond_when_there(asked, self._when_there(request, asked, begun))
+        if not asked.makes(begun):
+            empty = _without_records(begun)
+            return self._respond_when_there(asked, self._when_there_is_room(request, asked, empty))
+        if len(wanted) < PARTITIONS_AT_ONCE:
+            return self._response(asked, [self._found(asked, *each) for each in asked.results(begun)])
+        return self._respond_in_turns(asked, begun)
 
     def _session(self, request: FetchRequest, uses_topic_ids: bool) -> FetchSession | None:
         """Raises Refusal."""
@@ -89,42 +142,70 @@ class FetchApi:
             return None
         raise Refusal(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "fetch sessions have as many partitions as they may")
 
-    async def _read(self, request: FetchRequest, wanted: _Wanted, unread: UnreadAnswers | None) -> _Found:
-        """In the order of `wanted`."""
-        is_crowded = self._waiting_partitions > WAITING_PARTITIONS_MAX
-        wait_ms = min(request.max_wait_ms, CROWDED_WAIT_MS_MAX) if is_crowded else request.max_wait_ms
-        names = [self._leaders.topic_name(place.topic, place.topic_id) for place, _ in wanted]
-        answer = await self._handle(
-            values.FetchRequest(
-                request_id=0,
-                # What cannot be read is told at once.
-                max_wait_ms=0 if None in names else wait_ms,
-                min_bytes=request.min_bytes,
-                max_bytes=request.max_bytes if unread is None else min(request.max_bytes, max(1, unread.room_bytes())),
-                partitions=[
-                    values.FetchPartition(
-                        topic=name,
-                        partition=partition.partition,
-                        fetch_offset=partition.fetch_offset,
-                        partition_max_bytes=partition.partition_max_bytes,
-                        current_leader_epoch=partition.current_leader_epoch,
-                    )
-                    for name, (_, partition) in zip(names, wanted, strict=True)
-                    if name is not None
-                ],
-            )
+    def _reading(self, request: FetchRequest, asked: _Asked) -> values.FetchRequest:
+        is_crowded = self._waiting_partitions + len(asked.wanted) > WAITING_PARTITIONS_MAX
+        wait_ms = min(request.max_wait_ms, CROWDED_WAIT_MS_MAX if is_crowded else asked.wait_ms_max)
+        return values.FetchRequest(
+            request_id=0,
+            # What cannot be read is told at once.
+            max_wait_ms=0 if None in asked.names else wait_ms,
+            min_bytes=request.min_bytes,
+            max_bytes=asked.bytes_max(request.max_bytes),
+            partitions=[
+                values.FetchPartition(
+                    topic=name,
+                    partition=partition.partition,
+                    fetch_offset=partition.fetch_offset,
+                    partition_max_bytes=partition.partition_max_bytes,
+                    current_leader_epoch=partition.current_leader_epoch,
+                )
+                for name, (_, partition) in zip(asked.names, asked.wanted, strict=True)
+                if name is not None
+            ],
         )
-        if unread is not None:
-            # At once: others that read now are to know of it, though nothing is written yet.
-            unread.made(sum(len(result.records) for result in answer.partitions))
-        results = iter(answer.partitions)
-        aborted = () if request.isolation_level == _READ_COMMITTED else None
-        found: _Found = []
-        for name, (place, _) in zip(names, wanted, strict=True):
-            if len(found) % PARTITIONS_AT_ONCE == PARTITIONS_AT_ONCE - 1:
-                await asyncio.sleep(0)
-            found.append((place, _unknown(place) if name is None else self._partition(next(results), aborted)))
-        return found
+
+    async def _respond_when_there(self, asked: _Asked, answering: Awaitable[values.FetchResponse]) -> FetchResponse:
+        self._waiting_partitions += len(asked.wanted)
+        try:
+            return await self._respond_in_turns(asked, await answering)
+        finally:
+            self._waiting_partitions -= len(asked.wanted)
+
+    async def _when_there(
+        self, request: FetchRequest, asked: _Asked, begun: Awaitable[values.FetchResponse]
+    ) -> values.FetchResponse:
+        answer = await begun
+        if asked.makes(answer):
+            return answer
+        answer = _without_records(answer)
+        return await self._when_there_is_room(request, asked, answer)
+
+    async def _when_there_is_room(
+        self, request: FetchRequest, asked: _Asked, empty: values.FetchResponse
+    ) -> values.FetchResponse:
+        """What was read is not kept for as long as it may not be sent: it is read again, or not sent to a client that
+        waits no longer, which is given `empty`.
+        """
+        deadline_s = asyncio.get_running_loop().time() + min(request.max_wait_ms, asked.wait_ms_max) / 1_000
+        while await asked.has_room(deadline_s):
+            begun = self._begin(self._reading(request, asked))
+            answer = await begun if isinstance(begun, Awaitable) else begun
+            if asked.makes(answer):
+                return answer
+            begun = answer = empty = _without_records(answer)
+        return empty
+
+    async def _respond_in_turns(self, asked: _Asked, answer: values.FetchResponse) -> FetchResponse:
+        turns, found = Turns(PARTITIONS_AT_ONCE), list[tuple[Place, PartitionData]]()
+        for each in asked.results(answer):
+            found.append(self._found(asked, *each))
+            await turns.done()
+        return self._response(asked, found)
+
+    def _found(
+        self, asked: _Asked, place: Place, result: values.FetchPartitionResult | None
+    ) -> tuple[Place, PartitionData]:
+        return place, _unknown(place) if result is None else self._partition(result, asked.aborted)
 
     def _partition(self, result: values.FetchPartitionResult, aborted: tuple[()] | None) -> PartitionData:
         leader_id, leader_epoch = self._leaders.instead(result.topic, result.partition, result.error_code)
@@ -140,10 +221,13 @@ class FetchApi:
             records=result.records,
         )
 
-    def _response(self, found: _Found, session_id: int) -> FetchResponse:
+    def _response(self, asked: _Asked, found: _Found) -> FetchResponse:
+        if asked.session is not None:
+            # The first answer of a session names everything, since the client knows nothing yet.
+            found = asked.session.news(found)
         leaders = {data.current_leader.leader_id for _, data in found}
         return FetchResponse(
-            session_id=session_id,
+            session_id=NO_SESSION if asked.session is None else asked.session.session_id,
             responses=tuple(
                 FetchableTopicResponse(topic=topic, topic_id=topic_id, partitions=tuple(data for _, data in partitions))
                 for (topic, topic_id), partitions in groupby(found, lambda each: each[0][:2])
@@ -167,6 +251,10 @@ def _forgotten(request: FetchRequest) -> Iterable[Place]:
     for topic in request.forgotten_topics_data:
         for partition in topic.partitions:
             yield Place(topic.topic, topic.topic_id, partition)
+
+
+def _without_records(answer: values.FetchResponse) -> values.FetchResponse:
+    return replace(answer, partitions=[replace(result, records=b"") for result in answer.partitions])
 
 
 def _unknown(place: Place) -> PartitionData:

@@ -23,6 +23,10 @@ class Leaders:
         self._image = image
         self._listener = listener
 
+    @property
+    def image(self) -> MetadataImage:
+        return self._image()
+
     def topic_name(self, topic: str, topic_id: UUID) -> str | None:
         """The name, which older versions give themselves; None for an id that is not known."""
         if topic:

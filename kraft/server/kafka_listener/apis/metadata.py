@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from kraft.model import requests as values
 from kraft.model.errors import ErrorCode
-from kraft.model.ids import BrokerId
+from kraft.model.ids import NO_BROKER, BrokerId
+from kraft.server.handlers.metadata import PARTITIONS_AT_ONCE
 from kraft.server.kafka_listener.apis.authorized_operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from kraft.server.kafka_listener.apis.leaders import Leaders
-from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.encoded_answers import EncodedAnswers
+from kraft.server.kafka_listener.requests import Call, EncodedMessage
+from kraft.server.turns import Turns
+from kraft.wire.codec import encode
 from kraft.wire.schema.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -25,6 +29,7 @@ Handle = Callable[[values.MetadataRequest], Awaitable[values.MetadataResponse]]
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 
 _NULL_NAMES_FROM: Final = 12
+_LISTENER_NOT_FOUND_FROM: Final = 6
 
 
 class MetadataApi:
@@ -32,22 +37,42 @@ class MetadataApi:
         self._handle = handle
         self._leaders = leaders
         self._broker_id = broker_id
+        self._everything = EncodedAnswers(lambda: leaders.image)
 
-    async def __call__(self, request: MetadataRequest, call: Call) -> MetadataResponse:
+    async def __call__(self, request: MetadataRequest, call: Call) -> MetadataResponse | EncodedMessage:
         # In version 0 no topic at all means every topic; later that is what null says.
-        everything = request.topics is None or (call.version == 0 and not request.topics)
-        asked = request.topics or ()
-        names = [topic.name or self._leaders.topic_name("", topic.topic_id) for topic in asked]
+        if request.topics is None or (call.version == 0 and not request.topics):
+            operations = (request.include_cluster_authorized_operations, request.include_topic_authorized_operations)
+            return await self._everything.get(
+                (call.version, *operations), lambda: self._told_everything(request, call.version)
+            )
+        return await self._told(request, request.topics, call.version)
+
+    async def _told_everything(self, request: MetadataRequest, version: int) -> EncodedMessage:
+        response = await self._told(request, None, version)
+        return EncodedMessage(MetadataResponse, b"".join(encode(response, version)))
+
+    async def _told(
+        self, request: MetadataRequest, topics: Sequence[MetadataRequestTopic] | None, version: int
+    ) -> MetadataResponse:
+        """With None, of every topic."""
+        everything, asked = topics is None, topics or ()
+        names = [self._leaders.topic_name("", topic.topic_id) if topic.name is None else topic.name for topic in asked]
         answer = await self._handle(
             values.MetadataRequest(
-                topics=[name for name in names if name is not None],
+                # A topic that is named twice is told once.
+                topics=list(dict.fromkeys(name for name in names if name is not None)),
                 all_topics=everything,
                 allow_auto_topic_creation=request.allow_auto_topic_creation and not everything,
             )
         )
         operations = ON_TOPIC if request.include_topic_authorized_operations else NOT_ASKED
-        found = [_topic(topic, operations) for topic in answer.topics]
-        unknown = [_unknown(topic, call.version) for topic, name in zip(asked, names, strict=True) if name is None]
+        unreachable = _Unreachable(answer, version)
+        turns, found = Turns(PARTITIONS_AT_ONCE), []
+        for topic in answer.topics:
+            found.append(_topic(topic, operations, unreachable))
+            await turns.done(1 + len(topic.partitions))
+        unknown = [_unknown(topic, version) for topic, name in zip(asked, names, strict=True) if name is None]
         return MetadataResponse(
             brokers=tuple(
                 MetadataResponseBroker(node_id=each.broker_id, host=each.host, port=each.port, rack=each.rack or None)
@@ -69,22 +94,39 @@ def controller_for_clients(answer: values.MetadataResponse, broker_id: BrokerId)
     return answer.controller_id if is_broker else broker_id
 
 
-def _topic(topic: values.TopicMetadata, operations: int) -> MetadataResponseTopic:
+class _Unreachable:
+    """Leaders that are in service and have no listener of the name that the client uses."""
+
+    def __init__(self, answer: values.MetadataResponse, version: int) -> None:
+        self._reachable = {each.broker_id for each in answer.brokers}
+        is_known = version >= _LISTENER_NOT_FOUND_FROM
+        self.error_code = ErrorCode.LISTENER_NOT_FOUND if is_known else ErrorCode.LEADER_NOT_AVAILABLE
+
+    def __contains__(self, leader_id: int) -> bool:
+        return leader_id >= 0 and leader_id not in self._reachable
+
+
+def _topic(topic: values.TopicMetadata, operations: int, unreachable: _Unreachable) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=topic.error_code,
         name=topic.topic,
         topic_id=topic.topic_id,
         is_internal=topic.topic in INTERNAL_TOPICS,
-        partitions=tuple(map(_partition, topic.partitions)),
+        partitions=tuple(_partition(each, unreachable) for each in topic.partitions),
         topic_authorized_operations=operations,
     )
 
 
-def _partition(partition: values.PartitionMetadata) -> MetadataResponsePartition:
+def _partition(partition: values.PartitionMetadata, unreachable: _Unreachable) -> MetadataResponsePartition:
+    leader_id, error_code = partition.leader_id, ErrorCode.NONE
+    if leader_id in unreachable:
+        leader_id, error_code = NO_BROKER, unreachable.error_code
+    elif leader_id < 0:
+        error_code = ErrorCode.LEADER_NOT_AVAILABLE
     return MetadataResponsePartition(
-        error_code=ErrorCode.NONE if partition.leader_id >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+        error_code=error_code,
         partition_index=partition.partition,
-        leader_id=partition.leader_id,
+        leader_id=leader_id,
         leader_epoch=partition.leader_epoch,
         replica_nodes=tuple(partition.replicas),
         isr_nodes=tuple(partition.isr),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from pathlib import Path
 
 import pytest
@@ -271,5 +272,33 @@ def test_others_have_their_turn_while_very_many_partitions_are_read(broker: Brok
             await asyncio.sleep(0)
             turns += 1
         assert turns >= 2_000 // fetch_module.PARTITIONS_AT_ONCE
+
+    run_virtually(scenario())
+
+
+def test_what_is_there_is_begun_and_answered_in_one(broker: Broker) -> None:
+    async def scenario() -> None:
+        committed(broker, "a")
+        handler = FetchHandler(broker.partitions)
+        for wanted in (request(asking(), max_wait_ms=60_000), request(asking(1), max_wait_ms=0)):
+            assert isinstance(handler.begin(wanted), FetchResponse)
+        assert isinstance(handler.begin(request(asking(1_000), max_wait_ms=60_000)), FetchResponse), "an error to tell"
+        at_the_end = handler.begin(request(asking(1), max_wait_ms=500))
+        assert isinstance(at_the_end, Awaitable)
+        assert values(await at_the_end) == [[]]
+
+    run_virtually(scenario())
+
+
+def test_what_is_committed_between_looking_and_waiting_is_not_missed(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = committed(broker, "a")
+        began = asyncio.get_running_loop().time()
+        begun = FetchHandler(broker.partitions).begin(request(asking(1), max_wait_ms=60_000))
+        partition.append(batch("b"), 1)
+        broker.sync()
+        assert isinstance(begun, Awaitable)
+        assert values(await begun) == [["b"]]
+        assert asyncio.get_running_loop().time() == began
 
     run_virtually(scenario())

@@ -14,7 +14,14 @@ import structlog
 from structlog.testing import capture_logs
 
 from kraft.rpc.refusal_log import RefusalLog
-from kraft.server.kafka_listener.connection import Answer, CloseConnection, ConnectionLimits
+from kraft.server.kafka_listener.connection import (
+    PIPELINED_MAX,
+    TAKEN_AT_ONCE_MAX,
+    WRITTEN_ALONE_BYTES_MIN,
+    Answer,
+    CloseConnection,
+    ConnectionLimits,
+)
 from kraft.server.kafka_listener.listener import KafkaListener, ListenerLimits
 
 DEADLINE_S = 10.0
@@ -28,20 +35,20 @@ PATIENT = ListenerLimits(
 
 @dataclass
 class Requests:
-    """`now,..` is answered at once, `wait..` when it is let go, `pipe..` likewise and while others wait."""
+    """`now,..` is answered at once, `wait..` when it is let go; `soon..` and `pipe..` likewise, while others wait."""
 
     begun: list[bytes] = field(default_factory=list)
     let_go: dict[bytes, asyncio.Future[bytes]] = field(default_factory=dict)
     cancelled: list[bytes] = field(default_factory=list)
 
     def is_pipelined(self, frame: memoryview) -> bool:
-        return bytes(frame).startswith(b"pipe")
+        return bytes(frame).startswith((b"pipe", b"soon"))
 
     def begin(self, frame: memoryview) -> Awaitable[Answer] | Answer:
         request = bytes(frame)
         self.begun.append(request)
         match request[:4]:
-            case b"now,":
+            case b"now," | b"soon":
                 return framed(b"answer to " + request)
             case b"none":
                 return []
@@ -108,8 +115,8 @@ async def served(limits: ListenerLimits) -> AsyncIterator[Served]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     requests = Requests()
-    listener = KafkaListener(limits, lambda peer: requests, RefusalLog(lambda: 0))
-    await listener.start("127.0.0.1", port)
+    listener = KafkaListener(limits, RefusalLog(lambda: 0))
+    await listener.listen("127.0.0.1", port, lambda peer: requests)
     everything = Served(listener, requests, port)
     try:
         yield everything
@@ -136,6 +143,38 @@ def impatient(**limits: float) -> ListenerLimits:
     return replace(PATIENT, connection=replace(PATIENT.connection, **limits))
 
 
+def test_requests_that_are_answered_at_once_leave_others_their_turn() -> None:
+    async def test(served: Served) -> None:
+        client = await served.client()
+        begun = served.requests.begun
+        at_once, before = 0, 0
+        requests = [b"now, number %d" % number for number in range(1_000)]
+        client.send(*requests)
+        while len(begun) < 1_000:
+            # One turn of the loop.
+            await asyncio.sleep(0)
+            at_once, before = max(at_once, len(begun) - before), len(begun)
+        assert at_once == TAKEN_AT_ONCE_MAX
+        assert [await client.answer() for _ in requests] == [b"answer to " + request for request in requests]
+
+    run(test)
+
+
+def test_large_answers_and_small_ones_arrive_in_their_order() -> None:
+    large = [bytes([number]) * WRITTEN_ALONE_BYTES_MIN for number in range(3)]
+
+    async def test(served: Served) -> None:
+        client = await served.client()
+        client.send(*[b"pipeline %d" % number for number in range(4)])
+        await served.until(lambda: len(served.requests.let_go) == 4)
+        answers = [b"small", large[0] + large[1], b"", large[2] + b"behind"]
+        for number in (3, 2, 1, 0):
+            served.requests.let_go[b"pipeline %d" % number].set_result(answers[number])
+        assert [await client.answer() for _ in answers] == answers
+
+    run(test)
+
+
 def test_requests_are_answered_in_their_order() -> None:
     async def test(served: Served) -> None:
         client = await served.client()
@@ -157,6 +196,20 @@ def test_a_request_that_is_not_pipelined_is_begun_when_all_before_it_are_answere
         served.requests.let_go[b"wait one"].set_result(b"first")
         assert [await client.answer() for _ in range(2)] == [b"first", b"answer to now, two"]
         assert served.requests.begun == [b"wait one", b"now, two", b"wait three"]
+
+    run(test)
+
+
+@pytest.mark.parametrize("count", [1, PIPELINED_MAX, 3 * TAKEN_AT_ONCE_MAX])
+def test_what_came_together_with_requests_that_are_answered_at_once_is_begun(count: int) -> None:
+    """Nothing else would remind us of it: all that the client sent has arrived."""
+
+    async def test(served: Served) -> None:
+        client = await served.client()
+        requests = [b"soon %05d" % number for number in range(count)] + [b"now, last"]
+        client.send(*requests)
+        for request in requests:
+            assert await client.answer() == b"answer to " + request
 
     run(test)
 
@@ -309,13 +362,57 @@ def test_a_listener_that_stops_answers_what_was_begun_and_begins_nothing_more() 
         await served.until(lambda: bool(served.requests.let_go))
         stopping = asyncio.create_task(served.listener.stop(DEADLINE_S))
         assert await idle.is_closed()
+        idle.writer.close()
         served.requests.let_go[b"wait one"].set_result(b"first")
         assert await busy.answer() == b"first"
         assert await busy.is_closed()
+        busy.writer.close()
         await stopping
         assert served.requests.begun == [b"wait one"]
         with pytest.raises(ConnectionError):
             await served.client()
+
+    run(test)
+
+
+def test_answers_arrive_whole_though_their_client_sent_more_that_a_stopping_listener_does_not_begin() -> None:
+    size_bytes = 8 << 20
+
+    async def test(served: Served) -> None:
+        client = await served.client()
+        client.send(b"pipe one")
+        await served.until(lambda: bool(served.requests.let_go))
+        stopping = asyncio.create_task(served.listener.stop(DEADLINE_S))
+        await asyncio.sleep(0)
+        # More than is read before it is thrown away.
+        client.send(*[b"pipe " + bytes(50_000)] * 20)
+        served.requests.let_go[b"pipe one"].set_result(bytes(size_bytes))
+        await served.until(lambda: client.writer.transport.get_write_buffer_size() == 0)
+        # Nothing is read of the answer until the other side has had the time to write and to close.
+        await asyncio.sleep(0.2)
+        assert await client.answer() == bytes(size_bytes)
+        assert await client.is_closed()
+        client.writer.close()
+        await stopping
+        assert served.requests.begun == [b"pipe one"]
+
+    run(test)
+
+
+@pytest.mark.parametrize("turns", [2, 3, 4])
+def test_a_connection_that_is_accepted_as_the_listener_stops_is_not_served(turns: int) -> None:
+    """In one of these turns of the loop asyncio has accepted it, and the listener does not know of it yet."""
+
+    async def test(served: Served) -> None:
+        with socket.create_connection(("127.0.0.1", served.port)) as late:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            stopping = asyncio.create_task(served.listener.stop(DEADLINE_S))
+            late.settimeout(DEADLINE_S / 2)
+            late.sendall(b"".join(framed(b"now, one")))
+            assert await asyncio.to_thread(late.recv, 1) == b""
+        await stopping
+        assert served.requests.begun == []
 
     run(test)
 
@@ -327,5 +424,20 @@ def test_a_listener_that_stops_does_not_wait_longer_than_it_was_told() -> None:
         await served.until(lambda: bool(served.requests.let_go))
         await served.listener.stop(0.05)
         assert await client.is_closed()
+
+    assert run(test) == []
+
+
+def test_a_listener_that_stops_does_not_wait_for_a_client_that_reads_nothing_or_does_not_hang_up() -> None:
+    async def test(served: Served) -> None:
+        unread, quiet = await served.client(), await served.client()
+        unread.send(b"pipe one")
+        await served.until(lambda: bool(served.requests.let_go))
+        served.requests.let_go[b"pipe one"].set_result(bytes(16 << 20))
+        await served.listener.stop(0.05)
+        await served.until(lambda: served.listener.connection_count == 0)
+        assert await quiet.is_closed()
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await unread.answer()
 
     assert run(test) == []

@@ -4,8 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraft.server.kafka_listener.receive_budget import ReceiveBudget
-from kraft.server.kafka_listener.receive_buffer import KEPT_BYTES_MIN, BadFrame, ReceiveBuffer
+from kraft.server.kafka_listener.large_requests import OTHER_SHARE, LargeRequests
+from kraft.server.kafka_listener.receive_budget import SMALL_BYTES_MAX, ReceiveMemory
+from kraft.server.kafka_listener.receive_buffer import (
+    ARRIVED_BYTES_MIN,
+    KEPT_BYTES_MIN,
+    SIZE_BYTES,
+    SLOW_CHECKS_MAX,
+    BadFrame,
+    ReceiveBuffer,
+)
 
 FRAME_BYTES_MAX = 100_000
 
@@ -15,11 +23,15 @@ class Connections:
 
     def __init__(self, scratch_bytes: int = 4_096, budget_bytes: int = FRAME_BYTES_MAX) -> None:
         self.scratch = memoryview(bytearray(scratch_bytes))
-        self.budget = ReceiveBudget(budget_bytes)
+        # All but a few of the requests here are small ones.
+        self.memory = ReceiveMemory(8 * budget_bytes)
+        self.large = LargeRequests(FRAME_BYTES_MAX)
         self.asked_again: list[int] = []
 
     def new(self, number: int = 0) -> ReceiveBuffer:
-        return ReceiveBuffer(self.scratch, FRAME_BYTES_MAX, self.budget, lambda: self.asked_again.append(number))
+        return ReceiveBuffer(
+            self.scratch, FRAME_BYTES_MAX, self.memory, self.large, lambda: self.asked_again.append(number)
+        )
 
 
 def frame(content: bytes) -> bytes:
@@ -53,7 +65,7 @@ def test_frames_come_out_as_they_went_in_however_they_are_cut(contents: list[byt
     buffer = connections.new()
     assert feed(buffer, b"".join(map(frame, contents)), step) == contents
     assert not buffer.is_partial
-    assert connections.budget.lent_bytes == 0
+    assert connections.memory.lent_bytes == 0
 
 
 def test_frames_that_arrive_together_and_whole_are_not_copied() -> None:
@@ -103,7 +115,20 @@ def test_a_claimed_size_costs_no_more_than_what_came_is_worth() -> None:
     buffer = connections.new()
     feed(buffer, FRAME_BYTES_MAX.to_bytes(4, "big") + bytes(16))
     assert buffer.has_room()
-    assert connections.budget.lent_bytes == KEPT_BYTES_MIN
+    assert connections.memory.lent_bytes == KEPT_BYTES_MIN
+
+
+def test_a_frame_that_grows_is_there_twice_in_a_quarter_of_its_room_at_most() -> None:
+    connections = Connections(scratch_bytes=512, budget_bytes=FRAME_BYTES_MAX)
+    buffer, lent = connections.new(), [0]
+    data = frame(bytes(65_536))
+    while data and buffer.has_room():
+        if connections.memory.lent_bytes != lent[-1]:
+            lent.append(connections.memory.lent_bytes)
+        feed(buffer, data[:512])
+        data = data[512:]
+    assert lent[-1] == SIZE_BYTES + 65_536
+    assert lent[-2] <= lent[-1] / 4
 
 
 def test_who_finds_the_budget_used_up_waits_and_is_asked_again() -> None:
@@ -143,3 +168,78 @@ def test_a_connection_that_goes_on_and_on_keeps_no_right_of_way() -> None:
     assert feed(busy, large[3_500:] + large[:10]) == [bytes(9_000)]
     assert connections.asked_again == [2]
     assert other.has_room()
+
+
+def test_a_large_frame_is_kept_until_it_is_its_turn_and_what_follows_it_too() -> None:
+    connections = Connections(scratch_bytes=16_000)
+    one, other = connections.new(1), connections.new(2)
+    large = b"\0\3" + bytes(FRAME_BYTES_MAX // OTHER_SHARE)
+    assert feed(one, frame(large)) == [large]
+    assert one.has_turn
+    assert feed(other, frame(large) + frame(b"it follows")) == []
+    assert not other.is_partial, "it is all there, and nobody keeps us waiting"
+    assert not other.has_room(), "nothing more is read meanwhile"
+    assert connections.memory.lent_bytes > len(large)
+    one.finished()
+    assert connections.asked_again == [2]
+    assert taken(other) == large
+    assert taken(other) == b"it follows"
+    other.keep_rest()
+    other.finished()
+    assert (connections.large.under_way_bytes, connections.memory.lent_bytes) == (0, 0)
+
+
+def test_records_are_never_kept_back() -> None:
+    connections = Connections(scratch_bytes=16_000)
+    large = b"\0\0" + bytes(10_000)
+    assert [feed(connections.new(number), frame(large)) for number in range(3)] == [[large]] * 3
+    assert connections.large.under_way_bytes == 0
+
+
+def test_who_takes_its_next_large_frame_has_answered_the_one_before() -> None:
+    connections = Connections(scratch_bytes=16_000)
+    one, other = connections.new(1), connections.new(2)
+    large = b"\0\3" + bytes(FRAME_BYTES_MAX // OTHER_SHARE)
+    assert feed(one, frame(large)) == [large]
+    assert feed(other, frame(large)) == []
+    assert feed(one, frame(large)) == [], "the other one is first"
+    assert taken(other) == large
+    other.finished()
+    assert taken(one) == large
+
+
+def test_small_requests_do_not_wait_for_the_memory_of_large_ones() -> None:
+    connections = Connections(budget_bytes=20_000)
+    large = frame(bytes(SMALL_BYTES_MAX + 1))
+    holders = [connections.new(number) for number in range(20)]
+    for holder in holders:
+        feed(holder, large[:900])
+    assert [holder.has_room() for holder in holders].count(False) > 0
+    small = frame(bytes(16_000))
+    assert feed(connections.new(), small, 1_000) == [bytes(16_000)]
+
+
+def test_a_request_that_hardly_goes_on_is_slow_when_others_wait_for_its_memory() -> None:
+    connections = Connections(budget_bytes=5_000)
+    lazy, busy = connections.new(1), connections.new(2)
+    large = frame(bytes(50_000))
+    feed(lazy, large[:4_000])
+    assert lazy.has_room(), "with the right of way"
+    assert [lazy.is_slow() for _ in range(5)] == [False] * 5, "nobody else wants the memory"
+    feed(busy, large[:1_000])
+    assert not busy.has_room()
+    assert [lazy.is_slow() for _ in range(SLOW_CHECKS_MAX)] == [False] * (SLOW_CHECKS_MAX - 1) + [True]
+    assert [busy.is_slow() for _ in range(5)] == [False] * 5, "who waits for memory cannot go on"
+
+
+def test_a_request_that_goes_on_arriving_is_not_slow_though_others_wait() -> None:
+    connections = Connections(scratch_bytes=FRAME_BYTES_MAX, budget_bytes=5_000)
+    first, other = connections.new(1), connections.new(2)
+    large = frame(bytes(64_000))
+    feed(first, large[:4_000])
+    assert first.has_room()
+    feed(other, large[:1_000])
+    assert not other.has_room()
+    for begin in range(4_000, 56_000, ARRIVED_BYTES_MIN):
+        feed(first, large[begin : begin + ARRIVED_BYTES_MIN])
+        assert not first.is_slow()

@@ -63,8 +63,8 @@ def test_an_api_is_told_what_surrounds_the_request() -> None:
     assert begin(apis, frame(REQUEST, 4)) == [], "nothing is sent where there is no response"
     begin(apis, frame(REQUEST, 2, client_id=None))
     assert calls == [
-        Call(version=4, client_id="tester", peer="10.0.0.7:5100"),
-        Call(version=2, client_id="", peer="10.0.0.7:5100"),
+        Call(version=4, client_id="tester", peer="10.0.0.7:5100", frame_bytes=len(frame(REQUEST, 4))),
+        Call(version=2, client_id="", peer="10.0.0.7:5100", frame_bytes=len(frame(REQUEST, 2, client_id=None))),
     ]
 
 

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import asyncio
 
-from kraft.server.kafka_listener.unread_answers import ANSWER_BYTES_MAX, UnreadAnswers
+import pytest
+
+from kraft.server.kafka_listener.unread_answers import ANSWER_BYTES_MAX, SMALL_ANSWER_BYTES, UnreadAnswers
+from tests.unit.client.virtual_time import run_virtually
 
 MIB = 1 << 20
 
@@ -12,10 +15,54 @@ def test_the_room_for_answers_is_what_others_left() -> None:
     first, second = object(), object()
     assert unread.room_bytes() == ANSWER_BYTES_MAX
     unread.note(first, 6 * MIB)
-    unread.note(second, 7 * MIB)
-    assert (unread.total_bytes, unread.room_bytes(), unread.is_crowded) == (13 * MIB, 3 * MIB, False)
-    unread.note(second, 11 * MIB)
-    assert (unread.total_bytes, unread.room_bytes(), unread.is_crowded) == (17 * MIB, 0, True)
+    unread.note(second, 9 * MIB)
+    assert (unread.total_bytes, unread.room_bytes(), unread.is_crowded) == (15 * MIB, 1 * MIB, False)
+    unread.note(second, 10 * MIB)
+    assert (unread.total_bytes, unread.room_bytes(), unread.is_crowded) == (16 * MIB, 0, True)
+
+
+def test_a_small_answer_needs_no_room_and_the_last_one_less_than_it_takes() -> None:
+    unread = UnreadAnswers(16 * MIB)
+    unread.note(object(), 16 * MIB - 1)
+    assert unread.takes(1 * MIB)
+    unread.note(object(), 1)
+    assert not unread.takes(SMALL_ANSWER_BYTES + 1)
+    assert unread.takes(SMALL_ANSWER_BYTES)
+
+
+def test_who_waits_for_room_is_told_of_it_in_the_order_of_coming() -> None:
+    async def wait() -> None:
+        unread, reader, came = UnreadAnswers(16 * MIB), object(), list[int]()
+
+        async def come(number: int) -> None:
+            while not unread.takes(10 * MIB):
+                assert await unread.room(asyncio.get_running_loop().time() + 60)
+            unread.note(number, 10 * MIB)
+            came.append(number)
+
+        unread.note(reader, 16 * MIB)
+        coming = [asyncio.create_task(come(number)) for number in range(4)]
+        await asyncio.sleep(0)
+        unread.note(reader, 0)
+        await asyncio.wait(coming, timeout=0.05)
+        assert came == [0, 1]
+        unread.note(0, 0)
+        unread.note(1, 0)
+        await asyncio.gather(*coming)
+        assert came == [0, 1, 2, 3]
+
+    run_virtually(wait())
+
+
+def test_who_waits_for_room_in_vain_is_told_so_when_the_time_is_over() -> None:
+    async def wait() -> None:
+        unread = UnreadAnswers(16 * MIB)
+        unread.note(object(), 16 * MIB)
+        began = asyncio.get_running_loop().time()
+        assert not await unread.room(began + 0.5)
+        assert asyncio.get_running_loop().time() - began == pytest.approx(0.5)
+
+    run_virtually(wait())
 
 
 def test_what_is_read_makes_room_again() -> None:

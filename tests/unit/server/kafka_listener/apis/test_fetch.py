@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ class Door:
     def __init__(self, broker: Broker, *, sessions_max: int = 10, partitions_max: int = 100) -> None:
         self._numbers: Iterator[int] = count(501)
         self.sessions = FetchSessions(lambda: next(self._numbers), sessions_max, partitions_max)
-        self.api = FetchApi(FetchHandler(broker.partitions).handle, leaders(), self.sessions, lambda: broker.now_ms)
+        self.api = FetchApi(FetchHandler(broker.partitions).begin, leaders(), self.sessions, lambda: broker.now_ms)
 
     def fetch(self, version: int, *topics: FetchTopic, **fields: Any) -> FetchResponse:
         response: FetchResponse = run_virtually(self.answer(version, *topics, **fields))
@@ -329,26 +329,76 @@ def test_sessions_of_more_partitions_than_there_may_be_are_given_up(broker: Brok
 # --- bounds ------------------------------------------------------------------------------------------------------
 
 
-def test_answers_are_no_larger_than_there_is_room_for_and_have_a_batch_at_least(broker: Broker) -> None:
+def sizes(response: FetchResponse) -> list[int]:
+    return [len(data.records or b"") // 20_000 for data in found(response)]
+
+
+def counting(broker: Broker, bytes_max: int) -> tuple[UnreadAnswers, Callable[..., Awaitable[FetchResponse]]]:
+    """How to fetch where unread answers may take so much; in "orders" are three batches of 20 KB."""
+    committed(broker, 0, *(letter * 20_000 for letter in "abc"))
+    unread = UnreadAnswers(bytes_max)
+    door, call = Door(broker), Call(version=12, client_id="", peer="", unread=unread)
+
+    async def fetch(offset: int = 0, max_wait_ms: int = 0) -> FetchResponse:
+        topics = (asking(12, "orders", (0, offset)),)
+        begun = door.api(FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, topics=topics), call)
+        return await begun if isinstance(begun, Awaitable) else begun
+
+    return unread, fetch
+
+
+def test_answers_are_no_larger_than_there_is_room_for(broker: Broker) -> None:
     """Also those that are asked for at the same time, when nothing is written yet of the first."""
 
     async def scenario() -> None:
-        committed(broker, 0, "a" * 1_000, "b" * 1_000, "c" * 1_000)
-        unread = UnreadAnswers(5_500)
-        door, call = Door(broker), Call(version=12, client_id="", peer="", unread=unread)
-        request = FetchRequest(max_wait_ms=0, min_bytes=1, topics=(asking(12, "orders", (0, 0)),))
-
-        async def fetched() -> list[int]:
-            responses = await asyncio.gather(*(door.api(request, call) for _ in range(4)))
-            return [sum(len(each) for each in values(response).values()) for response in responses]
-
-        assert await fetched() == [3, 2, 1, 1]
+        unread, fetch = counting(broker, 110_000)
+        at_once = await asyncio.gather(*(fetch() for _ in range(4)))
+        # The last that finds any room has a whole batch; without any, there are no records and no error.
+        assert [sizes(each) for each in at_once] == [[3], [2], [1], [0]]
+        assert [codes(each) for each in at_once] == [[0]] * 4
         # Written in the next turn of the loop.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        assert (unread.total_bytes, (await fetched())[0]) == (0, 3)
+        assert unread.total_bytes == 0
+        assert sizes(await fetch()) == [3]
 
     asyncio.run(scenario())
+
+
+def test_an_answer_that_has_no_room_waits_for_it_as_long_as_its_client_does(broker: Broker) -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        unread, fetch = counting(broker, 110_000)
+        unread.note("who does not read", 110_000)
+        began = loop.time()
+        assert sizes(await fetch(max_wait_ms=5_000)) == [0]
+        assert loop.time() - began == pytest.approx(5)
+        waiting = [asyncio.ensure_future(fetch(max_wait_ms=5_000)) for _ in range(4)]
+        await settle()
+        unread.note("who does not read", 0)
+        assert [sizes(await each) for each in waiting] == [[3], [2], [1], [3]], "in their order, the last one later"
+        assert loop.time() - began < 5.1
+
+    run_virtually(scenario())
+
+
+def test_a_small_answer_needs_no_room(broker: Broker) -> None:
+    """So that who is at the end of its partition does not notice those who read nothing."""
+
+    async def scenario() -> None:
+        unread, fetch = counting(broker, 110_000)
+        partition = broker.partitions.by_name("orders", 0)
+        unread.note("who does not read", 200_000)
+        began = asyncio.get_running_loop().time()
+        waiting = asyncio.ensure_future(fetch(offset=3, max_wait_ms=60_000))
+        await settle()
+        append(broker, partition, "small")
+        assert values(await waiting) == {0: ["small"]}
+        assert values(await fetch(offset=3)) == {0: ["small"]}
+
+        assert asyncio.get_running_loop().time() - began < 1
+
+    run_virtually(scenario())
 
 
 def test_when_very_much_is_waited_for_nobody_waits_long(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,12 @@ import pytest
 
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import BrokerFenced
+from kraft.model import requests as values
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId
 from kraft.model.requests import CreateTopicsRequest, TopicResult, TopicResults
 from kraft.server.config_values import TopicDefaults
+from kraft.server.handlers.describe_topics import describe_topics
 from kraft.server.handlers.metadata import MetadataHandler
 from kraft.server.kafka_listener.apis.authorized_operations import NOT_ASKED
 from kraft.server.kafka_listener.apis.metadata import MetadataApi
@@ -100,6 +102,18 @@ def test_no_names_are_no_topics_and_null_is_all_of_them_later(version: int) -> N
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_a_topic_that_is_named_twice_is_told_once(version: int) -> None:
+    assert named(ask(version, "orders", "orders")) == [("orders", 0)]
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 4])
+@pytest.mark.parametrize("name", ["a/b", "", ".."])
+def test_a_name_that_no_topic_can_have_is_refused_for_good(version: int, name: str) -> None:
+    response = ask(version, name, allow_auto_topic_creation=False)
+    assert named(response) == [(name, ErrorCode.INVALID_TOPIC_EXCEPTION)]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_a_topic_that_does_not_exist_is_created_when_the_client_lets_us(version: int) -> None:
     def create(request: CreateTopicsRequest) -> TopicResults:
         return TopicResults(results=[TopicResult(topic=new.topic, error_code=ErrorCode.NONE) for new in request.topics])
@@ -146,6 +160,20 @@ def test_a_replica_on_a_broker_that_is_away_is_offline_and_a_partition_without_a
     image = image.replay([BrokerFenced(broker_id=BrokerId(1), broker_epoch=epoch_of(image, 1))])
     (topic,) = ask(version, "orders", image=image).topics
     assert [each.offline_replicas for each in topic.partitions] == ([(1,), (1,)] if version >= 5 else [(), ()])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_leader_that_has_no_listener_of_the_clients_name_is_no_leader_to_it(version: int) -> None:
+    async def handle(request: values.MetadataRequest) -> values.MetadataResponse:
+        (topic,) = describe_topics(IMAGE, values.DescribeTopicsRequest(topics=["orders"])).topics
+        only_first = [values.BrokerEndpoint(broker_id=1, host="inside", port=9092, rack="")]
+        return values.MetadataResponse(cluster_id=CLUSTER, controller_id=1, brokers=only_first, topics=[topic.metadata])
+
+    request = MetadataRequest(topics=(MetadataRequestTopic(name="orders"),))
+    api = MetadataApi(handle, leaders(IMAGE), BrokerId(1))
+    ((topic,)) = run_virtually(answered(api, request, version, MetadataResponse)).topics
+    code = ErrorCode.LISTENER_NOT_FOUND if version >= 6 else ErrorCode.LEADER_NOT_AVAILABLE
+    assert [(each.leader_id, each.error_code) for each in topic.partitions] == [(1, ErrorCode.NONE), (-1, code)]
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 8])

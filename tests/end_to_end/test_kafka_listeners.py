@@ -1,0 +1,119 @@
+"""Several listeners of Kafka's protocol on a node: each sends its clients to addresses of its own name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import kafka
+import pytest
+
+from kraft.client import Admin
+from kraft.server import cluster_files, storage
+from kraft.server.cluster_files import NodePlan
+from kraft.server.free_ports import ReservedPorts
+from kraft.server.local_cluster import LocalCluster
+
+DEADLINE_S = 30
+
+
+class Doors:
+    """Both nodes have INTERNAL, only the first one has EXTERNAL as well, advertised under another name of the host."""
+
+    def __init__(self, ports: list[int]) -> None:
+        self.grpc, self.controller = ports[:2], ports[2:4]
+        self.internal = ports[4:6]
+        self.external = ports[6]
+
+    def plans(self) -> list[NodePlan]:
+        return [
+            NodePlan(
+                node_id=number + 1,
+                grpc_port=self.grpc[number],
+                controller_port=self.controller[number],
+                settings=self._settings(number),
+            )
+            for number in (0, 1)
+        ]
+
+    def _settings(self, number: int) -> dict[str, str]:
+        listeners = [
+            f"GRPC://127.0.0.1:{self.grpc[number]}",
+            f"CONTROLLER://127.0.0.1:{self.controller[number]}",
+            f"INTERNAL://127.0.0.1:{self.internal[number]}",
+        ]
+        advertised = [listeners[0], listeners[2]]
+        if number == 0:
+            listeners.append(f"EXTERNAL://127.0.0.1:{self.external}")
+            advertised.append(f"EXTERNAL://localhost:{self.external}")
+        return {
+            "listeners": ",".join(listeners),
+            "advertised.listeners": ",".join(advertised),
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT",
+        }
+
+
+@pytest.fixture(name="doors", scope="module")
+def _doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
+    directory: Path = tmp_path_factory.mktemp("cluster")
+    reserved = ReservedPorts(7)
+    doors = Doors(reserved.ports)
+    cluster_files.write(directory, doors.plans(), storage.random_cluster_id())
+    cluster = LocalCluster(directory, doors.plans())
+    reserved.release()
+    cluster.start()
+    try:
+        cluster.wait_ready()
+        with Admin(cluster.bootstrap_servers) as admin:
+            admin.create_topic("led-by-both", 2, 1)
+        yield doors
+    finally:
+        cluster.stop()
+
+
+def told(address: str) -> Any:
+    """A ClusterMetadata."""
+    client = confluent_kafka.Producer({"bootstrap.servers": address})
+    return client.list_topics("led-by-both", timeout=DEADLINE_S)
+
+
+def test_each_listener_tells_its_own_addresses(doors: Doors) -> None:
+    internal = told(f"127.0.0.1:{doors.internal[0]}")
+    assert {str(broker) for broker in internal.brokers.values()} == {
+        f"127.0.0.1:{port}/{number}" for number, port in enumerate(doors.internal, start=1)
+    }
+    external = told(f"127.0.0.1:{doors.external}")
+    assert [str(broker) for broker in external.brokers.values()] == [f"localhost:{doors.external}/1"]
+
+
+def test_a_leader_without_the_clients_listener_is_told_as_such(doors: Doors) -> None:
+    partitions = told(f"127.0.0.1:{doors.internal[0]}").topics["led-by-both"].partitions
+    assert sorted(partition.leader for partition in partitions.values()) == [1, 2]
+    seen = told(f"127.0.0.1:{doors.external}").topics["led-by-both"].partitions
+    codes = {number: (partition.leader, partition.error) for number, partition in seen.items()}
+    (elsewhere,) = [number for number, partition in partitions.items() if partition.leader == 2]
+    leader, error = codes.pop(elsewhere)
+    assert leader == -1
+    assert error is not None
+    assert error.code() == confluent_kafka.KafkaError.LISTENER_NOT_FOUND
+    assert list(codes.values()) == [(1, None)]
+
+
+def test_records_go_through_every_listener_that_reaches_the_leader(doors: Doors) -> None:
+    partitions = told(f"127.0.0.1:{doors.internal[0]}").topics["led-by-both"].partitions
+    (here,) = [number for number, partition in partitions.items() if partition.leader == 1]
+    for port in (doors.internal[1], doors.external):
+        producer = kafka.KafkaProducer(bootstrap_servers=f"127.0.0.1:{port}")
+        producer.send("led-by-both", b"%d" % port, partition=here).get(DEADLINE_S)
+        producer.close(timeout=DEADLINE_S)
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=f"127.0.0.1:{doors.external}",
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=DEADLINE_S * 1_000,
+    )
+    consumer.assign([kafka.TopicPartition("led-by-both", here)])
+    records = [next(consumer).value for _ in range(2)]
+    consumer.close()
+    assert records == [b"%d" % doors.internal[1], b"%d" % doors.external]
