@@ -1,0 +1,144 @@
+"""Apache Kafka itself: nodes on loopback, from the jars that the tests fetch, to compare ours with."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kraft.server.free_ports import ReservedPorts
+from kraft.server.storage import random_cluster_id
+
+_HOST: Final = "127.0.0.1"
+_START_DEADLINE_S: Final = 90.0
+_STOP_DEADLINE_S: Final = 30.0
+_TAIL_LINES: Final = 25
+_QUIET: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Node:
+    node_id: int
+    client_port: int
+    controller_port: int
+    directory: Path
+
+    @property
+    def address(self) -> str:
+        return f"{_HOST}:{self.client_port}"
+
+    @property
+    def config_path(self) -> Path:
+        return self.directory / "server.properties"
+
+    @property
+    def log_path(self) -> Path:
+        return self.directory / "server.log"
+
+
+@contextmanager
+def kafka_brokers(jars: Path, settings: Mapping[str, str], nodes: int = 1) -> Iterator[list[str]]:
+    """`host:port` of each broker; they are their own controllers. They and their files are gone afterwards.
+
+    Ids count from 1. `settings` are for every node's file.
+    """
+    reserved = ReservedPorts(2 * nodes)
+    with tempfile.TemporaryDirectory(prefix="kafka-") as directory:
+        planned = [
+            _Node(
+                node_id=number,
+                client_port=reserved.ports[2 * number - 2],
+                controller_port=reserved.ports[2 * number - 1],
+                directory=Path(directory) / f"n{number}",
+            )
+            for number in range(1, nodes + 1)
+        ]
+        cluster_id = random_cluster_id()
+        for node in planned:
+            node.directory.mkdir()
+            node.config_path.write_text(_properties(node, planned, settings))
+            _run(jars, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(node.config_path))
+        reserved.release()
+        running = [_start(jars, node) for node in planned]
+        try:
+            for node, process in zip(planned, running, strict=True):
+                _wait_listening(node, process)
+            yield [node.address for node in planned]
+        finally:
+            _stop(running)
+
+
+def _properties(node: _Node, nodes: Sequence[_Node], settings: Mapping[str, str]) -> str:
+    controller = f"{_HOST}:{node.controller_port}"
+    own = {
+        "process.roles": "broker,controller",
+        "node.id": str(node.node_id),
+        "controller.quorum.voters": ",".join(f"{each.node_id}@{_HOST}:{each.controller_port}" for each in nodes),
+        "listeners": f"PLAINTEXT://{node.address},CONTROLLER://{controller}",
+        "advertised.listeners": f"PLAINTEXT://{node.address}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": str(node.directory / "data"),
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+    }
+    return "".join(f"{key}={value}\n" for key, value in (own | dict(settings)).items())
+
+
+def _start(jars: Path, node: _Node) -> subprocess.Popen[bytes]:
+    with node.log_path.open("wb") as log:
+        return subprocess.Popen(
+            [*_java(jars, "-Xmx512m"), "kafka.Kafka", str(node.config_path)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+
+
+def _stop(running: Sequence[subprocess.Popen[bytes]]) -> None:
+    for process in running:
+        process.terminate()
+    for process in running:
+        try:
+            process.wait(_STOP_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(_STOP_DEADLINE_S)
+
+
+def _java(jars: Path, heap: str) -> list[str]:
+    return ["java", heap, "-XX:TieredStopAtLevel=1", _QUIET, "-cp", f"{jars}/*"]
+
+
+def _run(jars: Path, main_class: str, *arguments: str) -> None:
+    finished = subprocess.run(
+        [*_java(jars, "-Xmx256m"), main_class, *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_START_DEADLINE_S,
+        check=False,
+    )
+    assert finished.returncode == 0, f"{main_class}: {finished.stderr or finished.stdout}"
+
+
+def _wait_listening(node: _Node, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + _START_DEADLINE_S
+    while True:
+        try:
+            socket.create_connection((_HOST, node.client_port), 1).close()
+        except OSError:
+            tail = "\n".join(node.log_path.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
+            assert process.poll() is None, f"Kafka ended with code {process.returncode}:\n{tail}"
+            assert time.monotonic() < deadline, f"Kafka did not listen within {_START_DEADLINE_S:.0f} s:\n{tail}"
+            # Polled: a program that is not ours tells nobody that it is ready.
+            time.sleep(0.1)
+        else:
+            return
