@@ -46,7 +46,7 @@ from kraft.server.file_limit import connections_max, raise_file_limit
 from kraft.server.handlers.describe_configs import DescribeConfigsHandler
 from kraft.server.kafka_listener.connection import ConnectionLimits
 from kraft.server.kafka_listener.listener import KafkaListener, ListenerLimits
-from kraft.server.kafka_listener.requests import KafkaRequests
+from kraft.server.kafka_listener.requests import ELEMENT_BYTES, KafkaRequests
 from kraft.server.kafka_listener.unread_answers import UnreadAnswers, unread_bytes_max
 from kraft.server.metadata_snapshots import SnapshotPolicy
 from kraft.server.node_credentials import NodeCredentials
@@ -256,7 +256,12 @@ class _Node:
         unread = UnreadAnswers(unread_bytes_max(network.request_bytes_max))
         self._kafka = KafkaListener(limits, self._credentials.refusals, unread)
         for listener in listeners:
-            answering = partial(KafkaRequests, self._broker.kafka_apis(listener.name), unread=unread)
+            answering = partial(
+                KafkaRequests,
+                self._broker.kafka_apis(listener.name),
+                unread=unread,
+                elements_max=network.request_bytes_max // ELEMENT_BYTES,
+            )
             await self._kafka.listen(listener.host, listener.port, answering)
             log.info("listening", listener=str(listener))
         for listener in listeners:

@@ -11,24 +11,24 @@ from kraft.wire.errors import ProtocolError
 
 M = TypeVar("M", bound=Message)
 
-ELEMENTS_MAX: Final = 1 << 14
-"""Array elements and tagged fields in one message, at all depths together; of plain numbers, eight count as one.
+ELEMENTS_MAX: Final = 1 << 16
+"""Array elements and tagged fields in one message, at all depths together, unless the reader takes more or fewer. Of
+plain numbers, eight count as one.
 
-That is four times the partitions that Kafka advises for a broker. An element of two bytes becomes a value of 65, none
-of a request one of more than 160, and a number one of 40: decoding a request takes 8 MiB at most beside its frame,
-whatever the frame holds. Carrying it out takes about 600 bytes an element.
+An element of two bytes becomes a value of 65, none of a request one of more than 160, and a number one of 40. So does
+this bound what decoding takes beside the frame, whatever the frame holds.
 """
 
 _decoders: Final[dict[tuple[type[Message], int], Decode]] = {}
 _encoders: Final[dict[tuple[type[Message], int], Encode]] = {}
 
 
-def decode(message: type[M], version: int, data: Buffer, position: int = 0) -> M:
+def decode(message: type[M], version: int, data: Buffer, position: int = 0, elements_max: int = ELEMENTS_MAX) -> M:
     """The message that starts at `position`. Bytes behind it are left alone: librdkafka is known to send a few.
 
     Its records are memoryviews of `data`; everything else is copied. Raises ProtocolError and nothing else.
     """
-    decoded, _ = _decoder(message, version)(memoryview(data), position, ELEMENTS_MAX)
+    decoded, _ = _decoder(message, version)(memoryview(data), position, elements_max)
     made: M = decoded
     return made
 

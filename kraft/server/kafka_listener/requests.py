@@ -14,11 +14,14 @@ from kraft.server.kafka_listener.connection import Answer, CloseConnection
 from kraft.server.kafka_listener.unread_answers import UnreadAnswers
 from kraft.wire.api_keys import ApiKey, request_type
 from kraft.wire.api_versions import advertised, is_served
-from kraft.wire.codec import decode
+from kraft.wire.codec import ELEMENTS_MAX, decode
 from kraft.wire.declaration import Message
 from kraft.wire.errors import ProtocolError
 from kraft.wire.frame import RequestHeader, decode_request_header, encode_response, frame_response
 from kraft.wire.schema.api_versions import ApiVersionsResponse
+
+ELEMENT_BYTES: Final = 1_024
+"""What an element of a request takes at most, decoded and carried out, with room to spare."""
 
 _PRODUCE_KEY: Final = int(ApiKey.PRODUCE).to_bytes(2, "big")
 
@@ -58,10 +61,17 @@ Raises CloseConnection."""
 class KafkaRequests:
     """What answers the requests of one connection."""
 
-    def __init__(self, apis: Mapping[ApiKey, Api], peer: str, unread: UnreadAnswers | None = None) -> None:
+    def __init__(
+        self,
+        apis: Mapping[ApiKey, Api],
+        peer: str,
+        unread: UnreadAnswers | None = None,
+        elements_max: int = ELEMENTS_MAX,
+    ) -> None:
         self._apis = apis
         self._peer = peer
         self._unread = unread
+        self._elements_max = elements_max
 
     def is_pipelined(self, frame: memoryview) -> bool:
         return frame[:2] == _PRODUCE_KEY
@@ -74,7 +84,8 @@ class KafkaRequests:
                 raise CloseConnection(f"{_name(header.api_key)} is not served here")
             if not is_served(header.api_key, header.api_version):
                 return self._refuse_version(header)
-            request = decode(request_type(header.api_key), header.api_version, frame, position)
+            kind = request_type(header.api_key)
+            request = decode(kind, header.api_version, frame, position, self._elements_max)
         except ProtocolError as error:
             raise CloseConnection(str(error)) from None
         call = Call(

@@ -326,8 +326,7 @@ DANGEROUS = [
     ("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "security is not built yet"),
     ("listener.security.protocol.map=GRPC:SSL", "GRPC can be mapped to PLAINTEXT only"),
     (
-        "listeners=GRPC://localhost:9094,CONTROLLER://localhost:9093,CLIENTS://localhost:9092\n"
-        "listener.security.protocol.map=CLIENTS:SASL_SSL",
+        "listeners=GRPC://a:1,CONTROLLER://b:9093,CLIENTS://a:2\nlistener.security.protocol.map=CLIENTS:SASL_SSL",
         "CLIENTS can be mapped to PLAINTEXT only",
     ),
     ("allow.everyone.if.no.acl.found=false", "security is not built yet"),

@@ -219,6 +219,8 @@ def test_elements_are_counted_over_the_whole_message() -> None:
     assert len(decode(FetchRequest, 12, request(15, 1001)).topics) == 15
     with pytest.raises(ProtocolError, match="more elements than one message may have"):
         decode(FetchRequest, 12, request(ELEMENTS_MAX // 1000 + 1, 1001))
+    with pytest.raises(ProtocolError, match="more elements than one message may have"):
+        decode(FetchRequest, 12, request(15, 1001), elements_max=15_000)
 
 
 def test_eight_plain_numbers_count_as_one_element() -> None:

@@ -13,6 +13,7 @@ from kraft.wire.api_keys import ApiKey
 from kraft.wire.declaration import Message
 from kraft.wire.frame import decode_response, encode_request
 from kraft.wire.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kraft.wire.schema.delete_topics import DeleteTopicsRequest
 from kraft.wire.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kraft.wire.schema.produce import ProduceRequest
 
@@ -66,6 +67,16 @@ def test_an_api_is_told_what_surrounds_the_request() -> None:
         Call(version=4, client_id="tester", peer="10.0.0.7:5100", frame_bytes=len(frame(REQUEST, 4))),
         Call(version=2, client_id="", peer="10.0.0.7:5100", frame_bytes=len(frame(REQUEST, 2, client_id=None))),
     ]
+
+
+def test_a_request_has_no_more_elements_than_its_listener_takes() -> None:
+    asked: list[int] = []
+    apis: Mapping[ApiKey, Api] = {ApiKey.DELETE_TOPICS: lambda request, call: asked.append(len(request.topic_names))}
+    requests = KafkaRequests(apis, "", elements_max=10)
+    requests.begin(frame(DeleteTopicsRequest(topic_names=("orders",) * 10, timeout_ms=0), 5))
+    with pytest.raises(CloseConnection, match="more elements than one message may have"):
+        requests.begin(frame(DeleteTopicsRequest(topic_names=("orders",) * 11, timeout_ms=0), 5))
+    assert asked == [10]
 
 
 def test_only_produce_requests_overlap() -> None:
