@@ -160,6 +160,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def check(self) -> None:
         """Ends the connection of a client that keeps us waiting."""
         now_s, limits = self._loop.time(), self._limits
+        if self._buffer.is_waiting:
+            # It is not the client who lets us wait.
+            self._partial_since_s = now_s
         if _lasts(self._unread_since_s, limits.unread_s_max, now_s):
             self._reason = self._reason or f"its answers were not read for {limits.unread_s_max:g} s"
             self.abort()

@@ -59,8 +59,8 @@ class ReceiveBuffer:
         self.has_turn = False
         """A large frame was taken: `finished` is to be called when it is answered."""
 
-        self._is_waiting = False
-        """For memory."""
+        self.is_waiting = False
+        """For memory, that others have."""
 
         self._arrived_bytes = 0
         self._slow_checks = 0
@@ -141,16 +141,16 @@ class ReceiveBuffer:
         if TRUST_FACTOR * size_bytes >= wanted:
             size_bytes = wanted
         self._lend_from(self._memory.budget(wanted), left)
-        self._is_waiting = not self._budget.grow_to(self, size_bytes, self._ask_again)
-        if not self._is_waiting:
+        self.is_waiting = not self._budget.grow_to(self, size_bytes, self._ask_again)
+        if not self.is_waiting:
             self._move_to(size_bytes)
-        return not self._is_waiting
+        return not self.is_waiting
 
     def is_slow(self) -> bool:
         """To be asked once a second: others wait for memory, and of what this one has its request makes little use."""
         arrived_bytes, self._arrived_bytes = self._arrived_bytes, 0
         is_lazy = (
-            not self._is_waiting
+            not self.is_waiting
             and self._filled > KEPT_BYTES_MIN
             and arrived_bytes < ARRIVED_BYTES_MIN
             and self._budget.is_waited_for
@@ -162,7 +162,7 @@ class ReceiveBuffer:
         """Forgets everything, and gives the memory back."""
         if self._kept is not None:
             self._kept = None
-            self._is_waiting = False
+            self.is_waiting = False
             self._slow_checks = 0
             self._budget.give_back(self)
         self._view, self._position, self._filled = self._scratch[:0], 0, 0

@@ -160,6 +160,23 @@ def test_requests_that_are_answered_at_once_leave_others_their_turn() -> None:
     run(test)
 
 
+def test_a_request_may_take_its_time_while_it_waits_for_memory_that_others_have() -> None:
+    size, part = 900_000, 100_000
+    request = b"now, ".ljust(size, b".")
+
+    async def test(served: Served) -> None:
+        never_ends, waits = await served.client(), await served.client()
+        never_ends.writer.write(size.to_bytes(4, "big") + request[:part])
+        await asyncio.sleep(0.1)  # The first one has the memory, whatever else the machine does.
+        waits.writer.write(size.to_bytes(4, "big") + request[:part])
+        assert await never_ends.is_closed()
+        waits.writer.write(request[part:])
+        assert await waits.answer() == b"answer to " + request
+
+    (line,) = run(test, impatient(request_s_max=1.5))
+    assert "had not arrived whole" in line["reason"]
+
+
 def test_large_answers_and_small_ones_arrive_in_their_order() -> None:
     large = [bytes([number]) * WRITTEN_ALONE_BYTES_MIN for number in range(3)]
 
