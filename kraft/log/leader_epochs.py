@@ -98,6 +98,10 @@ class LeaderEpochCache:
         if later:
             self._entries[:later] = [EpochStart(self._entries[later - 1].epoch, start_offset)]
 
+    def replace(self, entries: tuple[EpochStart, ...]) -> None:
+        """All are known from elsewhere."""
+        self._entries = list(entries)
+
     # --- checkpoint ------------------------------------------------------------------------------------------
 
     def encode(self) -> bytes:

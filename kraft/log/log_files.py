@@ -124,6 +124,13 @@ class LogFiles:
             self._disk.remove(path)
         self._disk.sync_dir(self._directory)
 
+    def moved_to(self, directory: str) -> None:
+        """The directory with all in it has this name now."""
+        self._directory = directory
+        self._side_files.moved_to(directory)
+        for segment in self.segments:
+            segment.moved_to(directory)
+
     # --- end of life ---
 
     def close(self) -> None:

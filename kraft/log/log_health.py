@@ -18,6 +18,10 @@ class LogHealth:
         self.failure: str | None = None
         """Why the log takes no more appends; None while all is well."""
 
+    def moved_to(self, directory: str) -> None:
+        """The log's directory has this name now."""
+        self._directory = directory
+
     def check_writable(self) -> None:
         if self.failure is not None:
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._topic_partition} is offline: {self.failure}")

@@ -448,6 +448,35 @@ class PartitionLog:
         self._side_files.write_epochs()
         self._producers.clear()
 
+    # --- as a copy of another log ----------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Makes everything durable, and what stands beside the segments up to date, as `close` does."""
+        self._health.check_writable()
+        self._health.guarded(self._settle)
+
+    def take_over(self, original: PartitionLog) -> None:
+        """Makes a log with the same batches, copied by `append_as_follower`, the equal of `original` in all.
+
+        What batches do not tell is taken from there: the configs, where the log starts, how far it is compacted,
+        leader epochs and producers of which no batch is left. All is durable afterwards. Raises Refusal.
+        """
+        self._health.check_writable()
+        assert self._log_end == original.log_end_offset, f"{self._log_end}, not {original.log_end_offset}"
+        assert self.log_start_offset <= original.log_start_offset, f"begins at {self.log_start_offset}"
+        self._config = original.config
+        self._producers = ProducerStates(original.producers)
+        self._health.sync(self._active.file)
+        self._sync.durable_up_to(self._log_end)
+        start, states = original.log_start_offset, self._producers.states
+        self._health.guarded(lambda: self._side_files.take_over(original._side_files, start, self._log_end, states))
+
+    def moved_to(self, directory: str) -> None:
+        """The directory of the log has this name now."""
+        self.directory = directory
+        self._files.moved_to(directory)
+        self._health.moved_to(directory)
+
     # --- end of life -----------------------------------------------------------------------------------------
 
     def close(self) -> None:

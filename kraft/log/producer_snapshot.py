@@ -170,6 +170,10 @@ class ProducerSnapshots:
         for offset in [offset for offset in self._offsets if offset not in kept]:
             self._remove(offset)
 
+    def moved_to(self, directory: str) -> None:
+        """Their directory has this name now."""
+        self._directory = directory
+
     def _remove(self, offset: int) -> None:
         self._offsets.remove(offset)
         self._disk.remove(self._path(offset))

@@ -473,6 +473,12 @@ class Segment:
         """The index files are written: the memory is given back until it is needed."""
         self._index = self._time_index = None
 
+    def moved_to(self, directory: str) -> None:
+        """The directory of the files, which are the same, has this name now."""
+        stem = f"{directory}/{file_name(self.base_offset, '')}"
+        self.path, self.index_path = stem + LOG_SUFFIX, stem + INDEX_SUFFIX
+        self.time_index_path = stem + TIME_INDEX_SUFFIX
+
     # --- end of life -----------------------------------------------------------------------------------------
 
     def rename_deleted(self) -> list[str]:

@@ -34,6 +34,11 @@ class SideFiles:
         self.epochs = epochs
         self.snapshots = snapshots
 
+    def moved_to(self, directory: str) -> None:
+        """The directory has this name now."""
+        self._directory = directory
+        self.snapshots.moved_to(directory)
+
     # --- the checkpoint ---
 
     def remember(self, checkpoint: LogCheckpoint) -> None:
@@ -66,6 +71,32 @@ class SideFiles:
                 cleaned_end_offset=min(before.cleaned_end_offset, offset),
             )
         )
+
+    def take_over(
+        self, others: SideFiles, log_start: Offset, log_end: Offset, states: Mapping[int, ProducerState]
+    ) -> None:
+        """What `others` know of the same batches, whose producers' states are given."""
+        # Not the recovery point, which is a claim about these files.
+        checkpoint = replace(
+            self.checkpoint,
+            log_start_offset=log_start,
+            cleaned_end_offset=others.checkpoint.cleaned_end_offset,
+            is_sparse=self.checkpoint.is_sparse or others.checkpoint.is_sparse,
+        )
+        self.remember(checkpoint)
+        self._take_over_epochs(others.epochs)
+        self.snapshots.write(log_end, states)
+
+    def _take_over_epochs(self, others: LeaderEpochCache) -> None:
+        before = self.epochs.entries
+        if before == others.entries:
+            return
+        self.epochs.replace(others.entries)
+        try:
+            self.write_epochs()
+        except OSError:
+            self.epochs.replace(before)
+            raise
 
     # --- leader epochs ---
 

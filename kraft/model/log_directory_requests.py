@@ -18,12 +18,38 @@ class DescribeLogDirectoriesRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaSize:
-    """`offset_lag` counts the records that are known to be committed and are not here yet."""
+    """`offset_lag` counts the records that are known to be committed and are not here yet.
+
+    A `is_future` one is the copy of a replica that moves to this directory, and lacks so many records of the replica's.
+    """
 
     topic: str
     partition: int
     size_bytes: int
     offset_lag: int
+    is_future: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaDirectory:
+    """In which log directory of the broker that is asked its replica of a partition is to be."""
+
+    topic: str
+    partition: int
+    directory: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterReplicaLogDirectoriesRequest:
+    replicas: list[ReplicaDirectory]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaDirectoryResult:
+    topic: str
+    partition: int
+    error_code: ErrorCode
+    error_message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -135,6 +135,10 @@ class PartitionFollower:
             self._phase = _Phase.FETCHING
         return [Retry(after_ms=self._retry_backoff_ms)]
 
+    def log_moved(self, log: EpochEnds) -> None:
+        """The same log, in another place: it is the one to be asked from here on."""
+        self._log = log
+
     def truncated(self, log_end: Offset, durable_end: Offset) -> list[FollowerEffect]:
         """`TruncateTo` or `RestartAt` was done."""
         assert durable_end <= log_end == self._log.log_end_offset, f"reported {durable_end}, {log_end}"

@@ -36,6 +36,7 @@ from kraft.server.broker_lifecycle import BrokerIdentity, BrokerLifecycle
 from kraft.server.config_values import CONTROLLER, GRPC, Durability, NodeConfig, host_and_port
 from kraft.server.controller_client import ControllerClient
 from kraft.server.disk_space import DiskSpace
+from kraft.server.handlers.alter_replica_log_directories import AlterReplicaLogDirectoriesHandler
 from kraft.server.handlers.brokers import BrokersHandler
 from kraft.server.handlers.client_quotas import ClientQuotasHandler
 from kraft.server.handlers.configs import AlterConfigsHandler
@@ -73,6 +74,7 @@ from kraft.server.partition_store import PartitionStore
 from kraft.server.partitions import Partitions
 from kraft.server.replica_failures import ReplicaFailures
 from kraft.server.replica_fetcher import ReplicaFetcher
+from kraft.server.replica_moves import ReplicaMoves
 from kraft.server.replica_publisher import ReplicaPublisher
 from kraft.server.storage import NodeStorage
 from kraft.wire.api_keys import ApiKey
@@ -108,6 +110,8 @@ class BrokerNode:
         # One thread syncs, the other opens and deletes logs, so that neither waits for the other.
         self._sync_thread = ThreadPoolExecutor(1, thread_name_prefix="log-sync")
         self._store_thread = ThreadPoolExecutor(1, thread_name_prefix="log-store")
+        # Replicas that move from one log directory to another.
+        self._move_thread = ThreadPoolExecutor(1, thread_name_prefix="log-move")
         # The scrub, and whatever is being compacted.
         self._upkeep_threads = ThreadPoolExecutor(
             1 + config.log_maintenance.cleaner_threads, thread_name_prefix="log-upkeep"
@@ -163,6 +167,18 @@ class BrokerNode:
             make_fetcher=self._make_fetcher,
             fatal=world.fatal,
         )
+        self._moves = ReplicaMoves(
+            partitions=self._partitions,
+            directories=self._directories,
+            store=store,
+            disk=world.disk,
+            store_thread=self._store_thread,
+            copy_thread=self._move_thread,
+            admit=self._disk_space.admit,
+            directory_failed=self._failures.directory_failed,
+            moved=self._publisher.checkpoint,
+            draw_move_id=lambda: world.entropy.bytes(16).hex(),
+        )
         self._loader = MetadataLoader(
             storage.cluster_id, config.node_id, self._controllers, self._publish, is_current=self._knows_this_life
         )
@@ -202,6 +218,9 @@ class BrokerNode:
     def _kafka_admin_handlers(self) -> KafkaAdminHandlers:
         describe_configs = DescribeConfigsHandler(self._config, lambda: self._loader.image)
         return KafkaAdminHandlers(
+            alter_replica_log_directories=AlterReplicaLogDirectoriesHandler(
+                self._directories, self._partitions, self._moves
+            ).handle,
             describe_log_directories=DescribeLogDirectoriesHandler(self._directories, self._partitions).handle,
             describe_producers=DescribeProducersHandler(self._partitions, lambda: self._loader.image).handle,
             configs_in_effect=describe_configs.in_effect_on_topic,
@@ -286,6 +305,7 @@ class BrokerNode:
         """
         if self._snapshots is not None:
             self._loader.start_from(await self._snapshots.load_or_begin_anew())
+        await self._moves.finish_interrupted()
         async with asyncio.TaskGroup() as tasks:
             # The long part of a start needs no controller, and waits for none.
             tasks.create_task(self._publisher.logs_opened_ahead.open(self._loader.current_image().image))
@@ -299,6 +319,7 @@ class BrokerNode:
             tasks.create_task(self._tick())
             tasks.create_task(self._checkpoint())
             await self._loader.is_acting.wait()
+            tasks.create_task(self._moves.run())
             await listen()
             tasks.create_task(self._lifecycle.keep_alive(self._loader))
             tasks.create_task(self._lifecycle.attend())
@@ -318,6 +339,8 @@ class BrokerNode:
             self._snapshots.close()
         self._sync_thread.shutdown()
         self._store_thread.shutdown()
+        self._move_thread.shutdown()
+        self._moves.close()
         self._upkeep_threads.shutdown()
         await self._connections.close()
         await self._controller_connections.close()

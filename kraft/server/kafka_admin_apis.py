@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kraft.metadata.image import MetadataImage
 from kraft.model.broker_requests import BrokerAddress
 from kraft.model.config_requests import ConfigEntry
 from kraft.model.ids import BrokerId
-from kraft.model.log_directory_requests import DescribeLogDirectoriesRequest, LogDirectoryDescription
+from kraft.model.log_directory_requests import (
+    AlterReplicaLogDirectoriesRequest,
+    DescribeLogDirectoriesRequest,
+    LogDirectoryDescription,
+    ReplicaDirectoryResult,
+)
 from kraft.model.producer_requests import DescribeProducersRequest, PartitionProducers
 from kraft.rpc.services import AdminHandlers, BrokerHandlers
 from kraft.server.handlers.describe_topic_partitions import describe_topic_partitions
@@ -17,6 +22,7 @@ from kraft.server.handlers.list_config_resources import list_config_resources
 from kraft.server.kafka_listener.apis.alter_client_quotas import AlterClientQuotasApi
 from kraft.server.kafka_listener.apis.alter_configs import AlterConfigsApi
 from kraft.server.kafka_listener.apis.alter_partition_reassignments import AlterPartitionReassignmentsApi
+from kraft.server.kafka_listener.apis.alter_replica_log_dirs import AlterReplicaLogDirsApi
 from kraft.server.kafka_listener.apis.create_partitions import CreatePartitionsApi
 from kraft.server.kafka_listener.apis.create_topics import CreateTopicsApi
 from kraft.server.kafka_listener.apis.delete_records import DeleteRecordsApi
@@ -43,6 +49,9 @@ class KafkaAdminHandlers:
     """What answers operators over Kafka's protocol and not over gRPC."""
 
     describe_log_directories: Callable[[DescribeLogDirectoriesRequest], list[LogDirectoryDescription]]
+    alter_replica_log_directories: Callable[
+        [AlterReplicaLogDirectoriesRequest], Awaitable[list[ReplicaDirectoryResult]]
+    ]
     describe_producers: Callable[[DescribeProducersRequest], list[PartitionProducers]]
     configs_in_effect: Callable[[Mapping[str, str]], Sequence[ConfigEntry]]
     """All configs of a topic that sets these itself."""
@@ -78,6 +87,7 @@ def kafka_admin_apis(
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: AlterPartitionReassignmentsApi(partitions.alter_reassignments),
         ApiKey.LIST_PARTITION_REASSIGNMENTS: ListPartitionReassignmentsApi(partitions.list_reassignments),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_pages,
+        ApiKey.ALTER_REPLICA_LOG_DIRS: AlterReplicaLogDirsApi(only_here.alter_replica_log_directories),
         ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsApi(only_here.describe_log_directories),
         ApiKey.DESCRIBE_PRODUCERS: DescribeProducersApi(only_here.describe_producers),
         ApiKey.DESCRIBE_CLUSTER: describe_cluster,

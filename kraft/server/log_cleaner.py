@@ -21,6 +21,7 @@ from kraft.log.cleaning_plan import CleaningPlan, plan_cleaning
 from kraft.log.compaction import CleaningAborted, OffsetMapTooSmall, clean
 from kraft.log.disk import Disk
 from kraft.log.log_config import LogConfig
+from kraft.log.partition_log import PartitionLog
 from kraft.log.segment import Segment
 from kraft.model.errors import Corruption, Refusal
 from kraft.server.config_values import LogMaintenance
@@ -105,6 +106,7 @@ class LogCleaner:
                 partition in self._in_progress
                 or partition in self._uncleanable
                 or not partition.is_open
+                or partition.move is not None
                 or not partition.log.config.compacts
                 or self._not_before_s.get(partition, now_s) > now_s
                 or self._is_full(partition.log_directory)
@@ -123,19 +125,19 @@ class LogCleaner:
 
     async def _clean(self, partition: Partition, plan: CleaningPlan) -> None:
         loop = asyncio.get_running_loop()
-        began_s, config = loop.time(), partition.log.config
+        began_s, held, config = loop.time(), partition.log, partition.log.config
         producers = {number: int(state.last_offset) for number, state in partition.log.producers.items()}
         try:
             cleaned = await loop.run_in_executor(
-                self._executor, lambda: self._clean_in_thread(partition, plan, config, producers)
+                self._executor, lambda: self._clean_in_thread(partition, held, plan, config, producers)
             )
         except (Stopped, CleaningAborted):
             return
         except Exception as error:  # noqa: BLE001  A log that cannot be cleaned keeps no other from being cleaned.
             self._failed(partition, error)
             return
-        if not partition.is_open or partition.log.config != config:
-            # Deleted, failed, or told otherwise meanwhile.
+        if not _is_here(partition, held) or held.config != config:
+            # Deleted, failed, being moved, or told otherwise meanwhile.
             await loop.run_in_executor(self._executor, lambda: self._discard_in_thread(partition, cleaned))
             return
         fits = cleaned.result.fits(partition.log.segments())
@@ -162,21 +164,26 @@ class LogCleaner:
         )
 
     def _clean_in_thread(
-        self, partition: Partition, plan: CleaningPlan, config: LogConfig, producers: Mapping[int, int]
+        self,
+        partition: Partition,
+        held: PartitionLog,
+        plan: CleaningPlan,
+        config: LogConfig,
+        producers: Mapping[int, int],
     ) -> _Cleaned:
         def on_progress(size: int) -> None:
             self._throttle.pass_bytes(size)
-            if not partition.is_open:
+            if not _is_here(partition, held):
                 raise Stopped
             if self._is_full(partition.log_directory):
                 raise OSError(ENOSPC, "its disk has too little room for what it writes")
 
         with partition.files_in_use:
-            if not partition.is_open:
+            if not _is_here(partition, held):
                 raise Stopped
             result = clean(
                 self._disk,
-                partition.log.directory,
+                held.directory,
                 plan,
                 config,
                 self._wall_ms(),
@@ -185,7 +192,7 @@ class LogCleaner:
                 on_progress,
             )
             try:
-                segments = open_cleaned(self._disk, partition.log.directory, result, config.index_interval_bytes)
+                segments = open_cleaned(self._disk, held.directory, result, config.index_interval_bytes)
             except (Corruption, OSError):
                 discard(self._disk, result)
                 raise
@@ -220,6 +227,11 @@ class LogCleaner:
     def _put_off(self, partition: Partition, reason: str) -> None:
         self._not_before_s[partition] = asyncio.get_running_loop().time() + AGAIN_AFTER_S
         log.warning("log is not compacted now", partition=str(partition.topic_partition), reason=reason)
+
+
+def _is_here(partition: Partition, held: PartitionLog) -> bool:
+    """Whether the log is still the partition's, and stays where it is."""
+    return partition.is_open and partition.log is held and partition.move is None
 
 
 def _plan(partition: Partition, now_ms: int) -> CleaningPlan | None:

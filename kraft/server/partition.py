@@ -47,6 +47,7 @@ from kraft.replication.follower import PartitionFollower
 from kraft.replication.leader import PartitionLeader
 from kraft.replication.progress import UNKNOWN_OFFSET
 from kraft.server.purgatory import ProducePurgatory, Progress
+from kraft.server.replica_move import ReplicaMove
 
 UNSYNCED_BYTES_MAX: Final = 64 << 20
 """With the page cache as durability so much may wait for a sync before one is asked for that nobody waits for: the next
@@ -104,6 +105,10 @@ class Partition:
         """Moves on when the low watermark of a leader may have, and when this broker's role changes."""
         self.files_in_use = Lock()
         """Held by a thread that makes files in the log's directory; it lets go soon after the partition is closed."""
+        self.move: ReplicaMove | None = None
+        """While the log is copied, to go on in another log directory. Nothing is compacted then."""
+        self._syncing = log
+        """The log of the last sync, which may still be under way when another one has taken its place."""
         self._known_high_watermark = high_watermark
         self._config = config
         self._surroundings = surroundings
@@ -335,6 +340,9 @@ class Partition:
     def cut_back(self, effect: TruncateTo | RestartAt) -> None:
         """Drops what the leader does not have. Raises Refusal KAFKA_STORAGE_ERROR, also when there is no room."""
         assert self.follower is not None, "only a follower's log is cut back"
+        if self.move is not None:
+            # Even if it fails here: what the copy drops for nothing is copied again.
+            self.move.cut_back_to(effect.offset if isinstance(effect, TruncateTo) else Offset(0))
         try:
             with self._watching_storage():
                 match effect:
@@ -399,6 +407,18 @@ class Partition:
         with self._watching_storage():
             return self.log.install_cleaned(result, segments)
 
+    def log_moved(self, log: PartitionLog) -> None:
+        """An equal log in another log directory, all of it durable, takes the place of the one so far.
+
+        Whoever waits for a sync is told by `log_became_durable`.
+        """
+        self.log, before = log, self.log
+        before.release()
+        self.move = None
+        self._unsynced_since_ms = None
+        if self.follower is not None:
+            self.follower.log_moved(log)
+
     def expire_producers(self, expiration_ms: int) -> None:
         """Forgets the sequences of producers that were silent for so long."""
         self.log.expire_producers(self._surroundings.monotonic_ms(), expiration_ms)
@@ -424,13 +444,14 @@ class Partition:
                 self.log_became_durable()
             return None
         self._unsynced_since_ms = None
+        self._syncing = self.log
         return self.log.prepare_sync()
 
     def complete_sync(self, ticket: SyncTicket) -> None:
-        if self._closed:
+        if self._closed or self._syncing is not self.log:
             # The log only gives up its files now; that it takes no appends any more is no failure.
             with suppress(Refusal):
-                self.log.complete_sync(ticket)
+                self._syncing.complete_sync(ticket)
             return
         with suppress(Refusal), self._watching_storage():
             self.log.complete_sync(ticket)

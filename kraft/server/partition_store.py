@@ -73,6 +73,7 @@ class PartitionStore:
         self._closed_cleanly = frozenset(closed_cleanly)
         self._names: dict[str, set[str]] = {}
         self._ahead: dict[FoundPartition, PartitionLog] = {}
+        self._preferred: dict[TopicPartition, str] = {}
 
     def look_around(self) -> list[DirectoryFailed]:
         """The log directories that cannot be read. To be called first, so that each fails for itself."""
@@ -160,7 +161,7 @@ class PartitionStore:
         return opened
 
     def _opened(self, directory: str, topic_partition: TopicPartition, config: TopicConfig) -> PartitionLog:
-        with _of(directory):
+        with failures_of(directory):
             return PartitionLog.open(
                 self._disk,
                 f"{directory}/{topic_partition}",
@@ -179,7 +180,7 @@ class PartitionStore:
         path = f"{directory}/{topic_partition}/{ROT_FILE}"
         if str(topic_partition) not in self._names_in(directory):
             return
-        with _of(directory):
+        with failures_of(directory):
             if not self._disk.exists(path):
                 self._disk.write_atomically(path, f"{reason}\n".encode())
 
@@ -195,7 +196,7 @@ class PartitionStore:
         name = str(topic_partition)
         if name in self._names_in(directory):
             self._release_ahead(directory, name)
-            with _of(directory):
+            with failures_of(directory):
                 self._disk.remove_tree(f"{directory}/{name}")
                 self._disk.sync_dir(directory)
             self.forget(topic_partition, directory)
@@ -203,6 +204,15 @@ class PartitionStore:
     def forget(self, topic_partition: TopicPartition, directory: str) -> None:
         """Somebody else removed the directory of that partition."""
         self._names_in(directory).discard(str(topic_partition))
+
+    def moved(self, topic_partition: TopicPartition, source: str, target: str) -> None:
+        """Somebody else moved the directory of that partition from one log directory to another."""
+        self._names_in(source).discard(str(topic_partition))
+        self._names_in(target).add(str(topic_partition))
+
+    def prefer(self, topic_partition: TopicPartition, directory: str) -> None:
+        """If this process comes to begin that partition, it is to be in there."""
+        self._preferred[topic_partition] = directory
 
     def set_strays_aside(self, held: Collection[TopicPartition]) -> None:
         """Renames the directories of partitions that this broker does not hold: their topics are gone."""
@@ -231,14 +241,16 @@ class PartitionStore:
         return found[0] if found else None
 
     def _create(self, topic_partition: TopicPartition, topic_id: TopicId) -> str:
-        directory = min(self._directories.online, key=self._partition_count)
+        preferred = self._preferred.pop(topic_partition, None)
+        if preferred is not None and self._directories.is_online(preferred):
+            directory = preferred
+        else:
+            directory = min(self._directories.online, key=self._partition_count)
         path = f"{directory}/{topic_partition}"
         try:
-            with _of(directory):
+            with failures_of(directory):
                 self._disk.make_dir(path)
-                self._disk.write_atomically(
-                    f"{path}/{METADATA_FILE}", f"version: 0\ntopic_id: {uuid_to_text(topic_id)}\n".encode("ascii")
-                )
+                self._disk.write_atomically(f"{path}/{METADATA_FILE}", encode_metadata(topic_id))
                 self._disk.sync_dir(directory)
         except DirectoryFailed as failure:
             if failure.is_full:
@@ -258,7 +270,7 @@ class PartitionStore:
     def _names_in(self, directory: str) -> set[str]:
         # Listed once, and not asked for name by name: a disk that fails must not seem to be an empty one.
         if directory not in self._names:
-            with _of(directory):
+            with failures_of(directory):
                 self._names[directory] = set(self._disk.list(directory))
         return self._names[directory]
 
@@ -266,15 +278,8 @@ class PartitionStore:
 
     def _topic_id(self, directory: str, name: str) -> TopicId | None:
         """Whose directory it is; None for one that was never finished."""
-        file = f"{directory}/{name}/{METADATA_FILE}"
-        try:
-            data = self._read_if_there(directory, file)
-            if data is None:
-                return None
-            lines = dict(line.split(": ", 1) for line in data.decode("ascii").splitlines())
-            return TopicId(uuid_from_text(lines["topic_id"]))
-        except (ValueError, KeyError) as error:
-            raise Corruption(file, 0, f"does not name a topic id: {error}") from error
+        with failures_of(directory):
+            return read_topic_id(self._disk, f"{directory}/{name}/{METADATA_FILE}")
 
     def _check_not_marked(self, directory: str, name: str) -> None:
         file = f"{directory}/{name}/{ROT_FILE}"
@@ -284,7 +289,7 @@ class PartitionStore:
             raise Corruption(file, 0, f"this replica was found damaged before: {reason}")
 
     def _read_if_there(self, directory: str, file: str) -> bytes | None:
-        with _of(directory):
+        with failures_of(directory):
             try:
                 return self._disk.read_file(file)
             except FileNotFoundError:
@@ -301,7 +306,7 @@ class PartitionStore:
         while f"{stem}.{number}{suffix}" in names:
             number += 1
         aside = f"{stem}.{number}{suffix}"
-        with _of(directory):
+        with failures_of(directory):
             self._disk.rename(f"{directory}/{name}", f"{directory}/{aside}")
             self._disk.sync_dir(directory)
         names.discard(name)
@@ -309,8 +314,26 @@ class PartitionStore:
         return aside
 
 
+def encode_metadata(topic_id: TopicId) -> bytes:
+    """What METADATA_FILE holds."""
+    return f"version: 0\ntopic_id: {uuid_to_text(topic_id)}\n".encode("ascii")
+
+
+def read_topic_id(disk: Disk, file: str) -> TopicId | None:
+    """None when there is no such file. Raises Corruption, and OSError."""
+    try:
+        data = disk.read_file(file)
+    except FileNotFoundError:
+        return None
+    try:
+        lines = dict(line.split(": ", 1) for line in data.decode("ascii").splitlines())
+        return TopicId(uuid_from_text(lines["topic_id"]))
+    except (ValueError, KeyError) as error:
+        raise Corruption(file, 0, f"does not name a topic id: {error}") from error
+
+
 @contextmanager
-def _of(directory: str) -> Iterator[None]:
+def failures_of(directory: str) -> Iterator[None]:
     """What goes wrong in here is that directory's failure."""
     try:
         yield

@@ -211,7 +211,44 @@ class _Rename:
         return (self.source, self.target)
 
 
-_NameOperation = _Link | _Unlink | _Rename
+@dataclass(frozen=True, slots=True)
+class _RenameTree:
+    """Of a directory, with all that is known to be in it."""
+
+    source: str
+    target: str
+
+    def apply(self, names: _Names) -> None:
+        if self.source in names and names[self.source] is None:
+            for path in [path for path in names if _is_in(path, self.source)]:
+                names[self.target + path[len(self.source) :]] = names.pop(path)
+
+    def paths(self) -> tuple[str, ...]:
+        return (self.source, self.target)
+
+
+_NameOperation = _Link | _Unlink | _Rename | _RenameTree
+
+
+def _is_in(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(f"{directory}/")
+
+
+def _renamed(operation: _NameOperation, source: str, target: str) -> _NameOperation:
+    """The same, when the directory in which it is done has got another name."""
+
+    def new(path: str) -> str:
+        return target + path[len(source) :] if _is_in(path, source) else path
+
+    match operation:
+        case _Link():
+            return _Link(new(operation.path), operation.content)
+        case _Unlink():
+            return _Unlink(new(operation.path))
+        case _Rename():
+            return _Rename(new(operation.source), new(operation.target), operation.content)
+        case _RenameTree():
+            return _RenameTree(new(operation.source), new(operation.target))
 
 
 def _parent(path: str) -> str:
@@ -346,7 +383,7 @@ class SimDisk:
             match operation:
                 case _Link():
                     clone._pending_names.append(_Link(operation.path, copied(operation.content)))
-                case _Unlink():
+                case _Unlink() | _RenameTree():
                     clone._pending_names.append(operation)
                 case _Rename():
                     content = copied(operation.content)
@@ -434,7 +471,21 @@ class SimDisk:
     def rename(self, source: str, target: str) -> None:
         self._check_power()
         self._check_directory(_parent(target))
-        self._change_names(f"rename {source} to {target}", _Rename(source, target, self._file(source)))
+        if source in self._names and self._names[source] is None:
+            self._rename_tree(source, target)
+        else:
+            self._change_names(f"rename {source} to {target}", _Rename(source, target, self._file(source)))
+
+    def _rename_tree(self, source: str, target: str) -> None:
+        if target in self._names:
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), target)
+        # What is unsynced in the directory itself is the directory's, by whatever name, and is synced under the new.
+        inner = [each for each in self._pending_names if all(path.startswith(f"{source}/") for path in each.paths())]
+        self._pending_names = [each for each in self._pending_names if each not in inner]
+        _RenameTree(source, target).apply(self._names)
+        self._pending_names.append(_RenameTree(source, target))
+        self._pending_names += [_renamed(each, source, target) for each in inner]
+        self._begin(f"rename directory {source} to {target}")
 
     def sync_dir(self, path: str) -> None:
         self._check_power()

@@ -356,3 +356,43 @@ def test_a_flipped_bit_is_read_at_once_and_after_a_crash() -> None:
     disk.flip_bit("d/f", 9)
     assert disk.read_file("d/f") == b"\0\2"
     assert contents_after(disk, CrashMode.DROP) == {b"\0\2"}
+
+
+# --- directories that are renamed --------------------------------------------------------------------------------
+
+
+def test_a_directory_is_renamed_with_all_in_it(tmp_path: Path) -> None:
+    for disk, root in ((SimDisk(), "d"), (RealDisk(), str(tmp_path))):
+        disk.make_dir(f"{root}/a/deeper")
+        disk.make_dir(f"{root}/ab")
+        file = disk.open(f"{root}/a/deeper/f", create=True)
+        disk.rename(f"{root}/a", f"{root}/b")
+        file.append([b"later"])
+        assert disk.list(root) == ["ab", "b"]
+        assert disk.read_file(f"{root}/b/deeper/f") == b"later"
+        disk.make_dir(f"{root}/c/full")
+        with pytest.raises(OSError, match="not empty"):
+            disk.rename(f"{root}/b", f"{root}/c")
+
+
+@pytest.mark.parametrize("mode", [CrashMode.TEAR, CrashMode.REORDER])
+def test_a_directory_has_its_old_name_or_its_new_one_after_a_crash(mode: CrashMode) -> None:
+    disk = disk_with("d/f", b"data")
+    disk.rename("d", "e")
+    assert contents_after(disk, mode, "d/f") == contents_after(disk, mode, "e/f") == {b"data", None}
+    disk.sync_dir("")
+    assert contents_after(disk, mode, "e/f") == {b"data"}
+    assert contents_after(disk, mode, "d/f") == {None}
+
+
+def test_what_was_unsynced_in_a_renamed_directory_is_synced_under_its_new_name() -> None:
+    disk = disk_with("d/f", b"data")
+    disk.open("d/g", create=True)
+    disk.rename("d/f", "d/h")
+    disk.rename("d", "e")
+    disk.sync_dir("")
+    assert contents_after(disk, CrashMode.DROP, "e/f") == {b"data"}
+    disk.sync_dir("e")
+    assert contents_after(disk, CrashMode.DROP, "e/h") == {b"data"}
+    assert contents_after(disk, CrashMode.DROP, "e/g") == {b""}
+    assert contents_after(disk, CrashMode.DROP, "e/f") == {None}

@@ -17,6 +17,7 @@ from kraft.model.log_directory_requests import (
 from kraft.server.log_directories import LogDirectories
 from kraft.server.partition import Partition
 from kraft.server.partitions import Partitions
+from kraft.server.replica_move import ReplicaMove
 
 UNKNOWN_SPACE = (-1, -1)
 
@@ -58,6 +59,8 @@ class DescribeLogDirectoriesHandler:
         for partition in sorted(self._partitions, key=_name):
             if asked is None or _name(partition) in asked:
                 found.setdefault(partition.log_directory, []).append(_size(partition))
+                if partition.move is not None:
+                    found.setdefault(partition.move.destination, []).append(_copy_size(partition, partition.move))
         return found
 
     def _described(self, directory: str, replicas: list[ReplicaSize]) -> LogDirectoryDescription:
@@ -78,4 +81,15 @@ def _size(partition: Partition) -> ReplicaSize:
         partition=number,
         size_bytes=partition.log.size_bytes,
         offset_lag=max(0, partition.high_watermark - partition.log.log_end_offset),
+    )
+
+
+def _copy_size(partition: Partition, move: ReplicaMove) -> ReplicaSize:
+    topic, number = _name(partition)
+    return ReplicaSize(
+        topic=topic,
+        partition=number,
+        size_bytes=move.size_bytes,
+        offset_lag=max(0, partition.log.log_end_offset - max(move.log_end_offset, partition.log.log_start_offset)),
+        is_future=True,
     )

@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 WALL_MS_AT_START = 1_700_000_000_000
 
 
-class _JumpingSelector(selectors.SelectSelector):
+class _JumpingSelector(selectors.PollSelector):
     now_s = 1_000.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:

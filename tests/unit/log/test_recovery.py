@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,7 @@ from kraft.log.leader_epochs import CHECKPOINT_NAME
 from kraft.log.log_config import LogConfig
 from kraft.log.record_batch import build_batch, split
 from kraft.log.record_codec import Record
-from kraft.model.errors import Corruption
+from kraft.model.errors import Corruption, ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.unit.log.log_building import DIRECTORY, NOW_MS, append, open_log, read_all, sync
 from tests.unit.log.memory_disk import MemoryDisk
@@ -269,6 +270,29 @@ def test_producers_are_known_again_after_a_restart() -> None:
     log = open_log(disk, SMALL_SEGMENTS)
     assert log.append_as_leader(batches[7], LeaderEpoch(0), NOW_MS).duplicate
     assert log.append_as_leader(batches[3], LeaderEpoch(0), NOW_MS).base_offset == 3
+
+
+@pytest.mark.parametrize("is_closed", [True, False], ids=["closed in order", "killed"])
+def test_a_producer_whose_records_retention_has_dropped_is_known_after_a_restart(is_closed: bool) -> None:
+    disk = MemoryDisk()
+    config = replace(SMALL_SEGMENTS, retention_ms=1_000)
+    log = open_log(disk, config)
+    batches = [
+        build_batch([Record(0, 0, None, b"v")], producer_id=9, producer_epoch=0, base_sequence=sequence)
+        for sequence in range(7)
+    ]
+    for batch in batches:
+        log.append_as_leader(batch, LeaderEpoch(0), NOW_MS)
+    log.apply_retention(10_000, log.log_end_offset)
+    assert log.log_start_offset == log.log_end_offset == 7, "none of its records is left"
+    if is_closed:
+        log.close()
+    log = open_log(disk, config)
+    assert log.append_as_leader(batches[6], LeaderEpoch(0), NOW_MS).duplicate
+    assert log.append_as_leader(batches[2], LeaderEpoch(0), NOW_MS).base_offset == 2
+    with pytest.raises(Refusal) as refusal:
+        log.append_as_leader(batches[1], LeaderEpoch(0), NOW_MS)
+    assert refusal.value.error_code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 @pytest.mark.parametrize("kept_bytes", [0, 1, 40, 75, 100, 10_000])

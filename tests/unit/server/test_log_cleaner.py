@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from errno import ENOSPC
@@ -11,6 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kraft.log import compaction
+from kraft.log.partition_log import PartitionLog
 from kraft.log.record_batch import build_batch, iter_records
 from kraft.log.record_codec import Record
 from kraft.model.ids import Offset, TopicPartition
@@ -21,8 +23,10 @@ from kraft.server.log_cleaner import LogCleaner
 from kraft.server.log_configs import log_config
 from kraft.server.log_scrubber import LogScrubber
 from kraft.server.partition import Partition
-from kraft.server.throttle import Throttle
+from kraft.server.replica_move import ReplicaMove
+from kraft.server.throttle import Stopped, Throttle
 from tests.unit.client.virtual_time import run_virtually
+from tests.unit.metadata.clusters import ORDERS
 from tests.unit.server.replicas import DEFAULTS, WALL_MS, Broker, InlineExecutor, lead
 
 CONFIG = LogMaintenance(
@@ -112,6 +116,49 @@ def contents(partition: Partition) -> list[tuple[int, str, str]]:
 
 
 NEWEST = [(9, "a", "a3"), (10, "b", "b3"), (11, "c", "c3"), (12, "d", "active")]
+
+
+def being_moved() -> ReplicaMove:
+    return ReplicaMove(
+        RealDisk(), topic_partition=TopicPartition("orders", 0), topic_id=ORDERS, destination="/b", move_id="0" * 32
+    )
+
+
+def test_a_log_that_is_being_moved_is_left_alone(broker: Broker) -> None:
+    partition, cleaning = compacted(broker), Cleaning(broker)
+    partition.move = being_moved()
+    assert not cleaning.clean()
+    partition.move = None
+    assert cleaning.clean()
+    assert contents(partition) == NEWEST
+
+
+def test_what_is_compacted_while_a_move_begins_is_thrown_away(broker: Broker) -> None:
+    partition = compacted(broker)
+    before = contents(partition)
+
+    def meddle() -> None:
+        partition.move = being_moved()
+
+    Cleaning(broker, MeddlingDisk(meddle)).clean()
+    assert contents(partition) == before
+    assert broker.failures == []
+    assert [name for name in os.listdir(partition.log.directory) if name.endswith(".cleaned")] == []
+
+
+def test_a_log_that_was_moved_before_its_turn_came_is_not_compacted_where_it_was(broker: Broker) -> None:
+    partition, cleaning = compacted(broker), Cleaning(broker)
+    before, plan = partition.log, log_cleaner._plan(partition, WALL_MS)
+    assert plan is not None
+    os.rename(before.directory, f"{before.directory}.moved")
+    before.moved_to(f"{before.directory}.moved")
+    moved = PartitionLog.open(RealDisk(), before.directory, before.config, partition.topic_partition)
+    partition.log_moved(moved)
+    with pytest.raises(Stopped):
+        cleaning.cleaner._clean_in_thread(partition, before, plan, before.config, {})
+    assert contents(partition) != NEWEST
+    assert cleaning.clean()
+    assert (contents(partition), broker.failures) == (NEWEST, [])
 
 
 def test_of_each_key_the_newest_record_stays(broker: Broker) -> None:

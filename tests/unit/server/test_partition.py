@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kraft.log.partition_log import PartitionLog
 from kraft.log.record_batch import build_batch
 from kraft.log.record_codec import Record
 from kraft.model.errors import ErrorCode, Refusal
@@ -13,6 +14,7 @@ from kraft.model.replica_requests import ReplicaFetchResult
 from kraft.replication.effects import TruncateTo
 from kraft.server.purgatory import Watch
 from tests.unit.server.replicas import (
+    ORDERS_0,
     Broker,
     batch,
     fetched,
@@ -138,6 +140,14 @@ def test_epochs_of_clients_are_fenced(broker: Broker) -> None:
         partition.as_leader(4)
     with pytest.raises(Refusal, match="UNKNOWN_LEADER_EPOCH"):
         partition.as_leader(6)
+
+
+def test_a_replica_that_does_not_lead_says_first_who_is_behind(broker: Broker) -> None:
+    partition = broker.open()
+    follow(partition, epoch=5)
+    for epoch, code in ((4, "FENCED_LEADER_EPOCH"), (6, "UNKNOWN_LEADER_EPOCH"), (5, "NOT_LEADER"), (-1, "NOT_LEADER")):
+        with pytest.raises(Refusal, match=code):
+            partition.as_leader(epoch)
 
 
 def test_a_replica_of_a_partition_without_leader_follows_nobody_and_knows_what_it_knew(broker: Broker) -> None:
@@ -485,3 +495,34 @@ def test_an_append_that_finds_no_room_behind_its_roll_leaves_nobody_waiting(brok
         assert outcome(waiting) is ErrorCode.NONE
 
     asyncio.run(scenario())
+
+
+# --- in another log directory ----------------------------------------------------------------------------------------
+
+
+def test_a_sync_of_the_log_that_was_moved_says_nothing_of_the_one_that_took_its_place(
+    broker: Broker, tmp_path: Path
+) -> None:
+    partition = broker.open()
+    follow(partition)
+    partition.append_as_follower(leaders_batch("a", at=0))
+    ticket = partition.prepare_sync()
+    assert ticket is not None
+    before = partition.log
+    moved = PartitionLog.open(broker.disk, f"{tmp_path}/elsewhere/orders-0", before.config, ORDERS_0)
+    moved.append_as_follower(leaders_batch("a", at=0))
+    moved.take_over(before)
+    partition.log_moved(moved)
+    partition.log_became_durable()
+    assert partition.follower is not None
+    position = partition.follower.next_fetch()
+    assert position is not None
+    assert position.fetch_offset == 1
+    partition.append_as_follower(leaders_batch("b", at=1))
+    ticket.run()
+    partition.complete_sync(ticket)
+    assert (partition.durable_end, broker.failures) == (1, [])
+    broker.sync()
+    assert (partition.durable_end, values_in(partition)) == (2, ["a", "b"])
+    with pytest.raises(Refusal, match="the log is closed"):
+        before.prepare_sync()

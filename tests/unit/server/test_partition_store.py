@@ -288,3 +288,31 @@ def test_a_damaged_log_is_found_damaged_again_by_who_asks_for_it(store: Partitio
     assert not store.open_ahead(found, DEFAULTS)
     with pytest.raises(Corruption, match="a flipped bit"):
         store.open(ORDERS_0, ORDERS, DEFAULTS)
+
+
+def test_a_partition_is_begun_where_it_is_wanted_but_not_moved_there(tmp_path: Path) -> None:
+    directories = [tmp_path / name for name in "abc"]
+    for directory in directories:
+        directory.mkdir()
+    store = store_of(*directories)
+    store.prefer(ORDERS_0, str(directories[2]))
+    written(store)
+    assert store.directory_of(ORDERS_0) == str(directories[2])
+    store.prefer(ORDERS_0, str(directories[1]))
+    store.open(ORDERS_0, ORDERS, DEFAULTS).close()
+    assert [names(directory) for directory in directories] == [[], [], ["orders-0"]]
+    store.prefer(TopicPartition("orders", 1), "/not/in/use")
+    written(store, TopicPartition("orders", 1))
+    assert names(directories[0]) == ["orders-1"]
+
+
+def test_a_partition_that_was_moved_is_looked_for_in_its_new_place(tmp_path: Path) -> None:
+    directories = [tmp_path / name for name in "ab"]
+    for directory in directories:
+        directory.mkdir()
+    store = store_of(*directories)
+    written(store)
+    (directories[0] / "orders-0").rename(directories[1] / "orders-0")
+    store.moved(ORDERS_0, str(directories[0]), str(directories[1]))
+    assert store.directory_of(ORDERS_0) == str(directories[1])
+    assert store.open(ORDERS_0, ORDERS, DEFAULTS).log_end_offset == 1

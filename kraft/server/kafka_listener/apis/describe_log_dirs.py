@@ -56,6 +56,5 @@ def _replica(replica: values.ReplicaSize) -> DescribeLogDirsPartition:
         partition_index=replica.partition,
         partition_size=replica.size_bytes,
         offset_lag=replica.offset_lag,
-        # Replicas are not moved between the directories of a broker.
-        is_future_key=False,
+        is_future_key=replica.is_future,
     )

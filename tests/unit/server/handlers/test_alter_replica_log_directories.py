@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kraft.model.errors import ErrorCode
+from kraft.model.ids import NO_LEADER_EPOCH, Offset, TopicPartition
+from kraft.model.log_directory_requests import (
+    AlterReplicaLogDirectoriesRequest,
+    DescribeLogDirectoriesRequest,
+    ReplicaDirectory,
+)
+from kraft.runtime.disk import RealDisk
+from kraft.server.handlers.alter_replica_log_directories import AlterReplicaLogDirectoriesHandler
+from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler
+from kraft.server.partitions import Damage, OfflineReplica
+from tests.unit.metadata.clusters import ORDERS
+from tests.unit.server.moving import Mover, settled
+from tests.unit.server.replicas import DEFAULTS, batch, lead
+
+Code = ErrorCode
+
+
+@pytest.fixture(autouse=True)
+def _closed_in_the_end() -> Iterator[None]:
+    yield
+    Mover.close_all()
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> list[str]:
+    made = [tmp_path / name for name in "ab"]
+    for path in made:
+        path.mkdir()
+    return [str(path) for path in made]
+
+
+@pytest.fixture
+def mover(paths: list[str]) -> Mover:
+    return Mover(RealDisk(), paths)
+
+
+async def altered(mover: Mover, *wanted: tuple[str, int, str]) -> list[tuple[str, int, Code]]:
+    handler = AlterReplicaLogDirectoriesHandler(mover.directories, mover.partitions, mover.moves)
+    replicas = [ReplicaDirectory(topic=topic, partition=number, directory=path) for topic, number, path in wanted]
+    results = await handler.handle(AlterReplicaLogDirectoriesRequest(replicas=replicas))
+    assert all(bool(each.error_message) == (each.error_code is not Code.NONE) for each in results)
+    return [(each.topic, each.partition, each.error_code) for each in results]
+
+
+def test_each_replica_gets_an_answer_and_of_two_directories_the_later_counts(paths: list[str]) -> None:
+    mover = Mover(RealDisk(), paths, exists=lambda name: name.topic == "orders")
+    partition = mover.open()
+    offline = TopicPartition("orders", 5)
+    mover.partitions.take_offline(
+        OfflineReplica(
+            topic_partition=offline,
+            topic_id=ORDERS,
+            leader_epoch=NO_LEADER_EPOCH,
+            damage=Damage.ROTTEN,
+            reason="it rotted",
+            log_directory=paths[0],
+            high_watermark=Offset(0),
+        )
+    )
+
+    async def scenario() -> None:
+        assert await altered(
+            mover,
+            ("orders", 0, "/nowhere"),
+            ("orders", 1, paths[1]),
+            ("orders", 5, paths[1]),
+            ("bills", 0, paths[1]),
+            ("orders", 2, paths[1] + "/"),
+            ("orders", 0, paths[1]),
+        ) == [
+            ("orders", 0, Code.NONE),
+            ("orders", 1, Code.REPLICA_NOT_AVAILABLE),
+            ("orders", 5, Code.KAFKA_STORAGE_ERROR),
+            ("bills", 0, Code.UNKNOWN_TOPIC_OR_PARTITION),
+            ("orders", 2, Code.LOG_DIR_NOT_FOUND),
+        ]
+        await settled(partition)
+        assert partition.log_directory == paths[1]
+
+    mover.run(scenario)
+    begun = mover.store.open(TopicPartition("orders", 1), ORDERS, DEFAULTS)
+    assert begun.directory == f"{paths[1]}/orders-1", "it was wanted there before it was here"
+
+
+def test_a_directory_that_is_out_of_use_takes_no_replica(paths: list[str]) -> None:
+    mover = Mover(RealDisk(), paths, offline=[paths[1]])
+    mover.open()
+
+    async def scenario() -> None:
+        assert await altered(mover, ("orders", 0, paths[1])) == [("orders", 0, Code.KAFKA_STORAGE_ERROR)]
+        assert await altered(mover, ("orders", 0, paths[0])) == [("orders", 0, Code.NONE)]
+
+    mover.run(scenario)
+
+
+def test_a_copy_is_described_until_it_is_the_replica(mover: Mover, paths: list[str]) -> None:
+    partition = mover.open()
+    lead(partition, replicas=(1,))
+    for value in "abc":
+        partition.append(batch(value), -1)
+    mover.sync()
+    partition.advance_log_start(Offset(1))
+
+    def described() -> list[list[tuple[bool, int, bool]]]:
+        handler = DescribeLogDirectoriesHandler(mover.directories, mover.partitions, lambda _: (1, 1))
+        told = handler.handle(DescribeLogDirectoriesRequest(partitions=[], all_partitions=True))
+        return [
+            [(each.is_future, each.offset_lag, each.size_bytes > 0) for each in directory.replicas]
+            for directory in told
+        ]
+
+    async def scenario() -> None:
+        with partition.files_in_use:
+            await altered(mover, ("orders", 0, paths[1]))
+            assert described() == [[(False, 0, True)], [(True, 2, False)]]
+            await asyncio.sleep(1)
+            assert described() == [[(False, 0, True)], [(True, 0, True)]]
+        await settled(partition)
+        assert described() == [[], [(False, 0, True)]]
+
+    mover.run(scenario)
