@@ -10,7 +10,6 @@ import kafka
 import pytest
 from confluent_kafka import OFFSET_END, KafkaError, Producer, TopicPartition
 
-from kraft.client import Admin
 from kraft.testing import Cluster
 from tests.end_to_end.kafka_consumers import (
     BEGAN_MS,
@@ -19,6 +18,7 @@ from tests.end_to_end.kafka_consumers import (
     fill,
     kafka_python_consumer,
     polled,
+    topic_of_a_test,
     value_of,
 )
 
@@ -36,11 +36,7 @@ def servers(cluster: Cluster) -> str:
 
 @pytest.fixture
 def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
-    """Of the test's own, with two partitions; it keeps what is years old."""
-    name: str = request.node.name[:200].replace("[", "-").replace("]", "")
-    with Admin(cluster.bootstrap_servers) as admin:
-        admin.create_topic(name, 2, 3, {"retention.ms": "-1"})
-    return name
+    return topic_of_a_test(cluster, request)
 
 
 @pytest.mark.parametrize(("word", "first"), [("smallest", b"0"), ("largest", b"later")])

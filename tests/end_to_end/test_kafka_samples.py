@@ -18,9 +18,8 @@ import kafka.errors
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
-from kraft.client import Admin
 from kraft.testing import Cluster
-from tests.end_to_end.kafka_consumers import DEADLINE_S, fill, kafka_python_consumer, polled
+from tests.end_to_end.kafka_consumers import DEADLINE_S, fill, kafka_python_consumer, polled, topic_of_a_test
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +35,7 @@ def servers(cluster: Cluster) -> str:
 
 @pytest.fixture
 def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
-    """Of the test's own, with two partitions; it keeps what is years old."""
-    name: str = request.node.name[:200].replace("[", "-").replace("]", "")
-    with Admin(cluster.bootstrap_servers) as admin:
-        admin.create_topic(name, 2, 3, {"retention.ms": "-1"})
-    return name
+    return topic_of_a_test(cluster, request)
 
 
 # --- confluent-kafka ---------------------------------------------------------------------------------------------

@@ -56,13 +56,14 @@ class RefusedSequences:
         if before is not None and before.until_s > now_s and _is_behind(header, before):
             return
         self._refused.pop(key, None)
-        self._make_room(now_s)
+        self._forget(now_s, PRODUCERS_MAX - 1)
         self._refused[key] = _Refused(
             epoch=header.producer_epoch, sequence=header.base_sequence, code=code, until_s=now_s + REMEMBERED_S
         )
 
     def check(self, partition: Partition, records: Buffer, now_s: float) -> None:
         """Raises the Refusal of an earlier batch when that has not come again."""
+        self._forget(now_s, PRODUCERS_MAX)
         header = _header(records)
         if header is None:
             return
@@ -71,8 +72,7 @@ class RefusedSequences:
             refused = self._refused.get((place, header.producer_id))
             if refused is None:
                 continue
-            is_open = refused.until_s > now_s and not _is_settled(partition, header.producer_id, refused)
-            if is_open and _is_behind(header, refused):
+            if _is_behind(header, refused) and not _is_settled(partition, header.producer_id, refused):
                 raise Refusal(
                     refused.code,
                     f"sequence {header.base_sequence} of producer {header.producer_id} was sent behind "
@@ -80,10 +80,11 @@ class RefusedSequences:
                 )
             del self._refused[place, header.producer_id]
 
-    def _make_room(self, now_s: float) -> None:
+    def _forget(self, now_s: float, count_max: int) -> None:
+        """What is over, and the oldest of more than so many."""
         while self._refused:
             oldest = next(iter(self._refused))
-            if len(self._refused) < PRODUCERS_MAX and self._refused[oldest].until_s > now_s:
+            if len(self._refused) <= count_max and self._refused[oldest].until_s > now_s:
                 return
             del self._refused[oldest]
 

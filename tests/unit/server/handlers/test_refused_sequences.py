@@ -85,8 +85,9 @@ def test_others_are_let_pass(partition: Partition, other: bytes) -> None:
 def test_it_is_forgotten_after_a_moment(partition: Partition) -> None:
     refused = noted(of(3))
     assert is_refused(refused, partition, of(4), REMEMBERED_S - 0.1) is not None
+    assert is_refused(refused, partition, of(4, producer_id=9), REMEMBERED_S) is None
+    assert not refused, "whoever comes next forgets it, so that nobody pays for it any longer"
     assert is_refused(refused, partition, of(4), REMEMBERED_S) is None
-    assert not refused
 
 
 def test_what_another_broker_has_appended_meanwhile_is_not_waited_for(partition: Partition) -> None:
