@@ -29,6 +29,7 @@ from tests.unit.server.replicas import (
     leaders_batch,
     outcome,
     values_in,
+    values_of,
 )
 
 
@@ -254,6 +255,25 @@ def test_records_that_are_deleted_before_they_are_copied_are_left_out(
         assert (partition.log.log_start_offset, values_in(partition)) == (7, ["h", "i", "j"])
 
     mover.run(scenario)
+
+
+def test_a_log_that_compaction_has_left_holes_in_moves_with_them(mover: Mover, paths: list[str]) -> None:
+    partition = mover.open(segment_bytes=150)
+    follow(partition)
+    for at, letter in ((3, "d"), (4, "e"), (9, "j"), (10, "k"), (15, "p")):
+        partition.append_as_follower(leaders_batch(letter, at=at))
+        mover.sync()
+    assert partition.log.is_sparse
+
+    async def scenario() -> None:
+        await mover.moved(partition, paths[1])
+
+    mover.run(scenario)
+    partition.close()
+    for log in (partition.log, Mover(RealDisk(), paths).open().log):
+        assert (log.log_start_offset, log.log_end_offset, log.is_sparse) == (0, 16, True)
+    reopened = Mover(RealDisk(), paths).open()
+    assert values_of(reopened.read(Offset(5), 1, Offset(16), at_least_one=True)) == ["j"]
 
 
 def test_an_empty_replica_moves(mover: Mover, paths: list[str]) -> None:
