@@ -131,7 +131,10 @@ def consume_here(servers: Servers, topic: Topic, records: Records) -> None:
             "bootstrap.servers": servers,
             "group.id": "benchmark",
             "enable.auto.commit": False,
+            # As much as it takes ahead, so that it never waits for its own queue to be emptied.
             "queued.min.messages": 1_000_000,
+            "queued.max.messages.kbytes": 2_000_000,
+            "fetch.queue.backoff.ms": 1,
         }
     )
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])

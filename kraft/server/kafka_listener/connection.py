@@ -129,8 +129,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if not self._is_over:
             self._used_at_s = self._loop.time()
-            self._buffer.received(nbytes)
-            self._take_frames()
+            if self._buffer.received(nbytes):
+                self._take_frames()
 
     def eof_received(self) -> bool:
         return False

@@ -10,6 +10,10 @@ SMALL_BYTES_MAX: Final = 64 * 1024
 """Requests up to this size have a budget of their own, so that they do not wait for large ones to arrive."""
 
 
+SPARE_BYTES_MAX: Final = 2 * 1024 * 1024
+"""Of the one buffer that is kept for the next request: to make a new one is to clear as many bytes."""
+
+
 class Claimant(Protocol):
     """A connection that receives a request in parts. Compared by identity."""
 
@@ -87,8 +91,22 @@ class ReceiveMemory:
     """
 
     def __init__(self, request_bytes_max: int) -> None:
+        self._spare: bytearray | None = None
         self.small = ReceiveBudget(request_bytes_max // 8)
         self.large = ReceiveBudget(request_bytes_max * 3 // 8)
+
+    def buffer(self, size_bytes: int) -> memoryview:
+        """Of that size, with anything in it. Large requests mostly come one after the other: then it is the same."""
+        spare, self._spare = self._spare, None
+        if spare is None or len(spare) < size_bytes:
+            spare = bytearray(size_bytes)
+        return memoryview(spare)[:size_bytes]
+
+    def reuse(self, buffer: memoryview) -> None:
+        """Nobody looks into it any more."""
+        made = buffer.obj
+        if isinstance(made, bytearray) and SMALL_BYTES_MAX < len(made) <= SPARE_BYTES_MAX:
+            self._spare = made
 
     def budget(self, size_bytes: int) -> ReceiveBudget:
         """For a request of that size."""

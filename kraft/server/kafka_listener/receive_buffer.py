@@ -67,6 +67,9 @@ class ReceiveBuffer:
         self._kept: memoryview | None = None
         self._filled = 0
         """So much of `_kept` has been received."""
+        self._whole_at = 0
+        """So much of `_kept` has to be received until the frame in there is whole; 0 while that is not known."""
+
         self._view = scratch[:0]
         self._position = 0
 
@@ -81,14 +84,21 @@ class ReceiveBuffer:
             return self._kept[self._filled :]
         return self._scratch[:KEPT_BYTES_MIN] if self._memory.is_used_up else self._scratch
 
-    def received(self, count: int) -> None:
-        """So many bytes now stand at the beginning of `room()`. Ends with `keep_rest` before anybody else receives."""
+    def received(self, count: int) -> bool:
+        """So many bytes now stand at the beginning of `room()`.
+
+        False: nothing is to be done but to receive more, since a large frame comes in many parts. Otherwise ends with
+        `keep_rest` before anybody else receives.
+        """
         if self._kept is None:
             self._view = self._scratch[:count]
-        else:
-            self._filled += count
-            self._arrived_bytes += count
-            self._view = self._kept[: self._filled]
+            return True
+        self._filled += count
+        self._arrived_bytes += count
+        if self._filled < self._whole_at and self._filled < len(self._kept):
+            return False
+        self._view = self._kept[: self._filled]
+        return True
 
     def peek_frame(self) -> memoryview | None:
         """The next whole frame, without its size; valid until more is received. Raises BadFrame."""
@@ -144,6 +154,7 @@ class ReceiveBuffer:
         self.is_waiting = not self._budget.grow_to(self, size_bytes, self._ask_again)
         if not self.is_waiting:
             self._move_to(size_bytes)
+            self._whole_at = 0 if size is None else wanted
         return not self.is_waiting
 
     def is_slow(self) -> bool:
@@ -161,11 +172,12 @@ class ReceiveBuffer:
     def clear(self) -> None:
         """Forgets everything, and gives the memory back."""
         if self._kept is not None:
+            self._memory.reuse(self._kept)
             self._kept = None
             self.is_waiting = False
             self._slow_checks = 0
             self._budget.give_back(self)
-        self._view, self._position, self._filled = self._scratch[:0], 0, 0
+        self._view, self._position, self._filled, self._whole_at = self._scratch[:0], 0, 0, 0
 
     def _take_turn(self, frame: memoryview) -> bool:
         if self.has_turn:
@@ -189,8 +201,8 @@ class ReceiveBuffer:
     def _move_to(self, size_bytes: int) -> None:
         """What was not taken, into a buffer of its own."""
         rest = self._view[self._position :]
-        kept = memoryview(bytearray(size_bytes))
-        self._filled, self._position = len(rest), 0
+        kept = self._memory.buffer(size_bytes)
+        self._filled, self._position, self._whole_at = len(rest), 0, 0
         kept[: self._filled] = rest
         self._kept, self._view = kept, kept[: self._filled]
 

@@ -51,7 +51,8 @@ def feed(buffer: ReceiveBuffer, data: bytes, step: int | None = None) -> list[by
         count = min(len(room), len(data), step or len(data))
         room[:count] = data[:count]
         data = data[count:]
-        buffer.received(count)
+        if not buffer.received(count):
+            continue
         while (whole := taken(buffer)) is not None:
             found.append(whole)
         buffer.keep_rest()
@@ -66,6 +67,45 @@ def test_frames_come_out_as_they_went_in_however_they_are_cut(contents: list[byt
     assert feed(buffer, b"".join(map(frame, contents)), step) == contents
     assert not buffer.is_partial
     assert connections.memory.lent_bytes == 0
+
+
+def test_a_large_frame_is_looked_at_when_it_is_whole_and_not_before() -> None:
+    buffer = Connections().new()
+    data = frame(bytes(50_000)) + frame(b"behind it")
+    looked_at, arrived = [], 0
+    while arrived < len(data):
+        assert buffer.has_room()
+        room = buffer.room()
+        count = min(1_000, len(room), len(data) - arrived)
+        room[:count] = data[arrived : arrived + count]
+        arrived += count
+        if buffer.received(count):
+            looked_at.append(arrived)
+            while taken(buffer) is not None:
+                pass
+            buffer.keep_rest()
+    # When it had begun, when it had earned the memory for all of it, and when it was whole; then the one behind it.
+    assert looked_at == [1_000, 4_000, SIZE_BYTES + 50_000, len(data)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(SMALL_BYTES_MAX, FRAME_BYTES_MAX - 2)), max_size=6))
+def test_memory_that_is_used_again_mixes_nothing_up(sizes: list[tuple[int, int]]) -> None:
+    """Frames of two connections in turns; of one, the second half arrives while the other receives its own."""
+    connections = Connections(budget_bytes=10 * FRAME_BYTES_MAX)
+    buffers = [connections.new(), connections.new()]
+    sent: list[list[bytes]] = [[], []]
+    found: list[list[bytes]] = [[], []]
+    rests = [b"", b""]
+    for number, (which, size) in enumerate(sizes):
+        # Produce requests, which do not wait for a turn.
+        sent[which].append(bytes(2) + bytes([number]) * size)
+        data = rests[which] + frame(sent[which][-1])
+        half = len(data) - size // 2
+        found[which] += feed(buffers[which], data[:half])
+        rests[which] = data[half:]
+    for which in (0, 1):
+        found[which] += feed(buffers[which], rests[which])
+    assert found == sent
 
 
 def test_frames_that_arrive_together_and_whole_are_not_copied() -> None:
