@@ -11,7 +11,8 @@ Then the original is removed. Before step 1 a crash leaves the original, and a c
 `-moved` directory tells that the copy of the same id is whole, and the next start does step 2. At no time two
 directories have the replica's own name, and each step is durable before the next one.
 
-Where a log directory cannot be used nothing is concluded from what the others hold: it may have the other half.
+Where a log directory cannot be used nothing is concluded from what the others hold: it may have the other half. See
+docs/adr/0021-moves-between-log-directories.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ broker does not lead yet, and the reason may have passed when the second is look
 not know any first sequence is accepted (KIP-360), so the second would be appended without the first, whose retry is
 then out of order for good (KAFKA-15591). Of a producer that it does know the second would be a gap. Some clients give
 its records up at that, and librdkafka begins a new epoch, in which everything that had no answer yet, of any partition,
-may be appended a second time. So the second has the answer of the first, until the first has come again.
+may be appended a second time. So the second has the answer of the first, until the first has come again. See
+docs/adr/0020-what-is-sent-behind-a-refused-batch.md.
 """
 
 from __future__ import annotations
