@@ -7,22 +7,10 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import kafka
-import pytest
 from confluent_kafka import Consumer, Message, Producer
-
-from kraft.client import Admin
-from kraft.testing import Cluster
 
 DEADLINE_S: Final = 30
 BEGAN_MS: Final = 1_700_000_000_000
-
-
-def topic_of_a_test(cluster: Cluster, request: pytest.FixtureRequest) -> str:
-    """With two partitions; it keeps what is years old."""
-    name: str = request.node.name[:200].replace("[", "-").replace("]", "")
-    with Admin(cluster.bootstrap_servers) as admin:
-        admin.create_topic(name, 2, 3, {"retention.ms": "-1"})
-    return name
 
 
 def fill(servers: str, topic: str, count: int = 10) -> None:

@@ -64,6 +64,7 @@ class NumberedLoad(ABC):
                     raise TimeoutError(
                         f"partition {partition} acknowledged nothing to {self.client} in {DEADLINE_S:g} s"
                     )
+                # Polled: acknowledgements are noted by another thread, which has no need to tell.
                 time.sleep(_POLL_S)
 
     def gap_s(self, begin_s: float) -> float:

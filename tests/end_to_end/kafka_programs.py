@@ -38,6 +38,7 @@ _SYSTEM_CERTIFICATES: Final = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/t
 def kcat(servers: str, *arguments: str | bytes, given: bytes = b"") -> bytes:
     """What it prints when `given` is its standard input."""
     if shutil.which("kcat") is None:
+        # Here and below: a program of others is what is missing, which nobody needs for anything else.
         pytest.skip("there is no kcat (Debian's package of that name)")
     return _run(["kcat", "-b", servers, *arguments], given)
 
@@ -107,6 +108,7 @@ def _fetch_kafkajs(directory: Path) -> None:
                 env=_environment_of_npm(),
             )
         except subprocess.TimeoutExpired:
+            # Here and below: what cannot be fetched says nothing of Kraft.
             pytest.skip(f"npm did not fetch kafkajs within {_FETCH_DEADLINE_S:.0f} s")
         if finished.returncode != 0:
             pytest.skip(f"npm cannot fetch kafkajs: {finished.stderr.strip().splitlines()[:1]}")

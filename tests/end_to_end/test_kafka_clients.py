@@ -71,6 +71,7 @@ class Written:
                 for codec in CLIENTS[client].codecs:
                     self._write(client, codec)
             except pytest.skip.Exception as reason:
+                # The others write all the same; what this one would have written is skipped for its reason.
                 self.skipped[client] = str(reason)
 
     def of(self, writer: str, codecs: tuple[str, ...]) -> list[Section]:

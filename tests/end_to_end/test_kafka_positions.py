@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import aiokafka
 import kafka
 import pytest
 from confluent_kafka import OFFSET_END, KafkaError, Producer, TopicPartition
 
-from kraft.testing import Cluster
 from tests.end_to_end.kafka_consumers import (
     BEGAN_MS,
     DEADLINE_S,
@@ -18,25 +16,8 @@ from tests.end_to_end.kafka_consumers import (
     fill,
     kafka_python_consumer,
     polled,
-    topic_of_a_test,
     value_of,
 )
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Cluster(3) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def servers(cluster: Cluster) -> str:
-    return cluster.kafka_bootstrap_servers
-
-
-@pytest.fixture
-def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
-    return topic_of_a_test(cluster, request)
 
 
 @pytest.mark.parametrize(("word", "first"), [("smallest", b"0"), ("largest", b"later")])

@@ -9,7 +9,6 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Iterator
 
 import aiokafka
 import aiokafka.errors
@@ -18,25 +17,7 @@ import kafka.errors
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
-from kraft.testing import Cluster
-from tests.end_to_end.kafka_consumers import DEADLINE_S, fill, kafka_python_consumer, polled, topic_of_a_test
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Cluster(3) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def servers(cluster: Cluster) -> str:
-    return cluster.kafka_bootstrap_servers
-
-
-@pytest.fixture
-def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
-    return topic_of_a_test(cluster, request)
-
+from tests.end_to_end.kafka_consumers import DEADLINE_S, fill, kafka_python_consumer, polled
 
 # --- confluent-kafka ---------------------------------------------------------------------------------------------
 

@@ -132,32 +132,35 @@ def fetch_with_epochs(peer: Peer) -> None:
 def fetch_in_sessions(peer: Peer) -> None:
     topic_id = _filled(peer, "sessions", batch("a"), partitions=2)
     for version in (_SESSIONS_FROM, 11, 12, 13, 18):
-
-        def ask(what: str, session: tuple[int, int], *partitions: Any, forgotten: Sequence[int] = ()) -> Any:
-            request = fetch(version, "sessions", topic_id, partitions, session=session, forgotten=forgotten)  # noqa: B023
-            return peer.ask(f"v{version} {what}", request, version)  # noqa: B023  Called within the same turn.
-
-        session_id = ask("new", (0, 0), wanted(), wanted(partition=1)).session_id
-        ask("the same again", (session_id, 1), wanted(), wanted(partition=1))
-        ask("both at their ends", (session_id, 2), wanted(offset=9), wanted(partition=1, offset=1))
-        ask("nothing new", (session_id, 3))
-        ask("one moves on", (session_id, 4), wanted(offset=1))
-        ask("one is forgotten", (session_id, 5), forgotten=[1])
-        ask("an unknown one is forgotten", (session_id, 6), forgotten=[5])
-        ask("an unknown one is added", (session_id, 7), wanted(partition=9))
-        ask("still unknown", (session_id, 8))
-        ask("wrong epoch", (session_id, 77))
-        ask("right epoch after that", (session_id, 9))
-        ask("unknown session", (session_id ^ 1, 1), wanted())
-        ask("epoch without session", (0, 3), wanted())
-        ask("the end", (session_id, -1), wanted())
-        ask("after the end", (session_id, 10))
-        ask("none asked for", (0, -1), wanted())
-        ask("nobody's end", (123, -1), wanted())
+        _fetch_in_sessions(peer, topic_id, version)
     session_id = peer.call(fetch(12, "sessions", topic_id, [wanted()], session=(0, 0)), 12).session_id
     peer.ask("names, then ids", fetch(13, "", topic_id, [wanted()], session=(session_id, 1)), 13)
     peer.ask("unknown id in a session", fetch(13, "", UNKNOWN_ID, [wanted()], session=(0, 0)), 13)
     peer.ask("empty session", fetch(12, "sessions", topic_id, [], session=(0, 0)), 12)
+
+
+def _fetch_in_sessions(peer: Peer, topic_id: UUID, version: int) -> None:
+    def ask(what: str, session: tuple[int, int], *partitions: Any, forgotten: Sequence[int] = ()) -> Any:
+        request = fetch(version, "sessions", topic_id, partitions, session=session, forgotten=forgotten)
+        return peer.ask(f"v{version} {what}", request, version)
+
+    session_id = ask("new", (0, 0), wanted(), wanted(partition=1)).session_id
+    ask("the same again", (session_id, 1), wanted(), wanted(partition=1))
+    ask("both at their ends", (session_id, 2), wanted(offset=9), wanted(partition=1, offset=1))
+    ask("nothing new", (session_id, 3))
+    ask("one moves on", (session_id, 4), wanted(offset=1))
+    ask("one is forgotten", (session_id, 5), forgotten=[1])
+    ask("an unknown one is forgotten", (session_id, 6), forgotten=[5])
+    ask("an unknown one is added", (session_id, 7), wanted(partition=9))
+    ask("still unknown", (session_id, 8))
+    ask("wrong epoch", (session_id, 77))
+    ask("right epoch after that", (session_id, 9))
+    ask("unknown session", (session_id ^ 1, 1), wanted())
+    ask("epoch without session", (0, 3), wanted())
+    ask("the end", (session_id, -1), wanted())
+    ask("after the end", (session_id, 10))
+    ask("none asked for", (0, -1), wanted())
+    ask("nobody's end", (123, -1), wanted())
 
 
 def fetch_by_old_clients(peer: Peer) -> None:

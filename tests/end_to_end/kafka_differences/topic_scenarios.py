@@ -46,21 +46,24 @@ def _some_configs(answer: Any) -> Any:
 
 def create_topics(peer: Peer) -> None:
     for version in _VERSIONS:
-
-        def ask(what: str, *topics: CreatableTopic, validate_only: bool = False) -> None:
-            request = _create(*topics, validate_only=validate_only)
-            peer.ask(f"v{version} {what}", request, version, keep=_some_configs)  # noqa: B023  Called in the same turn.
-
-        name = f"new-{version}"
-        ask("only asked", new_topic(name), validate_only=True)
-        ask("new", new_topic(name, 3))
-        ask("again", new_topic(name, 3))
-        ask("only asked again", new_topic(name, 3), validate_only=True)
-        ask("configs", new_topic(f"set-{version}", configs={"retention.ms": "5000", "cleanup.policy": "compact"}))
-        if version >= 4:
-            ask("defaults", new_topic(f"default-{version}", -1, -1))
-        ask("assigned", new_topic(f"assigned-{version}", -1, -1, assignments={0: (1,), 1: (1,)}))
+        _create_topics(peer, version)
     _refused_topics(peer)
+
+
+def _create_topics(peer: Peer, version: int) -> None:
+    def ask(what: str, *topics: CreatableTopic, validate_only: bool = False) -> None:
+        request = _create(*topics, validate_only=validate_only)
+        peer.ask(f"v{version} {what}", request, version, keep=_some_configs)
+
+    name = f"new-{version}"
+    ask("only asked", new_topic(name), validate_only=True)
+    ask("new", new_topic(name, 3))
+    ask("again", new_topic(name, 3))
+    ask("only asked again", new_topic(name, 3), validate_only=True)
+    ask("configs", new_topic(f"set-{version}", configs={"retention.ms": "5000", "cleanup.policy": "compact"}))
+    if version >= 4:
+        ask("defaults", new_topic(f"default-{version}", -1, -1))
+    ask("assigned", new_topic(f"assigned-{version}", -1, -1, assignments={0: (1,), 1: (1,)}))
 
 
 def _refused_topics(peer: Peer) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from errno import ENOSPC
 from itertools import count
 from typing import Any, ClassVar, TypeVar
 
@@ -18,10 +19,11 @@ from kraft.server.log_directories import LogDirectories
 from kraft.server.partition import Partition, PartitionSurroundings
 from kraft.server.partition_store import PartitionStore
 from kraft.server.partitions import Partitions
+from kraft.server.replica_move import ReplicaMove
 from kraft.server.replica_moves import ReplicaMoves
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import ORDERS
-from tests.unit.server.replicas import DEFAULTS, ORDERS_0, WALL_MS, InlineExecutor, until
+from tests.unit.server.replicas import DEFAULTS, ORDERS_0, WALL_MS, FailingDisk, InlineExecutor, batch, lead, until
 
 Result = TypeVar("Result")
 
@@ -175,3 +177,46 @@ async def settled(partition: Partition) -> None:
     """Nothing is being moved any more, nor removed for that."""
     await until(lambda: partition.move is None, within_s=60)
     await asyncio.sleep(0.01)
+
+
+class WatchedDisk(FailingDisk):
+    """Fails some operations on names, and says when one is about to happen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before_rename: Callable[[str, str], None] = lambda source, target: None
+        self.before_dir_sync: Callable[[str], None] = lambda path: None
+        self.refuses_new_files = False
+
+    def open(self, path: str, create: bool) -> Any:
+        if create and self.refuses_new_files:
+            raise OSError(ENOSPC, "No space left on device")
+        return super().open(path, create)
+
+    def rename(self, source: str, target: str) -> None:
+        self.before_rename(source, target)
+        super().rename(source, target)
+
+    def sync_dir(self, path: str) -> None:
+        self.before_dir_sync(path)
+        super().sync_dir(path)
+
+
+def written(mover: Mover, *values: str, **configs: Any) -> Partition:
+    """Led by this broker, alone; each value a batch, and all synced."""
+    partition = mover.open(**configs)
+    lead(partition, replicas=(1,))
+    for value in values:
+        partition.append(batch(value), -1)
+    mover.sync()
+    return partition
+
+
+LETTERS = "abcdefghij"
+
+
+async def until_copied(move: ReplicaMove, offset: int) -> None:
+    """And not much further."""
+    async with asyncio.timeout(60):
+        while move.log_end_offset < offset:  # noqa: ASYNC110  In virtual time, each turn of the loop is looked at.
+            await asyncio.sleep(0)

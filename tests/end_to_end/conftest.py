@@ -1,0 +1,30 @@
+"""Fixtures of more than one file: three nodes, and what a client of Kafka needs of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kraft.client import Admin
+from kraft.testing import Cluster
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(3) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def servers(cluster: Cluster) -> str:
+    return cluster.kafka_bootstrap_servers
+
+
+@pytest.fixture
+def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
+    """Of the test's own, with two partitions; it keeps what is years old."""
+    name: str = request.node.name[:200].replace("[", "-").replace("]", "")
+    with Admin(cluster.bootstrap_servers) as admin:
+        admin.create_topic(name, 2, 3, {"retention.ms": "-1"})
+    return name
