@@ -115,6 +115,8 @@ class LogFiles:
         while self.segments:
             self._remove_last()
         side_files.remember(replace(side_files.checkpoint, log_start_offset=offset, is_sparse=False))
+        # While there is no segment recovery takes no epoch for the log's; beside one it would take those below its end.
+        side_files.cut_epochs(Offset(0))
         self.begin_segment(offset, config)
 
     def _remove_last(self) -> None:

@@ -74,6 +74,9 @@ class PartitionLog:
         self._files = LogFiles(disk, directory, self._segments, self._side_files, self._sync, self._health)
         self._producers: ProducerStates = recovered.producers
         start = recovered.checkpoint.log_start_offset
+        if recovered.epochs_changed:
+            # Before a segment is begun: epochs of what was dropped must not be found beside an empty one.
+            self._side_files.write_epochs()
         if not self._segments:
             self._files.begin_segment(start, config)
         self._log_end = self._active.next_offset
@@ -83,8 +86,6 @@ class PartitionLog:
         if self._log_end < start:
             # With the page cache as durability the end of the log may be lost, though its start was moved beyond it.
             self._start_at(start)
-        elif recovered.epochs_changed:
-            self._side_files.write_epochs()
 
     @classmethod
     def open(
@@ -231,7 +232,7 @@ class PartitionLog:
         """
         self._health.check_writable()
         batches = split(records)
-        if batches and self.size_bytes == 0 and batches[0][0].base_offset < self._log_end <= batches[0][0].last_offset:
+        if batches and self.log_start_offset == self._log_end:
             self._make_room_for(batches[0][0])
         end = check_continuation(batches, self._log_end, self.latest_epoch, self.topic_partition)
         if end.has_hole:
@@ -241,10 +242,16 @@ class PartitionLog:
         return Offset(end.next_offset - 1)
 
     def _make_room_for(self, first: BatchHeader) -> None:
-        """An empty log that begins inside its leader's batch takes all of it, and still begins where it did."""
+        """An empty log has nothing that its leader's batches would have to continue.
+
+        One that begins inside a batch takes all of it, and still begins where it did. One that held later epochs than
+        the leader's forgets them: nothing is left of what they wrote.
+        """
         start, files = self.log_start_offset, self._side_files
-        self.truncate_fully_and_start_at(Offset(first.base_offset))
-        self._health.guarded(lambda: files.remember(replace(files.checkpoint, log_start_offset=start)))
+        is_inside = first.base_offset < self._log_end <= first.last_offset
+        if is_inside or first.leader_epoch < self.latest_epoch:
+            self.truncate_fully_and_start_at(Offset(first.base_offset) if is_inside else start)
+            self._health.guarded(lambda: files.remember(replace(files.checkpoint, log_start_offset=start)))
 
     def _write(self, pieces: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
         """Offsets, epochs and sequences were checked; from here on only the disk can fail."""
@@ -254,12 +261,15 @@ class PartitionLog:
             records += header.record_count
         if must_roll_before(self._active, self._config, size, last):
             self.roll()
+        begins_epoch = last.leader_epoch != self.epoch_cache.latest_epoch
         try:
-            if last.leader_epoch != self.epoch_cache.latest_epoch:
+            if begins_epoch:
                 self._side_files.begin_epochs(headers)
             self._active.append(pieces, headers)
         except OSError as error:
-            self.epoch_cache.truncate_from(self._log_end)
+            self._health.tolerate_full_disk(error)
+            if begins_epoch:
+                self._health.guarded(lambda: self._side_files.cut_epochs(self._log_end))
             self._health.refuse(error)
         for header in headers:
             self._producers.update(header)
@@ -425,11 +435,10 @@ class PartitionLog:
         self._files.truncate_to(offset)
         self._log_end = self._active.next_offset
         self._sync.durable_up_to(self._log_end)
-        self.epoch_cache.truncate_from(self._log_end)
+        self._side_files.cut_epochs(self._log_end)
         if self._producers.reaches(self._log_end):
             # Which older batches a producer's last five were is known to the log alone.
             self._producers = rebuild_producers(self._side_files.snapshots, self._segments, self._log_end)
-        self._side_files.write_epochs()
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Drops everything: the log is empty, and its next record is `offset`."""
@@ -444,8 +453,6 @@ class PartitionLog:
         self._files.begin_anew(offset, self._config)
         self._log_end = offset
         self._sync.begin_anew(offset)
-        self.epoch_cache.truncate_from(Offset(0))
-        self._side_files.write_epochs()
         self._producers.clear()
 
     # --- as a copy of another log ----------------------------------------------------------------------------

@@ -5,6 +5,7 @@ Each is durable when the method returns. None may claim to know more than the se
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -109,6 +110,20 @@ class SideFiles:
             if header.leader_epoch != self.epochs.latest_epoch:
                 self.epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
         self.write_epochs()
+
+    def cut_epochs(self, log_end: Offset) -> None:
+        """The log ends at `log_end` now. Without room for the file it is removed: recovery then asks the batches."""
+        self.epochs.truncate_from(log_end)
+        try:
+            self.write_epochs()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            # One that named later epochs would deny, after a crash, what is appended in an earlier one.
+            path = f"{self._directory}/{CHECKPOINT_NAME}"
+            if self._disk.exists(path):
+                self._disk.remove(path)
+                self._disk.sync_dir(self._directory)
 
     # --- producers ---
 

@@ -21,7 +21,7 @@ from kraft.log import partition_log
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.model.errors import KraftError
-from kraft.model.ids import LeaderEpoch
+from kraft.model.ids import LeaderEpoch, Offset
 from tests.simulation.log_workload import SMALL, Workload
 from tests.simulation.modelled_log import (
     Broken,
@@ -32,7 +32,7 @@ from tests.simulation.modelled_log import (
     read_bytes,
 )
 from tests.simulation.sim_disk import CrashMode, SimDisk
-from tests.unit.log.log_building import batch_of
+from tests.unit.log.log_building import batch_of, stored
 
 CONFIGS: Final = (
     SMALL,
@@ -128,6 +128,20 @@ def goes_on(log: PartitionLog, disk: SimDisk, moment: Moment, expectation: Expec
     log.close()
 
 
+def follows_on(log: PartitionLog, disk: SimDisk, moment: Moment) -> None:
+    """The log takes what a leader of a later epoch has had there since the earliest epoch that is possible."""
+    is_empty = log.log_start_offset == log.log_end_offset
+    epoch = LeaderEpoch(0) if is_empty else log.epoch_at(Offset(log.log_end_offset - 1))
+    end = log.append_as_follower(stored("behind the crash", offset=log.log_end_offset, epoch=epoch)) + 1
+    log.roll()
+    held = _held(log)
+    disk.crash(CrashMode.DROP, Random(0))
+    log = open_log(disk, moment.config)
+    if held != _held(log) or log.log_end_offset != end or log.latest_epoch != epoch:
+        raise Broken(f"one more crash changed what was copied from a leader of epoch {epoch}")
+    log.release()
+
+
 def _held(log: PartitionLog) -> tuple[object, ...]:
     return log.log_start_offset, log.log_end_offset, read_bytes(log), log.epoch_cache.entries
 
@@ -160,7 +174,9 @@ def try_moment(moment: Moment, mode: CrashMode, seed: int, twice: bool, goes_on_
             second = crash_twice(moment, crashed, random)
         log, expectation = recover(crashed, moment)
         if goes_on_too:
+            follower = crashed.clone()
             goes_on(log, crashed, moment, expectation)
+            follows_on(open_log(follower, moment.config), follower, moment)
     except (KraftError, Broken, OSError, AssertionError) as problem:
         raise AssertionError(
             f"point {moment.point} ({moment.operation}, in {moment.step!r}), {mode.value}, crash seed {seed}: "

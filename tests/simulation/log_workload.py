@@ -71,6 +71,7 @@ class Workload:
             "truncate": (self._truncate, 3),
             "begin anew": (self._begin_anew, 1),
             "join inside a batch": (self._join, 1),
+            "follow another history": (self._follow_another_history, 3),
             "stop and start": (lambda: model.reopen(self.random.random() < 0.5), 2),
             "advance the log start": (self._advance_log_start, 3),
             "retention": (self._retention, 3),
@@ -110,6 +111,13 @@ class Workload:
         if len(self.model.batches) > 10:
             batches = [self._sizes()[:2] for _ in range(self.random.randint(1, 3))]
             self.model.join_inside_a_batch(self.random.randint(0, 3), batches)
+
+    def _follow_another_history(self) -> None:
+        """What this replica wrote as a leader is cut off; the leader now goes on from where it was before."""
+        self.random.choice((self._truncate, self._begin_anew))()
+        batches = [self._sizes()[:2] for _ in range(self.random.randint(1, 3))]
+        epoch = self.random.randint(self.model.least_epoch_of_a_leader, self.model.epoch)
+        self.model.follow_another_history(epoch, batches)
 
     def _advance_log_start(self) -> None:
         model = self.model

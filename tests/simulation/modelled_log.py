@@ -102,6 +102,8 @@ class Expectation:
     def check_recovered(self, log: PartitionLog) -> None:
         """The same, and nothing is remembered of what was lost. Raises Broken."""
         self.check(log)
+        if log.epoch_cache.entries and not self.epochs:
+            raise Broken(f"{log.epoch_cache.entries} are remembered, of records that were dropped with all others")
         ahead = [entry for entry in log.epoch_cache.entries if entry.start_offset >= log.log_end_offset]
         if ahead:
             raise Broken(f"{ahead} begin behind the end of the log, {log.log_end_offset}")
@@ -291,6 +293,21 @@ class ModelledLog:
             raise
         assert last == added[-1].next_offset - 1
         self._appended(added)
+
+    def follow_another_history(self, epoch: int, batch_sizes: Sequence[Sequence[int]]) -> None:
+        """The leader wrote in `epoch` what comes next here: perhaps earlier than this replica led, or heard of."""
+        assert self.least_epoch_of_a_leader <= epoch <= self.epoch
+        if not self.batches and self.epochs and epoch < self.epochs[-1][0]:
+            # Of what the log held there is nothing left, and it is begun anew.
+            self.epochs, self._idempotent, self.next_sequence, self.cleaned_end = [], [], {}, 0
+            self.is_sparse = False
+        self.epoch = epoch
+        self.append_as_follower(batch_sizes)
+
+    @property
+    def least_epoch_of_a_leader(self) -> int:
+        """What comes next cannot have been written before the last record that is kept."""
+        return self.epochs[-1][0] if self.batches else 0
 
     def join_inside_a_batch(self, ahead: int, batch_sizes: Sequence[Sequence[int]]) -> None:
         """The leader's log starts inside a batch, of which the follower gets all."""

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
+from kraft.log.log_config import LogConfig
+from kraft.model.ids import LeaderEpoch, Offset
 from tests.simulation.crash_points import crash_everywhere
+from tests.simulation.modelled_log import new_disk, open_log
+from tests.simulation.sim_disk import CrashMode, SimDisk
+from tests.unit.log.log_building import append, read_all, stored
 
 
 @pytest.mark.parametrize("workload_seed", [0, 4, 17])
@@ -12,3 +19,23 @@ def test_every_crash_point_recovers_to_a_prefix_that_holds_everything_synced(wor
     tally = crash_everywhere(workload_seed)
     print(f"workload {workload_seed}: {tally}")
     assert tally.points >= 500
+
+
+@pytest.mark.parametrize("mode", CrashMode)
+def test_a_follower_killed_inside_restart_at_takes_records_of_an_earlier_epoch(mode: CrashMode) -> None:
+    """It led epoch 5 for a record; the leader of epoch 6 has records of epoch 4, and retention passed our end."""
+    disk = new_disk()
+    log = open_log(disk, LogConfig())
+    append(log, "a", epoch=4)
+    append(log, "b", epoch=5)
+    moments: list[SimDisk] = []
+    disk.on_point = lambda: moments.append(disk.clone())
+    log.truncate_fully_and_start_at(Offset(200))
+    for number, moment in enumerate(moments):
+        moment.crash(mode, Random(number))
+        follower = open_log(moment, LogConfig())
+        if follower.log_end_offset < 200:
+            follower.truncate_fully_and_start_at(Offset(200))
+        assert follower.append_as_follower(stored("c", offset=200, epoch=4)) == 200, moment.last_operation
+        assert read_all(follower) == ["c"]
+        assert follower.latest_epoch == LeaderEpoch(4)

@@ -9,12 +9,14 @@ from random import Random
 
 import pytest
 
+from kraft.log.log_config import LogConfig
+from kraft.log.partition_log import PartitionLog
 from kraft.model.errors import Corruption, ErrorCode, KraftError, Refusal
-from kraft.model.ids import LeaderEpoch
+from kraft.model.ids import LeaderEpoch, Offset
 from tests.simulation.log_workload import Workload
-from tests.simulation.modelled_log import ModelledLog, meets, open_log
+from tests.simulation.modelled_log import ModelledLog, meets, new_disk, open_log
 from tests.simulation.sim_disk import Content, CrashMode, SimDisk, SyncFailure
-from tests.unit.log.log_building import NOW_MS, batch_of
+from tests.unit.log.log_building import DIRECTORY, NOW_MS, append, batch_of, read_all, stored, sync
 
 STEPS = 120
 
@@ -136,6 +138,53 @@ def test_a_full_disk_refuses_and_everything_goes_on_when_there_is_room() -> None
         model.check()
     print(f"{refused.total()} steps met a full disk, were refused, and succeeded when there was room: {dict(refused)}")
     assert refused.total() >= 100
+
+
+def fill_up_at(disk: SimDisk, operation: str) -> None:
+    """From that operation on there is no room; it is there again when the hook is taken off."""
+
+    def on_point() -> None:
+        if disk.last_operation.startswith(operation):
+            disk.capacity_bytes -= disk.free_bytes("")
+
+    disk.on_point = on_point
+
+
+def has_room_again(disk: SimDisk) -> None:
+    disk.on_point = None
+    disk.capacity_bytes = 1 << 40
+
+
+def takes_an_earlier_epoch(log: PartitionLog, disk: SimDisk) -> None:
+    """What is appended in epoch 4 behind offset 1 is there after a crash, and was not taken for rot."""
+    log.append_as_follower(stored("c", offset=1, epoch=4))
+    sync(log)
+    disk.crash(CrashMode.DROP, Random(0))
+    again = open_log(disk, log.config)
+    assert read_all(again) == ["a", "c"]
+    assert again.epoch_cache.entries == ((4, 0),)
+
+
+def test_a_truncation_without_room_for_the_epochs_leaves_none_that_denies_later_records() -> None:
+    disk = new_disk()
+    log = open_log(disk, LogConfig())
+    append(log, "a", epoch=4)
+    append(log, "b", epoch=5)
+    fill_up_at(disk, f"create {DIRECTORY}/leader-epoch-checkpoint")
+    assert log.truncate_to(Offset(1)) == 1
+    has_room_again(disk)
+    takes_an_earlier_epoch(log, disk)
+
+
+def test_a_refused_append_of_a_new_epoch_leaves_no_epoch_that_denies_later_records() -> None:
+    disk = new_disk()
+    log = open_log(disk, LogConfig())
+    append(log, "a", epoch=4)
+    fill_up_at(disk, f"sync directory {DIRECTORY}")
+    with pytest.raises(Refusal, match="full"):
+        append(log, "b", epoch=5)
+    has_room_again(disk)
+    takes_an_earlier_epoch(log, disk)
 
 
 # --- a read that errs ----------------------------------------------------------------------------------------

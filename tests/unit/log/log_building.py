@@ -7,10 +7,10 @@ import pytest
 from kraft.log.disk import Disk
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import AppendResult, PartitionLog
-from kraft.log.record_batch import build_batch, iter_records, split
+from kraft.log.record_batch import build_batch, iter_records, placed, split
 from kraft.log.record_codec import Record
 from kraft.model.errors import Refusal
-from kraft.model.ids import LeaderEpoch, TopicPartition
+from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
 
 DIRECTORY = "data/orders-0"
 ORDERS = TopicPartition("orders", 0)
@@ -30,6 +30,11 @@ def batch_of(*values: str, timestamp_ms: int = 1000) -> bytes:
 def append(log: PartitionLog, *values: str, epoch: int = 0, timestamp_ms: int = 1000) -> AppendResult:
     """One batch with a record for each value."""
     return log.append_as_leader(batch_of(*values, timestamp_ms=timestamp_ms), LeaderEpoch(epoch), NOW_MS)
+
+
+def stored(*values: str, offset: int, epoch: int) -> bytes:
+    """One batch as a leader of that epoch has it in its log."""
+    return b"".join(placed(memoryview(batch_of(*values)), Offset(offset), LeaderEpoch(epoch), None))
 
 
 def refused(log: PartitionLog, records: bytes, epoch: int = 0) -> Refusal:

@@ -7,7 +7,7 @@ from kraft.log.log_config import LogConfig
 from kraft.log.record_batch import build_batch, split
 from kraft.log.record_codec import Record
 from kraft.model.errors import InvalidBatch
-from kraft.model.ids import Offset
+from kraft.model.ids import LeaderEpoch, Offset
 from tests.unit.log.log_building import (
     DIRECTORY,
     EPOCH,
@@ -15,6 +15,7 @@ from tests.unit.log.log_building import (
     append,
     open_log,
     read_all,
+    stored,
     sync,
 )
 from tests.unit.log.memory_disk import MemoryDisk
@@ -85,3 +86,18 @@ def test_an_empty_follower_that_begins_inside_its_leaders_batch_takes_all_of_it(
     for log in (follower, open_log(disk)):
         assert (log.log_start_offset, log.log_end_offset) == (1, 3)
         assert read_all(log) == ["b", "c"]
+
+
+def test_an_empty_follower_takes_records_of_an_earlier_epoch_than_those_it_dropped() -> None:
+    """An unclean election may have that: what this replica had committed and deleted, the leader never had."""
+    disk = MemoryDisk()
+    log = open_log(disk)
+    append(log, "a", epoch=4)
+    append(log, "b", epoch=5)
+    log.advance_log_start(Offset(2))
+    log.append_as_follower(stored("c", offset=2, epoch=4))
+    sync(log)
+    disk.crash()
+    for found in (log, open_log(disk)):
+        assert (found.log_start_offset, read_all(found)) == (2, ["c"])
+        assert found.epoch_cache.entries == (EpochStart(LeaderEpoch(4), Offset(2)),)
