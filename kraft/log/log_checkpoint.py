@@ -2,7 +2,8 @@
 
 Text: a version, one "name value" a line, and `# crc32c=` with eight hexadecimal digits over what precedes. The file
 before is kept beside it. When only that can be read, what it says is taken so that nothing worse than work follows: all
-is checked again, and holes between offsets are not taken for rot.
+is checked again, and holes between offsets are not taken for rot. A log start is written to both files, so that either
+says whether the first segment that is left is the log's first.
 """
 
 from __future__ import annotations
@@ -37,6 +38,18 @@ class LogCheckpoint:
 
     is_sparse: bool = False
     """Compaction, here or at a leader that was copied from, has left holes between the offsets."""
+
+    def missing_front(self, first_base: int | None) -> str | None:
+        """Why segments must be missing before the one that begins at `first_base`; None when they need not be.
+
+        `first_base` is None for a log without segments. Such a log was just made or is being begun anew, and then
+        nothing in it counts as durable. Otherwise the log start moves before the segments below it go.
+        """
+        if first_base is None and self.recovery_point > 0:
+            return f"no segment is left, everything below offset {self.recovery_point} was durable"
+        if first_base is not None and first_base > self.log_start_offset:
+            return f"the log starts at offset {self.log_start_offset}, its first segment is missing"
+        return None
 
     def encode(self) -> bytes:
         content = (
@@ -97,7 +110,7 @@ def _earlier(disk: Disk, path: str) -> LogCheckpoint | None:
 
 
 def write_checkpoint(disk: Disk, directory: str, checkpoint: LogCheckpoint) -> None:
-    """Durable on return."""
+    """Durable on return. What was there before is kept beside it."""
     path = f"{directory}/{CHECKPOINT_NAME}"
     if disk.exists(path):
         disk.rename(path, path + EARLIER_SUFFIX)

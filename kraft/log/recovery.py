@@ -6,7 +6,8 @@ one, everything is read that was not known to be durable (the recovery point in 
 A tear is a broken stretch behind the recovery point that no whole batch follows: those bytes were never acknowledged as
 durable, and are cut off. A power failure may also lose a part in the middle of what was not synced; such a stretch has
 a disk sector of nothing but zeros, and is a tear as well. Anything else was once complete, so it is rot: the log
-refuses to open, because cutting there would drop acknowledged records without a word.
+refuses to open, because cutting there would drop acknowledged records without a word. So is a first segment that begins
+above the log's start, and a log of which nothing is left: retention and a new start move the checkpoint first.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Final
 
 from kraft.log.disk import Disk, File
 from kraft.log.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache
+from kraft.log.log_checkpoint import CHECKPOINT_NAME as LOG_CHECKPOINT_NAME
 from kraft.log.log_checkpoint import LogCheckpoint, read_checkpoint
 from kraft.log.producer_snapshot import SNAPSHOT_SUFFIX, ProducerSnapshots
 from kraft.log.producer_state import ProducerStates, RecentBatches
@@ -108,6 +110,7 @@ class _Recovery:
         complete_swaps(self._disk, self._directory)
         self._checkpoint = read_checkpoint(self._disk, self._directory)
         base_offsets, snapshots = self._tidy()
+        self._check_front(base_offsets)
         base_offsets = self._without_deleted(base_offsets)
         stored_epochs = self._read_epochs()
         self._epochs_are_known = stored_epochs is not None
@@ -160,6 +163,13 @@ class _Recovery:
         stems = [name.removesuffix(SNAPSHOT_SUFFIX) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
         snapshots = ProducerSnapshots(self._disk, self._directory, [int(stem) for stem in stems if _is_offset(stem)])
         return sorted(Offset(int(stem)) for stem in logs), snapshots
+
+    def _check_front(self, base_offsets: list[Offset]) -> None:
+        first = base_offsets[0] if base_offsets else None
+        reason = self._checkpoint.missing_front(first)
+        if reason is not None:
+            name = LOG_CHECKPOINT_NAME if first is None else file_name(first, LOG_SUFFIX)
+            raise Corruption(f"{self._directory}/{name}", 0, reason)
 
     def _without_deleted(self, base_offsets: list[Offset]) -> list[Offset]:
         """Removes segments below the log's start: retention was about to, and of its steps a crash may keep any."""

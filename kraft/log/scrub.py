@@ -85,6 +85,20 @@ def scrub_segment(
         file.close()
 
 
+def missing_segment(path: str, expected: Expected) -> ScrubbedSegment:
+    """A segment whose file is gone, though its log counts on it."""
+    return ScrubbedSegment(
+        path=path,
+        size_bytes=0,
+        batches=0,
+        records=0,
+        next_offset=expected.base_offset,
+        max_timestamp_ms=-1,
+        last_epoch=int(NO_LEADER_EPOCH),
+        problems=(Corruption(path, 0, "the file is gone"),),
+    )
+
+
 class _Scrub:
     def __init__(
         self,

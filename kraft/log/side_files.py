@@ -46,6 +46,9 @@ class SideFiles:
         """Nothing is written when it is no news."""
         if checkpoint != self.checkpoint:
             write_checkpoint(self._disk, self._directory, checkpoint)
+            if checkpoint.log_start_offset != self.checkpoint.log_start_offset:
+                # So that the file before says so, too: a front that was let go must not seem to be missing.
+                write_checkpoint(self._disk, self._directory, checkpoint)
             self.checkpoint = checkpoint
 
     def remember_holes(self) -> None:

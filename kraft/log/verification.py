@@ -112,7 +112,8 @@ class _Verification:
 
     def run(self) -> VerifiedPartition:
         base_offsets = self._base_offsets()
-        # Without any segment it is what a creation or a deletion left behind that a kill or a loss of power cut short.
+        self._check_front(base_offsets)
+        # Without any segment it is what a creation left behind that a kill or a loss of power cut short.
         for base_offset, end_offset in zip_longest(base_offsets, base_offsets[1:]):
             self._verify_segment(base_offset, end_offset)
         self._check_snapshots_up_to(self._next_offset)
@@ -176,6 +177,14 @@ class _Verification:
     def _snapshot_offsets(self) -> list[int]:
         found = [_offset_of(name, SNAPSHOT_SUFFIX) for name in self._names if name.endswith(SNAPSHOT_SUFFIX)]
         return sorted(offset for offset in found if offset is not None)
+
+    def _check_front(self, base_offsets: Sequence[int]) -> None:
+        first = base_offsets[0] if base_offsets else None
+        reason = self._checkpoint.missing_front(first)
+        file = self._path(LOG_CHECKPOINT_NAME if first is None else file_name(first, LOG_SUFFIX))
+        # Otherwise the directory has gone since it was listed, and the checkpoint could not be read for that.
+        if reason is not None and self._disk.exists(file):
+            self._fault(file, 0, reason)
 
     # --- a segment -------------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """Reads every batch of every log from time to time, so that rot is found while other replicas still have the records.
 
-Only what is durable and no longer changes is read: closed segments, and the active one up to its last sync. The log
-goes on meanwhile, so a finding counts only when the segment was the same before and after, and only the second time.
+Only what is durable and no longer changes is read: closed segments, and the active one up to its last sync. A segment
+whose file vanished is damaged as well. The log goes on meanwhile, so a finding counts only when the segment was the same
+before and after, and only the second time.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import structlog
 
 from kraft.log.disk import Disk
 from kraft.log.leader_epochs import LeaderEpochCache
-from kraft.log.scrub import Expected, ScrubbedSegment, scrub_segment
+from kraft.log.scrub import Expected, ScrubbedSegment, missing_segment, scrub_segment
+from kraft.log.segment import DELETED_SUFFIX
 from kraft.log.segment_facts import SegmentFacts
 from kraft.model.errors import Corruption
 from kraft.model.ids import Offset
@@ -117,8 +119,6 @@ class LogScrubber:
             return None
         is_active = before == partition.log.segments()[-1]
         end_offset = partition.log.synced_end_offset if is_active else before.end_offset
-        if end_offset <= base_offset and is_active:
-            return None
         expected = Expected(
             base_offset=base_offset,
             end_offset=end_offset,
@@ -130,22 +130,25 @@ class LogScrubber:
             found = await asyncio.get_running_loop().run_in_executor(
                 self._executor, lambda: self._read(partition, before.path, expected)
             )
-        except FileNotFoundError:
-            # Retention, compaction or a deletion was quicker. A file that went by itself is missed by its readers.
-            return None
         except OSError as error:
             if _is_same(before, _facts(partition, base_offset), is_active):
                 partition.storage_failed(f"{before.path} cannot be read: {error}")
             return None
         return found if _is_same(before, _facts(partition, base_offset), is_active) else None
 
-    def _read(self, partition: Partition, path: str, expected: Expected) -> ScrubbedSegment:
+    def _read(self, partition: Partition, path: str, expected: Expected) -> ScrubbedSegment | None:
+        """None where nothing is to be concluded."""
+
         def on_read(size: int) -> None:
             self._throttle.pass_bytes(size)
             if not partition.is_open:
                 raise FileNotFoundError(path)
 
-        return scrub_segment(self._disk, path, expected, read_bytes=on_read)
+        try:
+            return scrub_segment(self._disk, path, expected, read_bytes=on_read)
+        except FileNotFoundError:
+            # The log's readers have it open and would never miss it. What the log itself lets go it renames first.
+            return None if self._disk.exists(path + DELETED_SUFFIX) else missing_segment(path, expected)
 
 
 def _facts(partition: Partition, base_offset: Offset) -> SegmentFacts | None:

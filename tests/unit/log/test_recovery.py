@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from kraft.log import partition_log
 from kraft.log.leader_epochs import CHECKPOINT_NAME
+from kraft.log.log_checkpoint import CHECKPOINT_NAME as LOG_CHECKPOINT_NAME
+from kraft.log.log_checkpoint import EARLIER_SUFFIX, read_checkpoint, write_checkpoint
 from kraft.log.log_config import LogConfig
 from kraft.log.record_batch import build_batch, split
 from kraft.log.record_codec import Record
@@ -340,3 +343,72 @@ def test_a_crash_between_the_removals_of_a_truncation_leaves_a_log_without_a_hol
     found = read_all(open_log(disk, SMALL_SEGMENTS))
     assert 2 <= len(found) < 20
     assert found == values(len(found))
+
+
+# --- segments that are gone ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clean_shutdown", [True, False])
+@pytest.mark.parametrize("is_sparse", [True, False])
+def test_a_missing_front_of_a_log_is_rot(is_sparse: bool, clean_shutdown: bool) -> None:
+    disk = disk_with(20, SMALL_SEGMENTS)
+    if is_sparse:
+        write_checkpoint(disk, DIRECTORY, replace(read_checkpoint(disk, DIRECTORY), is_sparse=True))
+    disk.remove(log_files(disk)[0])
+    second = log_files(disk)[0]
+    with pytest.raises(Corruption, match="the log starts at offset 0, its first segment is missing") as rot:
+        open_log(disk, SMALL_SEGMENTS, clean_shutdown)
+    assert (rot.value.file, log_files(disk)[0]) == (second, second), "nothing is removed"
+
+
+@pytest.mark.parametrize("clean_shutdown", [True, False])
+def test_a_log_that_lost_all_its_segments_is_rot(clean_shutdown: bool) -> None:
+    disk = disk_with(20, SMALL_SEGMENTS)
+    for path in log_files(disk):
+        disk.remove(path)
+    with pytest.raises(Corruption, match="no segment is left, everything below offset 20 was durable"):
+        open_log(disk, SMALL_SEGMENTS, clean_shutdown)
+
+
+def test_segments_without_any_checkpoint_have_to_begin_at_offset_0() -> None:
+    disk = disk_with(20, SMALL_SEGMENTS)
+    for name in (LOG_CHECKPOINT_NAME, LOG_CHECKPOINT_NAME + EARLIER_SUFFIX):
+        disk.remove(f"{DIRECTORY}/{name}")
+    assert read_all(open_log(disk, SMALL_SEGMENTS)) == values(20)
+    disk = disk_with(20, SMALL_SEGMENTS)
+    for name in (LOG_CHECKPOINT_NAME, LOG_CHECKPOINT_NAME + EARLIER_SUFFIX):
+        disk.remove(f"{DIRECTORY}/{name}")
+    disk.remove(log_files(disk)[0])
+    with pytest.raises(Corruption, match="its first segment is missing"):
+        open_log(disk, SMALL_SEGMENTS)
+
+
+def dropped_front(disk: MemoryDisk) -> None:
+    log = open_log(disk, replace(SMALL_SEGMENTS, retention_bytes=800))
+    log.advance_log_start(log.segments()[1].base_offset)
+    for path in log.apply_retention(NOW_MS, Offset(20)):
+        disk.remove(path)
+
+
+def begun_anew(disk: MemoryDisk) -> None:
+    log = open_log(disk, SMALL_SEGMENTS)
+    log.truncate_fully_and_start_at(Offset(7))
+    append(log, "a", epoch=9)
+    sync(log)
+
+
+@pytest.mark.parametrize("damage", [None, b"noise"])
+@pytest.mark.parametrize("change", [dropped_front, begun_anew])
+def test_a_front_that_was_let_go_is_not_missed_though_the_checkpoint_is_lost(
+    change: Callable[[MemoryDisk], None], damage: bytes | None
+) -> None:
+    disk = disk_with(20, SMALL_SEGMENTS)
+    change(disk)
+    expected = open_log(disk, SMALL_SEGMENTS)
+    path = f"{DIRECTORY}/{LOG_CHECKPOINT_NAME}"
+    disk.remove(path)
+    if damage is not None:
+        disk.write_file(path, damage)
+    log = open_log(disk, SMALL_SEGMENTS)
+    assert log.log_start_offset == expected.log_start_offset > 0
+    assert read_all(log) == read_all(expected)

@@ -85,12 +85,9 @@ def test_an_empty_log_is_sound() -> None:
     assert verified(written(batches=0)).findings == ()
 
 
-def test_a_directory_whose_deletion_was_cut_short_has_nothing_to_verify() -> None:
-    disk = written()
-    for name in names(disk, ".log"):
-        disk.remove(f"{DIRECTORY}/{name}")
-    for name in names(disk, ".snapshot"):
-        disk.remove(f"{DIRECTORY}/{name}")
+def test_a_directory_whose_creation_was_cut_short_has_nothing_to_verify() -> None:
+    disk = MemoryDisk()
+    change(disk, "partition.metadata", b"version: 0\n")
     found = verified(disk)
     assert (found.findings, found.segments, found.log_end_offset) == ((), 0, 0)
 
@@ -226,6 +223,23 @@ def test_a_segment_that_is_gone_is_missed() -> None:
     for suffix in (".log", ".index", ".timeindex"):
         disk.remove(f"{DIRECTORY}/{second.removesuffix('.log')}{suffix}")
     assert any(finding.file == first and "the next segment begins at" in finding.reason for finding in findings(disk))
+
+
+def test_a_first_segment_that_is_gone_is_missed() -> None:
+    disk = written()
+    first, second = names(disk, ".log")[:2]
+    for suffix in (".log", ".index", ".timeindex"):
+        disk.remove(f"{DIRECTORY}/{first.removesuffix('.log')}{suffix}")
+    found = [finding for finding in findings(disk) if not finding.is_note]
+    assert found[0] == Finding(second, 0, "the log starts at offset 0, its first segment is missing")
+
+
+def test_a_log_whose_segments_are_all_gone_is_missed() -> None:
+    disk = written()
+    for name in names(disk, ".log"):
+        disk.remove(f"{DIRECTORY}/{name}")
+    found = [finding for finding in findings(disk) if not finding.is_note]
+    assert found == [Finding("log-checkpoint", 0, "no segment is left, everything below offset 48 was durable")]
 
 
 def test_it_is_said_where_reading_can_go_on() -> None:

@@ -90,6 +90,33 @@ def test_rot_is_found_in_closed_segments_and_in_the_active_one(broker: Broker, s
     assert "checksum" in found[0].reason
 
 
+@pytest.mark.parametrize("segment", [0, 1, 2, 3])
+def test_a_segment_file_that_vanished_is_rot_though_the_log_still_reads_it(broker: Broker, segment: int) -> None:
+    partition = filled(broker)
+    path = partition.log.segments()[segment].path
+    Path(path).unlink()
+    assert partition.read(Offset(0), 1 << 20, partition.log.log_end_offset, at_least_one=True)
+    tally, found = scrub(broker)
+    assert tally.rotten == 1
+    assert [(each.file, each.reason) for each in found] == [(path, "the file is gone")]
+
+
+def test_an_active_segment_without_records_is_missed_as_well(broker: Broker) -> None:
+    partition = filled(broker)
+    partition.log.roll()
+    assert scrub(broker)[1] == []
+    Path(partition.log.segments()[-1].path).unlink()
+    assert [each.reason for each in scrub(broker)[1]] == ["the file is gone"]
+
+
+def test_a_segment_that_a_compaction_is_putting_aside_is_no_rot(broker: Broker) -> None:
+    """Its file has the other name already, and the log does not know yet."""
+    partition = filled(broker)
+    path = Path(partition.log.segments()[1].path)
+    path.rename(f"{path}.deleted")
+    assert scrub(broker)[1] == []
+
+
 def test_what_is_not_synced_yet_is_left_alone(broker: Broker) -> None:
     partition = filled(broker)
     partition.append(batch("unsynced"), 1)
