@@ -1,8 +1,8 @@
 """Reads every batch of every log from time to time, so that rot is found while other replicas still have the records.
 
 Only what is durable and no longer changes is read: closed segments, and the active one up to its last sync. A segment
-whose file vanished is damaged as well. The log goes on meanwhile, so a finding counts only when the segment was the same
-before and after, and only the second time.
+whose file vanished is damaged as well. The log goes on meanwhile, so a finding counts only when the segment was the
+same before and after, and only the second time.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ class PartitionStore:
     def mark_rotten(self, topic_partition: TopicPartition, directory: str, reason: str) -> None:
         """Has the replica taken for damaged at the next start, too, which may not read all of it."""
         path = f"{directory}/{topic_partition}/{ROT_FILE}"
-        if str(topic_partition) not in self._names_in(directory):
+        if not self._is_there(directory, str(topic_partition)):
             return
         with failures_of(directory):
             if not self._disk.exists(path):
@@ -187,7 +187,7 @@ class PartitionStore:
     def quarantine(self, topic_partition: TopicPartition, directory: str) -> None:
         """Sets a damaged replica aside, so that a new one can be begun in its place."""
         name = str(topic_partition)
-        if name in self._names_in(directory):
+        if self._is_there(directory, name):
             aside = self._set_aside(directory, name, QUARANTINE_SUFFIX)
             log.error("damaged replica is set aside: it is fetched anew", directory=directory, renamed_to=aside)
 
@@ -273,6 +273,14 @@ class PartitionStore:
             with failures_of(directory):
                 self._names[directory] = set(self._disk.list(directory))
         return self._names[directory]
+
+    def _is_there(self, directory: str, name: str) -> bool:
+        """Whether a replica that was found damaged has its directory yet: it may be the directory that vanished."""
+        names = self._names_in(directory)
+        with failures_of(directory):
+            if name not in self._disk.list(directory):
+                names.discard(name)
+        return name in names
 
     # --- one partition's directory ---------------------------------------------------------------------------
 

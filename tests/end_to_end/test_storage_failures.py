@@ -39,6 +39,13 @@ def publish_in_batches(cluster: Cluster, topic: str) -> None:
         publish(cluster.bootstrap_servers, topic, range(start, start + 500))
 
 
+def _stop_or_kill(cluster: Cluster, node_id: int, how: str) -> None:
+    if how == "stopped":  # In order, so that all of its logs are taken for whole.
+        cluster.node(node_id).terminate()
+    else:
+        cluster.node(node_id).kill()
+
+
 def flip_a_bit(file: Path) -> None:
     """In its middle."""
     with file.open("r+b") as opened:
@@ -106,6 +113,45 @@ def test_a_bit_that_flips_while_a_node_is_down_is_noticed_when_it_opens_the_log(
         assert read_all(cluster.bootstrap_servers, "orders") == once_each(RECORDS)
         for partition in (0, 1):
             assert content(cluster, 2, partition) == content(cluster, 1, partition) != b""
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_a_first_segment_that_is_gone_is_missed_and_the_good_copies_stay(how: str) -> None:
+    with Cluster(nodes=3, overrides=SMALL_SEGMENTS) as cluster:
+        create_topic(cluster.bootstrap_servers, "orders", partitions=1)
+        publish_in_batches(cluster, "orders")
+        leader, _ = leader_and_isr(cluster)
+        _stop_or_kill(cluster, leader, how)
+        first = logs(cluster, leader)[0]
+        assert int(first.stem) == 0
+        for path in first.parent.glob(f"{first.stem}.*"):
+            path.unlink()
+        cluster.node(leader).start()
+        cluster.wait_ready()
+        took_s = seconds_until(lambda: is_whole_again(cluster, leader))
+        print(f"the first segment of the leader removed while it was {how}: repaired {took_s:.1f} s after it was ready")
+        assert [int(logs(cluster, node_id)[0].stem) for node_id in (1, 2, 3)] == [0, 0, 0], "the log start stays"
+        assert read_all(cluster.bootstrap_servers, "orders") == once_each(RECORDS)
+        assert content(cluster, 1) == content(cluster, 2) == content(cluster, 3) != b""
+
+
+def test_the_only_replica_without_its_first_segment_stays_offline() -> None:
+    with Cluster(nodes=1, overrides=SMALL_SEGMENTS) as cluster:
+        create_topic(cluster.bootstrap_servers, "orders", partitions=1, replication_factor=1)
+        publish_in_batches(cluster, "orders")
+        cluster.node(1).terminate()
+        first = logs(cluster, 1)[0]
+        aside = first.rename(cluster.directory / "first.log")
+        cluster.node(1).start()
+        seconds_until(lambda: "its first segment is missing" in cluster.node(1).log_path.read_text())
+        assert leader_and_isr(cluster) == (-1, [1])
+        cluster.node(1).terminate()
+        aside.rename(first)
+        for mark in replica(cluster, 1).glob("rotten-replica"):
+            mark.unlink()
+        cluster.node(1).start()
+        cluster.wait_ready()
+        assert read_all(cluster.bootstrap_servers, "orders") == once_each(RECORDS)
 
 
 def test_the_only_replica_is_not_cut_off_where_it_is_damaged_and_the_other_partitions_are_served() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
@@ -151,6 +152,20 @@ def test_the_mark_does_not_bring_a_deleted_replica_back(store: PartitionStore, t
     store.delete(ORDERS_0, str(tmp_path))
     store.mark_rotten(ORDERS_0, str(tmp_path), "too late")
     assert names(tmp_path) == []
+
+
+def test_a_replica_whose_directory_vanished_is_begun_anew_and_fails_no_log_directory(
+    store: PartitionStore, tmp_path: Path
+) -> None:
+    written(store)
+    shutil.rmtree(tmp_path / "orders-0")
+    store.mark_rotten(ORDERS_0, str(tmp_path), "the file is gone")
+    assert not store.holds(ORDERS_0, ORDERS)
+    written(store)
+    shutil.rmtree(tmp_path / "orders-0")
+    store.quarantine(ORDERS_0, str(tmp_path))
+    assert store.open(ORDERS_0, ORDERS, DEFAULTS).log_end_offset == 0
+    assert names(tmp_path) == ["orders-0"]
 
 
 def test_a_damaged_mark_still_counts(store: PartitionStore, tmp_path: Path) -> None:
