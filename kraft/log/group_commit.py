@@ -63,11 +63,13 @@ class GroupCommit:
         return ticket.error
 
     def durable_up_to(self, end: Offset) -> None:
-        """The loop itself has synced all up to `end`, where the log ends."""
+        """All up to `end`, where the log ends, was synced beside the ticket. Raises OSError if the ticket's sync did."""
         if self._ticket is None:
             self.synced_end = end
             return
         # An error of the disk may have been told to the ticket's sync instead of ours: both have to succeed.
+        if self._ticket.error is not None:
+            raise self._ticket.error
         self.synced_end = min(self.synced_end, end)
         self._ticket.end_offset = end
 
@@ -79,8 +81,10 @@ class GroupCommit:
             self._ticket.end_offset = offset
 
     def rolled(self) -> None:
-        """All that was appended is in a segment that is durable."""
-        self.unsynced_records = self.unsynced_bytes = self.bytes_since_checkpoint = 0
+        """All that was appended is in a segment that was synced."""
+        self.unsynced_records = self.unsynced_bytes = 0
+        if self._ticket is None:
+            self.bytes_since_checkpoint = 0
 
     def close_file(self, file: File) -> None:
         """Now, or when the ticket that syncs it is taken back."""

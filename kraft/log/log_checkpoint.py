@@ -8,7 +8,7 @@ says whether the first segment that is left is the log's first.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from crc32c import crc32c
@@ -38,6 +38,9 @@ class LogCheckpoint:
 
     is_sparse: bool = False
     """Compaction, here or at a leader that was copied from, has left holes between the offsets."""
+
+    is_latest: bool = field(default=True, compare=False)
+    """False when the file could not be read, and this is what the one before it says. Not in the file."""
 
     def missing_front(self, first_base: int | None) -> str | None:
         """Why segments must be missing before the one that begins at `first_base`; None when they need not be.
@@ -98,8 +101,8 @@ def read_checkpoint(disk: Disk, directory: str) -> LogCheckpoint:
         earlier = _earlier(disk, path + EARLIER_SUFFIX)
         if earlier is not None:
             # A truncation may have lowered the recovery point since.
-            return replace(earlier, recovery_point=Offset(0), is_sparse=True)
-        return LogCheckpoint(is_sparse=isinstance(problem, Corruption))
+            return replace(earlier, recovery_point=Offset(0), is_sparse=True, is_latest=False)
+        return LogCheckpoint(is_sparse=isinstance(problem, Corruption), is_latest=False)
 
 
 def _earlier(disk: Disk, path: str) -> LogCheckpoint | None:

@@ -352,9 +352,9 @@ class PartitionLog:
         old = self._active
         self._health.sync(old.file)
         old.finish()
-        self._side_files.write_producers(self._log_end, self._producers.states, self._log_end)
-        self._files.begin_segment(self._log_end, self._config)
         self._sync.durable_up_to(self._log_end)
+        self._side_files.write_producers(self._log_end, self._producers.states, self._sync.synced_end)
+        self._files.begin_segment(self._log_end, self._config)
         self._sync.rolled()
         old.release_indexes()
         self._files.drop_stale_snapshots()
@@ -497,8 +497,8 @@ class PartitionLog:
     def _settle(self) -> None:
         self._health.sync(self._active.file)
         self._active.write_indexes()
-        self._side_files.write_producers(self._log_end, self._producers.states, self._log_end)
         self._sync.durable_up_to(self._log_end)
+        self._side_files.write_producers(self._log_end, self._producers.states, self._sync.synced_end)
         self._files.drop_stale_snapshots()
 
     def release(self) -> None:

@@ -1,7 +1,8 @@
 """What a log finds when it is opened: whole batches, a tail that a crash tore, or rot.
 
 All segments but the last were synced before the next was begun, so of those only the ends are looked at. Of the last
-one, everything is read that was not known to be durable (the recovery point in `log-checkpoint`).
+one, everything is read that was not known to be durable (the recovery point in `log-checkpoint`), and written again as
+it is read: what an earlier process failed to sync may be in the page cache only, whatever the next sync says.
 
 A tear is a broken stretch behind the recovery point that no whole batch follows: those bytes were never acknowledged as
 durable, and are cut off. A power failure may also lose a part in the middle of what was not synced; such a stretch has
@@ -35,6 +36,7 @@ from kraft.log.segment import (
     scan_batches,
 )
 from kraft.log.segment_swap import complete_swaps
+from kraft.log.written_again import WrittenAgain
 from kraft.model.errors import Corruption, InvalidBatch
 from kraft.model.ids import LeaderEpoch, Offset
 
@@ -204,7 +206,19 @@ class _Recovery:
         segment = self._open(base_offset)
         is_rebuilt = segment.close_growth()
         self._next_offset = segment.next_offset
+        # Only when the latest checkpoint is lost all of the log lies above the recovery point.
+        if segment.next_offset > self._checkpoint.recovery_point and self._checkpoint.is_latest:
+            self._write_again(segment)
         return is_rebuilt
+
+    def _write_again(self, segment: Segment) -> None:
+        """The segment was closed by a sync that ran beside another one, which may have failed."""
+        if not self._clean_shutdown:
+            start = segment.position_of(self._checkpoint.recovery_point)
+            for _ in scan_batches(WrittenAgain(segment.file), segment.path, start, with_crc=True):
+                self._batches_checked += 1
+            segment.file.sync()
+            segment.release_indexes()
 
     # --- the last segment ------------------------------------------------------------------------------------
 
@@ -216,7 +230,9 @@ class _Recovery:
             start = segment.resume(recovery_point)
         self._next_offset = self._scanned_from = segment.next_offset
         continuity = self._continuity(segment)
-        batches = scan_batches(segment.file, segment.path, start or 0, with_crc=True)
+        # Synced before the log is used.
+        file = segment.file if self._clean_shutdown else WrittenAgain(segment.file)
+        batches = scan_batches(file, segment.path, start or 0, with_crc=True)
         while True:
             try:
                 found = next(batches, None)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kraft.log.disk import Disk, File
+from kraft.log.disk import Disk
 from kraft.log.leader_epochs import LeaderEpochCache
 from kraft.log.offset_index import OffsetIndex
 from kraft.log.record_batch import HEADER_BYTES, BatchHeader, Buffer, check_crc, check_frame, read_frame, read_header
 from kraft.log.segment_facts import SegmentFacts
 from kraft.log.time_index import TimeIndex
+from kraft.log.written_again import ReadableFile
 from kraft.model.errors import Corruption, InvalidBatch
 from kraft.model.ids import NO_LEADER_EPOCH, Offset
 
@@ -29,7 +30,7 @@ def file_name(base_offset: int, suffix: str) -> str:
     return f"{base_offset:020d}{suffix}"
 
 
-def scan_batches(file: File, path: str, start: int = 0, with_crc: bool = False) -> Iterator[tuple[int, BatchHeader]]:
+def scan_batches(file: ReadableFile, path: str, start: int = 0, with_crc: bool = False) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of every batch from the one that begins at `start`.
 
     Raises Corruption where a batch is broken or cut; everything yielded before was whole.

@@ -22,6 +22,8 @@ from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.model.errors import KraftError
 from kraft.model.ids import LeaderEpoch, Offset
+from tests.simulation.failed_syncs import fail_everywhere
+from tests.simulation.half_deleted import delete_halves
 from tests.simulation.log_workload import SMALL, Workload
 from tests.simulation.modelled_log import (
     Broken,
@@ -47,6 +49,8 @@ STEPS: Final = 150
 
 CHECKPOINT_INTERVAL_BYTES: Final = (2500, partition_log.CHECKPOINT_INTERVAL_BYTES)
 """The first, so that a log of some kilobytes moves its recovery point as often as one of gigabytes."""
+
+STEPS_OF_OTHER_ENDS: Final = 60
 
 SECOND_CRASHES: Final = 2
 """Points of a recovery at which the power fails again, for each recovery that is looked at."""
@@ -236,10 +240,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seeds", type=int, default=10, help="of workloads")
     options = parser.parse_args(arguments)
     total = Tally()
-    failures = 0
+    failed_syncs = after_failed_syncs = half_deleted = refused = failures = 0
     for seed in range(options.first_seed, options.first_seed + options.seeds):
         try:
             tally = crash_everywhere(seed)
+            failed = fail_everywhere(seed, STEPS_OF_OTHER_ENDS)
+            halves, refused_halves = delete_halves(seed, STEPS_OF_OTHER_ENDS)
         except AssertionError as failure:
             failures += 1
             print(f"workload {seed}: {failure}", flush=True)
@@ -248,7 +254,15 @@ def main(arguments: list[str]) -> int:
         total.recoveries += tally.recoveries
         total.second_crashes += tally.second_crashes
         total.steps += tally.steps
+        failed_syncs += failed.failed_syncs
+        after_failed_syncs += failed.recoveries
+        half_deleted += halves
+        refused += refused_halves
     print(f"{options.seeds} workloads, {failures} of them failed; of the others {total}")
+    print(
+        f"{failed_syncs} failed syncs, each with a restart and then a loss of power: {after_failed_syncs} recoveries; "
+        f"{half_deleted} half deleted directories: {refused} refused as damaged, the others keep their front"
+    )
     return 1 if failures else 0
 
 

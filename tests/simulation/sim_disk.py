@@ -51,7 +51,8 @@ class SyncFailure(Enum):
     """What a kernel does with the pages that it could not write, once it has told so."""
 
     MARKS_CLEAN = "marks clean"
-    """They stay readable, and are never written: the next sync has nothing to complain of."""
+    """They stay readable, and are never written: the next sync has nothing to complain of. They are the pages that hold
+    what was written; to what size the file was cut is no page, and the next sync makes that durable."""
 
     DROPS = "drops"
     """They are gone, and the file reads as it was."""
@@ -106,9 +107,12 @@ class Content:
         self.pending.clear()
 
     def fail_sync(self, failure: SyncFailure) -> None:
-        self.pending.clear()
         if failure is SyncFailure.DROPS:
+            self.pending.clear()
             self.cache[:] = self.durable
+        else:
+            # A size is in the file system's journal: without that one the file system would take no writes any more.
+            self.pending = [operation for operation in self.pending if isinstance(operation, _Truncate)]
 
     def copy(self) -> Content:
         copied = Content(self.durable)

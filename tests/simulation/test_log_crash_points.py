@@ -9,6 +9,7 @@ import pytest
 from kraft.log.log_config import LogConfig
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.simulation.crash_points import crash_everywhere
+from tests.simulation.half_deleted import delete_halves
 from tests.simulation.modelled_log import new_disk, open_log
 from tests.simulation.sim_disk import CrashMode, SimDisk
 from tests.unit.log.log_building import append, read_all, stored
@@ -39,3 +40,11 @@ def test_a_follower_killed_inside_restart_at_takes_records_of_an_earlier_epoch(m
         assert follower.append_as_follower(stored("c", offset=200, epoch=4)) == 200, moment.last_operation
         assert read_all(follower) == ["c"]
         assert follower.latest_epoch == LeaderEpoch(4)
+
+
+@pytest.mark.parametrize("workload_seed", [0, 1])
+def test_a_log_of_which_a_part_was_deleted_is_rot_or_keeps_its_front(workload_seed: int) -> None:
+    tried, refused = delete_halves(workload_seed, steps=60)
+    print(f"{tried} half deleted directories, {refused} of them refused")
+    assert tried - refused > 10
+    assert refused > 10

@@ -13,6 +13,7 @@ from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.model.errors import Corruption, ErrorCode, KraftError, Refusal
 from kraft.model.ids import LeaderEpoch, Offset
+from tests.simulation.failed_syncs import FailingSync, fail_everywhere, run_until_refused
 from tests.simulation.log_workload import Workload
 from tests.simulation.modelled_log import ModelledLog, meets, new_disk, open_log
 from tests.simulation.sim_disk import Content, CrashMode, SimDisk, SyncFailure
@@ -27,38 +28,6 @@ def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # --- a sync that errs ----------------------------------------------------------------------------------------
-
-
-class FailingSync:
-    """Lets the sync with that number fail, counted from the hook on."""
-
-    def __init__(self, disk: SimDisk, number: int, failure: SyncFailure) -> None:
-        self.seen = 0
-        self.operation = ""
-        self._disk, self._number, self._failure = disk, number, failure
-        disk.on_point = self._on_point
-
-    def _on_point(self) -> None:
-        if self._disk.last_operation.startswith("sync"):
-            self.seen += 1
-            if self.seen == self._number:
-                self.operation = self._disk.last_operation
-                self._disk.fail_next_sync(self._failure)
-
-
-def run_until_refused(workload: Workload) -> Exception | None:
-    try:
-        workload.run(STEPS)
-    except (Refusal, OSError) as error:
-        return error
-    except Corruption:
-        # The kernel dropped what it could not write, and the log does not know yet: the ticket is not completed.
-        if workload.model.ticket is None or workload.model.ticket.error is None:
-            raise
-        with pytest.raises(Refusal) as refused:
-            workload.model.complete_sync()
-        return refused.value
-    return None
 
 
 def is_offline_for_good(model: ModelledLog) -> None:
@@ -80,7 +49,7 @@ def test_after_a_failed_sync_the_log_is_offline_for_good_and_nothing_synced_is_l
         workload = Workload(5)
         model = workload.model
         sync = FailingSync(model.disk, number, list(SyncFailure)[number % 2])
-        error = run_until_refused(workload)
+        error = run_until_refused(workload, STEPS)
         if error is None:
             assert sync.seen < number, f"sync {number} ({sync.operation}) failed, and nobody was told"
             break
@@ -98,6 +67,12 @@ def test_after_a_failed_sync_the_log_is_offline_for_good_and_nothing_synced_is_l
             meets(model.expectations, open_log(crashed, model.config))
     print(f"{failed.total()} syncs failed, one a run: {dict(failed)}")
     assert failed.total() >= 150
+
+
+def test_what_counts_as_synced_after_a_failed_sync_and_a_restart_survives_a_loss_of_power() -> None:
+    tally = fail_everywhere(5, 40)
+    print(f"{tally}, in {dict(tally.steps)}")
+    assert tally.failed_syncs >= 30
 
 
 # --- a full disk ---------------------------------------------------------------------------------------------

@@ -300,6 +300,29 @@ def test_a_failed_sync_is_told_once_and_its_pages_are_never_written() -> None:
     assert contents_after(disk, CrashMode.DROP) == {b"old\0\0\0\0more"}
 
 
+def test_a_failed_sync_forgets_no_truncation() -> None:
+    disk = disk_with("d/f", b"old and long")
+    file = disk.open("d/f", create=False)
+    file.truncate(3)
+    disk.fail_next_sync(SyncFailure.MARKS_CLEAN, "/f")
+    with pytest.raises(OSError, match=r"."):
+        file.sync()
+    file.sync()
+    assert contents_after(disk, CrashMode.DROP) == {b"old"}
+
+
+def test_what_is_written_again_after_a_failed_sync_is_durable_with_the_next() -> None:
+    disk = disk_with("d/f", b"old")
+    file = disk.open("d/f", create=False)
+    file.append([b"lost"])
+    disk.fail_next_sync(SyncFailure.MARKS_CLEAN, "/f")
+    with pytest.raises(OSError, match=r"."):
+        file.sync()
+    file.write_at(3, file.read_at(3, 4))
+    file.sync()
+    assert contents_after(disk, CrashMode.DROP) == {b"oldlost"}
+
+
 def test_a_failed_sync_may_drop_its_pages() -> None:
     disk = disk_with("d/f", b"old")
     file = disk.open("d/f", create=False)

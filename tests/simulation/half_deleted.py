@@ -1,0 +1,51 @@
+"""A directory of which a part was deleted, as by a process that was killed while it did: no log without its front."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from kraft.log.record_batch import split
+from kraft.model.errors import Corruption
+from tests.simulation.log_workload import Workload
+from tests.simulation.modelled_log import Broken, ModelledLog, open_log, read_bytes
+from tests.simulation.sim_disk import SimDisk
+from tests.unit.log.log_building import DIRECTORY
+
+ORDERS_OF_DELETION: Final = 6
+
+
+def delete_halves(workload_seed: int, steps: int) -> tuple[int, int]:
+    """How many directories were opened, and how many of them were refused as damaged. Raises Broken."""
+    workload = Workload(workload_seed)
+    workload.run(steps)
+    model, random = workload.model, Random(workload_seed)
+    model.reopen(clean_shutdown=True)
+    model.log.close()
+    names = list(model.disk.list(DIRECTORY))
+    tried = refused = 0
+    for _ in range(ORDERS_OF_DELETION):
+        random.shuffle(names)
+        disk = model.disk.clone()
+        for name in names:
+            disk.remove(f"{DIRECTORY}/{name}")
+            for clean_shutdown in (False, True):
+                tried += 1
+                refused += not _is_a_beginning(disk.clone(), model, clean_shutdown)
+    return tried, refused
+
+
+def _is_a_beginning(disk: SimDisk, model: ModelledLog, clean_shutdown: bool) -> bool:
+    """True for a log from where it began, false for one that does not open. Raises Broken for anything else."""
+    left = disk.list(DIRECTORY)
+    try:
+        log = open_log(disk, model.config, clean_shutdown)
+    except Corruption:
+        return False
+    if log.log_start_offset > model.start:
+        raise Broken(f"the log began at {model.start} and begins at {log.log_start_offset}, of {left} all that is left")
+    found = [bytes(batch) for header, batch in split(read_bytes(log)) if header.next_offset > model.start]
+    expected = [batch.data for batch in model.batches]
+    if not model.is_sparse and found != expected[: len(found)]:
+        raise Broken(f"{len(found)} batches are not the first of {len(expected)}, of {left} all that is left")
+    return True
