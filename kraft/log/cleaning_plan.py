@@ -67,11 +67,6 @@ def plan_cleaning(
     return plan if plan.is_forced or plan.dirty_ratio > config.min_cleanable_dirty_ratio else None
 
 
-def active_segment_waits_too_long(active: SegmentFacts, config: LogConfig, now_ms: int) -> bool:
-    """True when the active segment has to be rolled, so that `max.compaction.lag.ms` can be kept for its records."""
-    return config.compacts and active.size_bytes > 0 and _waits_too_long(active, config, now_ms)
-
-
 def _waits_too_long(segment: SegmentFacts, config: LogConfig, now_ms: int) -> bool:
     # A producer that sends no timestamps sends 0 or less, which says nothing of how long a record has waited.
     return 0 < segment.first_timestamp_ms < now_ms - config.max_compaction_lag_ms

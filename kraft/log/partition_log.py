@@ -360,7 +360,7 @@ class PartitionLog:
         self._files.drop_stale_snapshots()
 
     def roll_if_due(self, now_ms: int) -> bool:
-        """Begins a new segment when the active one is `segment.ms` old, so that retention and compaction reach it."""
+        """Begins a new segment when the active one is old by the clock, so that retention and compaction reach it."""
         is_due = bool(self._active.size_bytes) and is_old(self._active, self._config, now_ms)
         if is_due:
             self.roll()

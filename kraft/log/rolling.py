@@ -23,19 +23,28 @@ def must_roll_before(active: Segment, config: LogConfig, size_bytes: int, last: 
 
 
 def is_old(active: Segment, config: LogConfig, now_ms: int) -> bool:
-    """Whether `segment.ms` have passed since the first record of the segment; never without timestamps."""
+    """Whether the first record of the segment is older than the configuration allows; never without timestamps.
+
+    Before an append `now_ms` is the largest timestamp of the batch, not the clock, so that the replicas of a partition
+    roll at the same place. Source: Kafka's LogSegment.shouldRoll.
+    """
     first_ms = active.first_timestamp_ms
     if first_ms < 0:
         return False
-    age_ms = now_ms - first_ms
-    return age_ms > config.segment_ms or (
-        config.segment_jitter_ms > 0 and age_ms > config.segment_ms - _jitter_ms(active, config)
+    age_ms, age_ms_max = now_ms - first_ms, _age_ms_max(config)
+    return age_ms > age_ms_max or (
+        config.segment_jitter_ms > 0 and age_ms > age_ms_max - _jitter_ms(active, config, age_ms_max)
     )
 
 
-def _jitter_ms(active: Segment, config: LogConfig) -> int:
+def _age_ms_max(config: LogConfig) -> int:
+    """The active segment is never compacted, so a record must not stay in it beyond `max.compaction.lag.ms`."""
+    return min(config.segment_ms, config.max_compaction_lag_ms) if config.compacts else config.segment_ms
+
+
+def _jitter_ms(active: Segment, config: LogConfig, age_ms_max: int) -> int:
     """Differs between partitions and segments, and is the same after a restart."""
-    return crc32c(active.path.encode()) % (min(config.segment_jitter_ms, config.segment_ms) + 1)
+    return crc32c(active.path.encode()) % (min(config.segment_jitter_ms, age_ms_max) + 1)
 
 
 def begin_segment(disk: Disk, directory: str, base_offset: Offset, config: LogConfig) -> Segment:

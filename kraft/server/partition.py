@@ -14,7 +14,6 @@ from threading import Lock
 from typing import Final, assert_never
 
 from kraft.log.cleaned_segments import CleaningResult
-from kraft.log.cleaning_plan import active_segment_waits_too_long
 from kraft.log.group_commit import SyncTicket
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import AppendResult, PartitionLog
@@ -377,8 +376,6 @@ class Partition:
         log_start, synced_end = self.log.log_start_offset, self.log.synced_end_offset
         try:
             with self._watching_storage():
-                if active_segment_waits_too_long(self.log.segments()[-1], self.log.config, now_ms):
-                    self.log.roll()
                 self.log.roll_if_due(now_ms)
                 return self.log.apply_retention(now_ms, self.high_watermark)
         finally:

@@ -229,6 +229,23 @@ def test_a_compacted_topic_keeps_the_newest_of_each_key_on_every_replica(cluster
     assert {key: value for _, key, value in read(cluster, place)}[keys[0]] == b"at last"
 
 
+def test_a_compacted_topic_is_compacted_soon_after_the_append_that_finds_it_waiting_too_long() -> None:
+    # How often brokers look at retention and compaction is left as it is by default: 5 minutes and 15 seconds.
+    with Cluster(1) as cluster:
+        place = TopicPartition("waiting", 0)
+        configs = {"cleanup.policy": "compact", "segment.bytes": str(4 * MIB), "max.compaction.lag.ms": "1000"}
+        with Admin(cluster.bootstrap_servers) as admin:
+            admin.create_topic("waiting", 1, 1, configs)
+        for number in range(100):
+            publish(cluster, "waiting", [(b"key", b"%d" % number)])
+        time.sleep(1.2)
+        publish(cluster, "waiting", [(b"other", b"next")])
+        appended_s = time.monotonic()
+        until(lambda: len(read(cluster, place)) == 2, "the log is compacted")
+        print(f"compacted {time.monotonic() - appended_s:.1f} s after the append")
+        assert [(key, value) for _, key, value in read(cluster, place)] == [(b"key", b"99"), (b"other", b"next")]
+
+
 def test_a_new_replica_of_a_compacted_topic_copies_its_holes(cluster: Cluster) -> None:
     place = create(cluster, "copied", cleanup_policy="compact", segment_bytes="10000", min_cleanable_dirty_ratio="0.1")
     for round_number in range(10):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kraft.log.cleaning_plan import active_segment_waits_too_long, plan_cleaning
+from kraft.log.cleaning_plan import plan_cleaning
 from kraft.log.log_config import LogConfig
 from kraft.log.segment_facts import SegmentFacts
 from kraft.model.ids import Offset
@@ -89,13 +89,3 @@ def test_the_maximum_lag_forces_a_cleaning() -> None:
 def test_batches_without_timestamps_force_no_cleaning() -> None:
     segments = [facts(0, 10, 10_000), facts(10, 20, 1, first_ms=0), facts(20, 21)]
     assert planned(segments, cleaned_end=10, min_cleanable_dirty_ratio=0.5, max_compaction_lag_ms=99) == []
-
-
-def test_the_active_segment_is_to_be_rolled_when_its_first_record_has_waited_too_long() -> None:
-    config = LogConfig(compacts=True, max_compaction_lag_ms=100)
-    assert active_segment_waits_too_long(facts(0, 5, first_ms=NOW_MS - 101), config, NOW_MS)
-    assert not active_segment_waits_too_long(facts(0, 5, first_ms=NOW_MS - 100), config, NOW_MS)
-    assert not active_segment_waits_too_long(facts(5, 5, 0, first_ms=-1), config, NOW_MS)
-    assert not active_segment_waits_too_long(facts(0, 5, first_ms=1), LogConfig(compacts=True), NOW_MS)
-    other = LogConfig(compacts=False, max_compaction_lag_ms=100)
-    assert not active_segment_waits_too_long(facts(0, 5, first_ms=1), other, NOW_MS)

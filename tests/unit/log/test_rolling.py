@@ -4,8 +4,12 @@ from pathlib import Path
 
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
+from kraft.log.record_batch import build_batch
+from kraft.log.record_codec import Record
+from kraft.model.ids import LeaderEpoch
 from kraft.runtime.disk import RealDisk
 from tests.unit.log.log_building import (
+    NOW_MS,
     ORDERS,
     append,
     open_log,
@@ -18,12 +22,48 @@ def open_log_at(directory: Path, config: LogConfig) -> PartitionLog:
     return PartitionLog.open(RealDisk(), f"{directory}/orders-0", config, ORDERS)
 
 
+def append_keyed(log: PartitionLog, timestamp_ms: int) -> None:
+    log.append_as_leader(build_batch([Record(0, timestamp_ms, b"key", b"v")]), LeaderEpoch(0), NOW_MS)
+
+
 def test_a_segment_is_closed_when_its_first_record_is_old_by_the_clock_of_the_records() -> None:
     log = open_log(MemoryDisk(), LogConfig(segment_ms=1_000))
     for timestamp_ms in (5_000, 5_500, 6_000, 6_001, 9_000):
         append(log, "v", timestamp_ms=timestamp_ms)
     assert [segment.base_offset for segment in log.segments()] == [0, 3, 4]
     assert [segment.max_timestamp_ms for segment in log.segments()] == [6_000, 6_001, 9_000]
+
+
+def test_the_next_append_rolls_a_compacted_log_whose_first_record_waits_longer_than_the_compaction_lag() -> None:
+    log = open_log(MemoryDisk(), LogConfig(compacts=True, max_compaction_lag_ms=1_000))
+    for timestamp_ms in (5_000, 5_500, 6_000, 6_001, 9_000):
+        append_keyed(log, timestamp_ms)
+    assert [segment.base_offset for segment in log.segments()] == [0, 3, 4]
+
+
+def test_the_compaction_lag_rolls_no_log_that_is_not_compacted_and_lengthens_no_segment() -> None:
+    kept_by_age = open_log(MemoryDisk(), LogConfig(max_compaction_lag_ms=1_000))
+    rolled_sooner = open_log(MemoryDisk(), LogConfig(compacts=True, max_compaction_lag_ms=9_000, segment_ms=1_000))
+    for timestamp_ms in (5_000, 6_001):
+        append_keyed(kept_by_age, timestamp_ms)
+        append_keyed(rolled_sooner, timestamp_ms)
+    assert [segment.base_offset for segment in kept_by_age.segments()] == [0]
+    assert [segment.base_offset for segment in rolled_sooner.segments()] == [0, 1]
+
+
+def test_jitter_above_the_compaction_lag_does_not_roll_before_records_of_the_same_time() -> None:
+    config = LogConfig(compacts=True, max_compaction_lag_ms=10, segment_jitter_ms=10_000)
+    log = open_log(MemoryDisk(), config)
+    for _ in range(5):
+        append_keyed(log, 5_000)
+    assert [segment.base_offset for segment in log.segments()] == [0]
+
+
+def test_a_batch_without_a_time_never_rolls_by_age() -> None:
+    log = open_log(MemoryDisk(), LogConfig(compacts=True, max_compaction_lag_ms=1_000))
+    for timestamp_ms in (5_000, -1):
+        append_keyed(log, timestamp_ms)
+    assert [segment.base_offset for segment in log.segments()] == [0]
 
 
 def test_a_quiet_log_is_rolled_when_somebody_looks_at_the_clock() -> None:
