@@ -1,4 +1,4 @@
-"""`kraft server`: one node in the foreground."""
+"""`kraft server`: a node in the foreground or in the background, and the end of those that run."""
 
 from __future__ import annotations
 
@@ -6,22 +6,44 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Final, NoReturn
 
 import typer
 
 from kraft.cli.one_line import ConfigFile, one_line_errors
 
-app = typer.Typer(help="Run a node.", no_args_is_help=True)
+app = typer.Typer(help="Run nodes, and stop them.", no_args_is_help=True)
 
-
-@app.callback()
-def server() -> None:
-    """Run a node."""
+START_TIMEOUT_MS: Final = 60_000
+STOP_TIMEOUT_MS: Final = 60_000
 
 
 @app.command("start")
-def start(config: ConfigFile) -> None:
+def start(
+    config: ConfigFile,
+    daemon: Annotated[
+        bool, typer.Option("--daemon", "-daemon", help="Run it in the background; return when it is in service.")
+    ] = False,
+    log_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--log-file",
+            metavar="FILE",
+            help="With --daemon: where its log goes, for example /dev/null. By default LOG_DIR.log beside its first log"
+            " directory.",
+        ),
+    ] = None,
+    timeout_ms: Annotated[
+        int, typer.Option("--timeout-ms", min=1, help="With --daemon: how long to wait until it is in service.")
+    ] = START_TIMEOUT_MS,
+) -> None:
     """Run one node until SIGTERM or Ctrl-C, which stop it in order. Its log goes to standard error."""
+    if daemon:
+        _start_in_background(config, log_file, timeout_ms)
+        return
+    if log_file is not None:
+        raise typer.BadParameter("is for --daemon: in the foreground, redirect standard error", param_hint="--log-file")
     with _hidden("rich"):
         import structlog
 
@@ -42,6 +64,62 @@ def start(config: ConfigFile) -> None:
 
     with one_line_errors(node.StartError):
         raise typer.Exit(node.run(node_config))
+
+
+def _start_in_background(config: Path, log_file: Path | None, timeout_ms: int) -> None:
+    from kraft.server import background_start
+    from kraft.server.config import load
+    from kraft.server.storage import LOCK_FILE
+
+    with one_line_errors():
+        node_config = load(config)
+        to = (log_file or background_start.default_log_file(node_config)).absolute()
+        started = background_start.start(node_config, to, timeout_ms / 1_000)
+    state = "is in service" if started.waits_for is None else f"runs and waits for {started.waits_for}"
+    print(f"Node {node_config.node_id} {state}.")
+    print(f"pid {started.pid}, also in {node_config.log_dir / LOCK_FILE}; log: {started.log_file}")
+
+
+@app.command("stop")
+def stop(
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", metavar="FILE", help="Only the node of this configuration file.")
+    ] = None,
+    node_id: Annotated[int | None, typer.Option("--node-id", min=0, help="Only nodes with this id.")] = None,
+    cluster_id: Annotated[str | None, typer.Option("--cluster-id", help="Only nodes of this cluster.")] = None,
+    timeout_ms: Annotated[
+        int, typer.Option("--timeout-ms", min=1, help="How long they may take to stop.")
+    ] = STOP_TIMEOUT_MS,
+) -> None:
+    """Stop your nodes on this machine in order, by SIGTERM: all of them, or those that the options choose.
+
+    Nodes of other users are left alone, and those of 'kraft dev', which stops its own, unless -c names one.
+    """
+    from kraft.server import local_nodes
+    from kraft.server.config import load
+
+    with one_line_errors():
+        directories = None if config is None else set(load(config).log_dirs)
+    chosen = [
+        node
+        for node in local_nodes.find()
+        if (node_id is None or node.node_id == node_id)
+        and (cluster_id is None or node.cluster_id == cluster_id)
+        and (not node.has_launcher if directories is None else not directories.isdisjoint(node.log_dirs))
+    ]
+    if not chosen:
+        _fail("no such node of yours runs on this machine: 'kraft server start' starts one")
+    outcome = local_nodes.stop(chosen, timeout_ms / 1_000)
+    for node in outcome.stopped:
+        print(f"Stopped {node}.")
+    if outcome.still_running:
+        named = ", ".join(map(str, outcome.still_running))
+        _fail(f"not stopped within {timeout_ms / 1_000:g} s: {named}: see the log; 'kill -9 PID' ends a node at once")
+
+
+def _fail(reason: str) -> NoReturn:
+    print(f"kraft: {reason}", file=sys.stderr)
+    raise typer.Exit(1)
 
 
 @contextmanager

@@ -76,7 +76,7 @@ class NodeProcess:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    env=_environment() | {lifeline.ENVIRONMENT_VARIABLE: str(reading_end)},
+                    env=environment() | {lifeline.ENVIRONMENT_VARIABLE: str(reading_end)},
                     pass_fds=(reading_end,),
                     start_new_session=True,
                 )
@@ -173,7 +173,7 @@ def stop_all(nodes: Iterable[NodeProcess], deadline_s: float = STOP_DEADLINE_S) 
         raise failures[0]
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Ours, in which a node finds this very package, even where only our own path leads to it."""
     root = str(Path(kraft.__file__).parents[1])
     if root == sysconfig.get_path("purelib"):

@@ -95,7 +95,7 @@ def format(config: NodeConfig, cluster_id: str | None) -> list[Formatted]:
     Raises StorageError when there is no cluster id, when the two contradict, and when a directory is another's.
     """
     chosen = _choose_cluster_id(config, cluster_id)
-    found = [(directory, _read(directory)) for directory in _directories(config)]
+    found = [(directory, read_meta(directory)) for directory in _directories(config)]
     for directory, meta in found:
         _check_free_for(config, chosen, directory, meta)
     return [_format_one(directory, meta, chosen, config.node_id) for directory, meta in found]
@@ -113,12 +113,12 @@ def load(config: NodeConfig, unusable: Mapping[Path, str] | None = None) -> Node
     for directory in _directories(config):
         if directory not in problems:
             try:
-                metas[directory] = _read(directory)
+                metas[directory] = read_meta(directory)
             except StorageError as error:
                 problems[directory] = str(error)
     if config.is_whole_cluster and not problems and not any(metas.values()):
         format(config, config.cluster_id or random_cluster_id())
-        metas = {directory: _read(directory) for directory in metas}
+        metas = {directory: read_meta(directory) for directory in metas}
     formatted = {directory: meta for directory, meta in metas.items() if meta is not None}
     for directory in metas.keys() - formatted.keys():
         problems[directory] = f"{directory} is not formatted: run 'kraft storage format -c {config.file}'"
@@ -262,7 +262,8 @@ def _choose_cluster_id(config: NodeConfig, given: str | None) -> str:
         raise StorageError(f"--cluster-id {given}: {error}") from None
 
 
-def _read(directory: Path) -> StorageMeta | None:
+def read_meta(directory: Path) -> StorageMeta | None:
+    """What the directory says about itself; None if it is not formatted. Raises StorageError."""
     file = directory / META_FILE
     try:
         data = file.read_bytes()

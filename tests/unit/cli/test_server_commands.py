@@ -1,0 +1,153 @@
+"""`kraft server stop`, against processes that only seem to be nodes; the real ones are stopped end to end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from typer.testing import CliRunner
+
+from kraft.cli.server import app
+from kraft.server import config as configuration
+from kraft.server import lifeline, local_nodes, storage
+from kraft.server.local_nodes import LocalNode
+
+CLUSTER, OTHER_CLUSTER = "kJ2Yk0mVT0ma0wV2Yk0mVQ", "AAAAAAAAAAAAAAAAAAAAAg"
+SLEEPER = "import sys, time; held = open(sys.argv[1]); print('holds', flush=True); time.sleep(60)"
+STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEPER}"
+
+
+@contextmanager
+def process(lock: Path, *words: str, program: str = SLEEPER, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """It has the file open, and the words in its command line."""
+    command = [sys.executable, "-c", program, str(lock), *words]
+    started = subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | environment)
+    try:
+        assert started.stdout is not None
+        assert started.stdout.readline() == b"holds\n"
+        yield started
+    finally:
+        started.kill()
+        started.wait()
+
+
+def directory(tmp_path: Path, node_id: int, cluster_id: str = CLUSTER) -> Path:
+    """A formatted one, which nobody holds. Returns its lock file."""
+    file = tmp_path / f"{cluster_id}-{node_id}.properties"
+    file.write_text(
+        f"process.roles=broker\nnode.id={node_id}\nlisteners=GRPC://localhost:9494\nlog.dirs={tmp_path}/{file.stem}\n"
+        "controller.quorum.voters=77@localhost:9193\n"
+    )
+    (formatted,) = storage.format(configuration.load(file), cluster_id)
+    lock = formatted.directory / storage.LOCK_FILE
+    lock.touch()
+    return lock
+
+
+@contextmanager
+def node(lock: Path, program: str = SLEEPER, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is a node for all that can be seen of it."""
+    with process(lock, "server", "start", "-c", "any", program=program, **environment) as started:
+        lock.write_text(f"{started.pid}\n")
+        yield started
+
+
+def found(*processes: subprocess.Popen[bytes]) -> list[LocalNode]:
+    return local_nodes.find(lambda: [psutil.Process(each.pid) for each in processes])
+
+
+def test_a_node_is_known_by_the_directories_that_it_holds(tmp_path: Path) -> None:
+    lock = directory(tmp_path, 4)
+    with node(lock) as started:
+        (one,) = found(started)
+        assert (one.pid, one.node_id, one.cluster_id) == (started.pid, 4, CLUSTER)
+        assert one.log_dirs == (lock.parent,)
+        assert not one.has_launcher
+    with node(lock, **{lifeline.ENVIRONMENT_VARIABLE: "3"}) as child_of_dev:
+        assert found(child_of_dev)[0].has_launcher
+
+
+def test_a_process_that_only_resembles_a_node_is_not_found(tmp_path: Path) -> None:
+    lock = directory(tmp_path, 4)
+    no_directory = tmp_path / ".lock"
+    no_directory.touch()
+    with (
+        process(lock, "server", "start") as without_the_lock,
+        process(lock, "log", "dump") as another_command,
+        process(no_directory, "server", "start") as no_log_directory,
+    ):
+        lock.write_text(f"{another_command.pid}\n")
+        no_directory.write_text(f"{no_log_directory.pid}\n")
+        assert found(without_the_lock, another_command, no_log_directory) == []
+
+
+def test_what_has_ended_is_not_found_and_not_signalled(tmp_path: Path) -> None:
+    lock = directory(tmp_path, 4)
+    with node(lock) as started:
+        nodes = found(started)
+        started.kill()
+        started.wait()
+        assert local_nodes.find(lambda: [node.process for node in nodes]) == []
+        assert local_nodes.stop(nodes, 5) == local_nodes.Stopped(stopped=nodes, still_running=[])
+
+
+def stop(monkeypatch: pytest.MonkeyPatch, nodes: list[LocalNode], *arguments: str) -> tuple[int, str, str]:
+    monkeypatch.setattr(local_nodes, "find", lambda: nodes)
+    result = CliRunner().invoke(app, ["stop", *arguments])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_stop_ends_all_nodes_but_those_that_have_a_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        node(directory(tmp_path, 1)) as one,
+        node(directory(tmp_path, 2, OTHER_CLUSTER)) as other,
+        node(directory(tmp_path, 3), **{lifeline.ENVIRONMENT_VARIABLE: "3"}) as child_of_dev,
+    ):
+        code, said, _ = stop(monkeypatch, found(one, other, child_of_dev))
+        assert code == 0
+        assert said == (
+            f"Stopped node 2 of cluster {OTHER_CLUSTER} (pid {other.pid}).\n"
+            f"Stopped node 1 of cluster {CLUSTER} (pid {one.pid}).\n"
+        )
+        assert (one.wait(5), other.wait(5), child_of_dev.poll()) == (-15, -15, None)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--node-id", "1", "--cluster-id", CLUSTER],
+        ["-c", "{directory}/" + f"{CLUSTER}-1.properties"],
+    ],
+)
+def test_stop_ends_the_one_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]) -> None:
+    with (
+        node(directory(tmp_path, 1)) as named,
+        node(directory(tmp_path, 2)) as same_cluster,
+        node(directory(tmp_path, 1, OTHER_CLUSTER)) as same_id,
+    ):
+        arguments = [option.format(directory=tmp_path) for option in options]
+        code, said, _ = stop(monkeypatch, found(named, same_cluster, same_id), *arguments)
+        assert (code, said) == (0, f"Stopped node 1 of cluster {CLUSTER} (pid {named.pid}).\n")
+        assert (named.wait(5), same_cluster.poll(), same_id.poll()) == (-15, None, None)
+
+
+def test_stop_says_which_node_does_not_stop_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with node(directory(tmp_path, 1), program=STUBBORN) as stubborn, node(directory(tmp_path, 2)) as other:
+        code, said, error = stop(monkeypatch, found(stubborn, other), "--timeout-ms", "2000")
+        assert (code, said) == (1, f"Stopped node 2 of cluster {CLUSTER} (pid {other.pid}).\n")
+        assert error == (
+            f"kraft: not stopped within 2 s: node 1 of cluster {CLUSTER} (pid {stubborn.pid}): see the log;"
+            " 'kill -9 PID' ends a node at once\n"
+        )
+
+
+def test_stop_without_a_node_is_an_error_of_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    code, said, error = stop(monkeypatch, [])
+    assert (code, said) == (1, "")
+    assert error == "kraft: no such node of yours runs on this machine: 'kraft server start' starts one\n"
