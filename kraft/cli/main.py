@@ -10,6 +10,7 @@ from typing import Final, NoReturn
 
 import typer
 
+from kraft.cli import old_options
 from kraft.model.errors import KraftError
 
 COMMANDS: Final = {
@@ -63,6 +64,8 @@ def main() -> None:
     arguments = sys.argv[1:]
     if arguments and arguments[0] in NOT_BUILT_YET:
         _fail(f"'kraft {arguments[0]}' is not built yet")
+    if reason := old_options.objection(arguments):
+        _fail(reason)
     try:
         application(arguments)(prog_name="kraft")
     except KraftError as error:

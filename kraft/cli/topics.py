@@ -135,7 +135,13 @@ def delete(
                 raise
             _report(output, name, "deleted", False, f"Topic {name} does not exist.")
         else:
-            _report(output, name, "deleted", True, f"Deleted topic {name}.")
+            _report(
+                output,
+                name,
+                "deleted",
+                True,
+                f"Topic {name} is marked for deletion. Clients no longer find it; brokers remove its files.",
+            )
 
 
 @app.command("delete-records")

@@ -80,7 +80,8 @@ def test_a_topic_is_created_listed_and_deleted(kraft: Shell) -> None:
     assert kraft.succeed("topics", "create", "orders", "--partitions", "2") == "Created topic orders.\n"
     assert kraft.succeed("topics", "create", "--topic", "payments") == "Created topic payments.\n"
     assert kraft.succeed("topics", "list") == "orders\npayments\n"
-    assert kraft.succeed("topics", "delete", "orders") == "Deleted topic orders.\n"
+    told = kraft.succeed("topics", "delete", "orders")
+    assert told == "Topic orders is marked for deletion. Clients no longer find it; brokers remove its files.\n"
     listed = json.loads(kraft.succeed("topics", "list", "--output", "json"))
     assert listed == [{"topic": "payments", "partition_count": 1, "replication_factor": 3}]
 
@@ -513,3 +514,18 @@ def test_ctrl_c_ends_without_a_traceback(kraft: Shell, monkeypatch: pytest.Monke
     monkeypatch.setattr("kraft.client.Admin.describe_cluster", interrupted)
     assert kraft.run("topics", "list") == 130
     assert "Traceback" not in kraft.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("topics", "list", "--zookeeper", "localhost:2181"), "kraft: --zookeeper: there is no ZooKeeper here: "),
+        (("consume", "orders", "--new-consumer"), "kraft: --new-consumer: there is no older consumer "),
+        (("produce", "orders", "--broker-list", "localhost:9092"), "kraft: --broker-list: use --bootstrap-server "),
+    ],
+)
+def test_options_of_old_guides_are_refused_in_one_line(kraft: Shell, arguments: tuple[str, ...], said: str) -> None:
+    told = kraft.fail(*arguments)
+    assert told.startswith(said)
+    assert told.count("\n") == 1
+    assert "--bootstrap-server HOST:PORT" in told
