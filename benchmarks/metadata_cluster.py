@@ -22,11 +22,14 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId
 from kraft.rpc.cluster_peers import ControllerPeer
 from kraft.rpc.peers import Connections, Unreachable
+from kraft.rpc.refusal_log import RefusalLog
 from kraft.server import cluster_files
 from kraft.server.cluster_files import HOST, NodePlan
+from kraft.server.config import load
 from kraft.server.config_values import Voter
 from kraft.server.controller_client import ControllerClient, NoController
 from kraft.server.free_ports import ReservedPorts
+from kraft.server.node_credentials import NodeCredentials
 from kraft.server.node_process import NodeProcess, stop_all
 
 CONTROLLERS: Final = 3
@@ -154,7 +157,10 @@ class ScaleCluster:
         reserved.release()
         self.nodes = {plan.node_id: NodeProcess(directory, plan) for plan in plans}
         self.voters = [Voter(BrokerId(plan.node_id), HOST, plan.controller_port or 0) for plan in plans]
-        self.connections = Connections()
+        # As a node of the cluster: controllers answer nobody else.
+        known = load(cluster_files.config_file(directory, _FIRST_CONTROLLER))
+        credentials = NodeCredentials(known, CLUSTER_ID, RefusalLog(lambda: 0))
+        self.connections = Connections(credentials.dial_controller)
         self.brokers = [ScaleBroker(broker_id, self.client(broker_id)) for broker_id in range(1, BROKERS + 1)]
 
     def client(self, own_id: int) -> ControllerClient:

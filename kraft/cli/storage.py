@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kraft.cli.one_line import ConfigFile, one_line_errors
+
+if TYPE_CHECKING:
+    from kraft.server.config import NodeConfig
 
 app = typer.Typer(help="Prepare the log directories of nodes.", no_args_is_help=True)
 
@@ -23,10 +26,33 @@ def format_storage(config: ConfigFile, cluster_id: ClusterId = None) -> None:
     from kraft.server.config import load
 
     with one_line_errors():
-        formatted = storage.format(load(config), cluster_id)
+        node_config = load(config)
+        formatted = storage.format(node_config, cluster_id)
+        secret = _secret_of_this_machine(node_config, formatted[0].meta.cluster_id)
     for one in formatted:
         did = "formatted" if one.created else "was formatted already, nothing is changed"
         print(f"{one.directory}: {did}: node {one.meta.node_id} of cluster {one.meta.cluster_id}")
+    if secret is not None:
+        print(secret)
+
+
+def _secret_of_this_machine(config: NodeConfig, cluster_id: str) -> str | None:
+    """A line about the secret that the cluster's nodes here share; None if the configuration has its own way."""
+    from kraft.server import machine_secret
+    from kraft.server.config_checks import spans_machines
+
+    if config.security.secret_file is not None or spans_machines(config):
+        return None
+    try:
+        found = machine_secret.find_or_create(cluster_id)
+    except machine_secret.NoPlaceForSecret:
+        if config.is_whole_cluster:
+            return None
+        raise
+    return (
+        f"{found.path}: secret of this cluster, {'created' if found.created else 'already there'}: this user's nodes on"
+        " this machine find it; nodes of other users or containers need a copy and cluster.secret.file"
+    )
 
 
 @app.command("random-uuid")

@@ -1,7 +1,7 @@
 """Who may call what on a listener, asked before anything of a call is read; and bytes that are no message.
 
-Methods for nodes are refused to strangers: with a shared secret, to whoever does not introduce itself as a node of this
-cluster (`introductions`); without one, to whoever is on another machine, where the listener is open to others. Where
+Methods for nodes are refused to everybody who does not introduce itself as a node of this cluster (`introductions`),
+wherever the call comes from: a local address may be a proxy's. Without a secret they are refused to everybody. Where
 TLS has asked for a certificate, gRPC has refused strangers before.
 """
 
@@ -11,7 +11,6 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from ipaddress import IPv6Address, ip_address
 from typing import Any, Final, NoReturn, TypeAlias, cast
 
 import grpc
@@ -21,7 +20,7 @@ from google.protobuf.message import DecodeError
 from kraft.rpc import introductions
 from kraft.rpc.introductions import HEADER, ClusterSecrets, Introduction, SessionBook, Unintroduced
 from kraft.rpc.pb import membership_pb2, membership_pb2_grpc
-from kraft.rpc.refusal_log import RefusalLog, readable_peer
+from kraft.rpc.refusal_log import RefusalLog
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
@@ -39,18 +38,17 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
         cluster_id: str,
         cluster_secrets: ClusterSecrets | None,
         is_guarded: Callable[[str], bool],
-        this_machine_only: bool,
         message_bytes_max: int | None,
         refusals: RefusalLog,
     ) -> None:
-        """`is_guarded` says of a method's full name whether it is for nodes only; `this_machine_only` holds for
-        those where there is no secret. Larger messages than `message_bytes_max` are refused here, where the peer can
-        be named; what gRPC itself refuses to receive is told to the sender only.
+        """`is_guarded` says of a method's full name whether it is for nodes only.
+
+        Larger messages than `message_bytes_max` are refused here, where the peer can be named; what gRPC itself refuses
+        to receive is told to the sender only.
         """
         self._cluster_id = cluster_id
         self._secrets = cluster_secrets
         self._is_guarded = is_guarded
-        self._this_machine_only = this_machine_only
         self._message_bytes_max = message_bytes_max
         self._refusals = refusals
         self._sessions = SessionBook(secrets.token_bytes(introductions.PROCESS_BYTES))
@@ -71,21 +69,23 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
         if handler is None:
             # Nobody serves this; gRPC says so.
             return None
-        if self._secrets is not None and method != CHALLENGE_METHOD and self._is_guarded(method):
+        if method != CHALLENGE_METHOD and self._is_guarded(method):
             try:
-                self._admit(self._secrets, method, handler_call_details.invocation_metadata)
+                self._admit(method, handler_call_details.invocation_metadata)
             except Unintroduced as error:
                 return self._refusing(str(error))
         if method not in self._sound_handlers:
             self._sound_handlers[method] = self._sound(method, handler)
         return self._sound_handlers[method]
 
-    def _admit(self, cluster_secrets: ClusterSecrets, method: str, metadata: Iterable[tuple[str, Any]]) -> None:
+    def _admit(self, method: str, metadata: Iterable[tuple[str, Any]]) -> None:
         """Raises Unintroduced."""
+        if self._secrets is None:
+            raise Unintroduced("this node knows no secret of its cluster: set cluster.secret.file on every node")
         header = dict(metadata).get(HEADER)
         if not header:
             raise Unintroduced("it does not introduce itself: set cluster.secret.file on every node of the cluster")
-        introduction = Introduction.from_header(cluster_secrets, method, _text(header))
+        introduction = Introduction.from_header(self._secrets, method, _text(header))
         if introduction.cluster_id != self._cluster_id:
             theirs = introduction.cluster_id[:64]
             raise Unintroduced(f"cluster.id differs: this is {self._cluster_id!r}, not {theirs!r}")
@@ -100,40 +100,26 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
         return grpc.stream_stream_rpc_method_handler(cast(Any, refuse))
 
     def _sound(self, method: str, handler: Any) -> Handler:
-        """The handler, shown nothing that is no message, and nobody that it does not answer.
+        """The handler, shown nothing that is no message.
 
         A stream's messages are read by its handler, which meets the DecodeError of those that are none.
         """
         decode = _within(self._message_bytes_max, handler.request_deserializer)
-        from_here_only = self._this_machine_only and self._secrets is None and self._is_guarded(method)
-        check = self._check_this_machine if from_here_only else _nothing
         if handler.request_streaming:
-            answer = handler.stream_stream
-            return grpc.stream_stream_rpc_method_handler(
-                _guarded_stream(check, answer) if from_here_only else answer, decode, handler.response_serializer
-            )
+            return grpc.stream_stream_rpc_method_handler(handler.stream_stream, decode, handler.response_serializer)
 
-        async def check_call(request: object, context: Context) -> None:
-            await check(request, context)
+        async def check(request: object, context: Context) -> None:
             if isinstance(request, _Garbage):
                 await self._refuse(context, grpc.StatusCode.INVALID_ARGUMENT, f"{method}: {request.reason}")
 
         decode = _without_raising(decode)
         if handler.response_streaming:
             return grpc.unary_stream_rpc_method_handler(
-                _guarded_stream(check_call, handler.unary_stream), decode, handler.response_serializer
+                _guarded_stream(check, handler.unary_stream), decode, handler.response_serializer
             )
         return grpc.unary_unary_rpc_method_handler(
-            _guarded_call(check_call, handler.unary_unary), decode, handler.response_serializer
+            _guarded_call(check, handler.unary_unary), decode, handler.response_serializer
         )
-
-    async def _check_this_machine(self, _request: object, context: Context) -> None:
-        if not is_this_machine(context.peer()):
-            await self._refuse(
-                context,
-                grpc.StatusCode.UNAUTHENTICATED,
-                "it is on another machine: set cluster.secret.file on every node of the cluster",
-            )
 
     async def _refuse(self, context: Context, code: grpc.StatusCode, reason: str) -> NoReturn:
         self._refusals.tell(context.peer(), reason)
@@ -168,19 +154,6 @@ def introduced_node_id(metadata: Iterable[tuple[str, Any]]) -> int | None:
     return int(_text(header[HEADER]).split(" ")[3]) if HEADER in header else None
 
 
-def is_this_machine(peer: str) -> bool:
-    """Whether gRPC's name of a connection's other end says that it is on this machine."""
-    if peer.startswith("unix"):
-        return True
-    host = readable_peer(peer).rpartition(":")[0].strip("[]").partition("%")[0]
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return False
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return (mapped or address).is_loopback
-
-
 @dataclass(frozen=True, slots=True)
 class _Garbage:
     """Stands for bytes that are no message of the method."""
@@ -211,10 +184,6 @@ def _without_raising(decode: Decode) -> Decode:
             return _Garbage(f"bytes that are no request: {error}")
 
     return decode_or_tell
-
-
-async def _nothing(_request: object, _context: Context) -> None:
-    """Nothing to check."""
 
 
 Check = Callable[[Any, Context], Awaitable[None]]

@@ -1,6 +1,7 @@
-"""The files of a cluster on one machine: a configuration, a formatted directory and a log for each node.
+"""The files of a cluster on one machine: a secret, and for each node a configuration, a formatted directory and a log.
 
-In the cluster's directory, node 1 has `node-1.properties`, its data in `node-1/` and its output in `node-1.log`.
+In the cluster's directory, node 1 has `node-1.properties`, its data in `node-1/` and its output in `node-1.log`. All
+nodes introduce themselves to each other with `cluster.secret`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kraft.model.ids import BrokerId
-from kraft.server import config, properties, storage
+from kraft.server import config, machine_secret, properties, storage
 from kraft.server.config import CONTROLLER, GRPC, PLAINTEXT, NodeConfig, Role, Voter
 
 HOST = "127.0.0.1"
@@ -46,6 +47,10 @@ def config_file(directory: Path, node_id: int) -> Path:
     return directory / f"node-{node_id}.properties"
 
 
+def secret_file(directory: Path) -> Path:
+    return directory / "cluster.secret"
+
+
 def log_file(directory: Path, node_id: int) -> Path:
     return directory / f"node-{node_id}.log"
 
@@ -57,6 +62,7 @@ def write(directory: Path, plans: Sequence[NodePlan], cluster_id: str) -> None:
     """
     voters = _voters(plans)
     directory.mkdir(parents=True, exist_ok=True)
+    machine_secret.write_new(secret_file(directory))
     for plan in plans:
         file = config_file(directory, plan.node_id)
         settings = _settings(directory, plan, voters, cluster_id)
@@ -94,5 +100,6 @@ def _settings(directory: Path, plan: NodePlan, voters: str, cluster_id: str) -> 
         "controller.quorum.voters": voters,
         "listeners": ",".join(listener for _, listener in served),
         "log.dirs": str(directory / f"node-{plan.node_id}"),
+        "cluster.secret.file": str(secret_file(directory)),
     }
     return own | dict(plan.settings)

@@ -80,7 +80,7 @@ def check_security(config: NodeConfig) -> None:
         return
     if not security.controllers_use_tls:
         _check_quorum_is_here(config)
-    elif config.is_broker and _spans_machines(config) and not _is_here(config.listener(GRPC)):
+    elif config.is_broker and spans_machines(config) and not _is_here(config.listener(GRPC)):
         raise Conflict(
             "listener.security.protocol.map",
             "keeps strangers from the controllers only; brokers copy partitions from each other over GRPC, which has"
@@ -124,7 +124,8 @@ def _check_quorum_is_here(config: NodeConfig) -> None:
             raise Conflict("controller.quorum.voters", f"{voter} is on another machine: {_HOW_NODES_KNOW_EACH_OTHER}")
 
 
-def _spans_machines(config: NodeConfig) -> bool:
+def spans_machines(config: NodeConfig) -> bool:
+    """Whether the quorum has, or may have, voters on other machines."""
     return not _is_here(config.listener(CONTROLLER)) or not all(
         is_loopback(voter.host) for voter in config.quorum.voters
     )

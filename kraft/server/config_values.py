@@ -115,7 +115,7 @@ class QuorumSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecuritySettings:
-    """By what the nodes of a cluster know each other. Nothing is needed as long as all are on one machine."""
+    """By what the nodes of a cluster know each other. With nothing set, they share a secret of this machine."""
 
     secret_file: Path | None
     """`cluster.secret.file`, ours"""

@@ -1,4 +1,4 @@
-"""What a node shows to the other nodes of its cluster, and asks of them: a shared secret, certificates, or neither.
+"""What a node shows to the other nodes of its cluster, and asks of them: a shared secret, certificates, or both.
 
 The files are read once, at the start. What is wrong with them is told in one line.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import ssl
 import stat
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from typing import Any, Final
 
 import grpc
 import grpc.aio
+import structlog
 
 from kraft.quorum.config import FRAME_BYTES_MAX
 from kraft.rpc.connection_failures import handshake_failure
@@ -24,8 +26,13 @@ from kraft.rpc.gatekeeper import REPLICATION_SERVICE, Gatekeeper, introduced_nod
 from kraft.rpc.introduced_channel import IntroducedChannel
 from kraft.rpc.introductions import ClusterSecrets
 from kraft.rpc.refusal_log import RefusalLog
+from kraft.server import machine_secret
 from kraft.server.config import ConfigError, NodeConfig
+from kraft.server.config_checks import spans_machines
 from kraft.server.config_values import CONTROLLER
+from kraft.server.machine_secret import NoPlaceForSecret
+
+log = structlog.get_logger()
 
 SECRET_CHARACTERS_MIN: Final = 32
 SECRETS_MAX: Final = 4
@@ -59,7 +66,7 @@ class NodeCredentials:
         self._config = config
         self._cluster_id = cluster_id
         security = config.security
-        self._secrets = None if security.secret_file is None else read_secrets(security.secret_file)
+        self._secrets = _secrets_of(config, cluster_id)
         self._tls: TlsFiles | None = None
         if security.keystore_file is not None and security.truststore_file is not None:
             own = next((voter for voter in config.quorum.voters if voter.node_id == config.node_id), None)
@@ -70,12 +77,19 @@ class NodeCredentials:
     # --- what others are asked for ---
 
     def gatekeeper(self, listener: str) -> Gatekeeper:
-        """On CONTROLLER everything is for nodes only, on the clients' listener what brokers copy from each other."""
+        """On CONTROLLER everything is for nodes only, on the clients' listener what brokers copy from each other.
+
+        Where nodes share no secret, CONTROLLER has TLS, which lets nobody in without a certificate.
+        """
+        asks_for_certificate = self._secrets is None and self._tls is not None
         return Gatekeeper(
             cluster_id=self._cluster_id,
             cluster_secrets=self._secrets,
-            is_guarded=lambda method: listener == CONTROLLER or method.startswith(REPLICATION_SERVICE),
-            this_machine_only=listener != CONTROLLER,
+            is_guarded=(
+                (lambda _: not asks_for_certificate)
+                if listener == CONTROLLER
+                else lambda method: method.startswith(REPLICATION_SERVICE)
+            ),
             message_bytes_max=FRAME_BYTES_MAX if listener == CONTROLLER else None,
             refusals=self.refusals,
         )
@@ -125,6 +139,30 @@ class NodeCredentials:
         if self._secrets is None:
             return channel
         return IntroducedChannel(channel, self._secrets, self._cluster_id, self._config.node_id)
+
+
+def _secrets_of(config: NodeConfig, cluster_id: str) -> ClusterSecrets | None:
+    """What the nodes of this cluster share; None where only certificates tell them. Raises ConfigError."""
+    if config.security.secret_file is not None:
+        return read_secrets(config.security.secret_file)
+    if spans_machines(config):
+        # Controllers that speak TLS, and no brokers that others could dial: `config_checks` saw to that.
+        return None
+    try:
+        found = machine_secret.find_or_create(cluster_id)
+    except NoPlaceForSecret:
+        if not config.is_whole_cluster:
+            raise
+        # It speaks to nobody but itself, so it can do with a secret that it forgets.
+        log.info("cluster secret kept in memory", reason="no place for a file: other nodes need cluster.secret.file")
+        return ClusterSecrets([secrets.token_bytes(SECRET_CHARACTERS_MIN)])
+    if found.created:
+        log.warning(
+            "cluster secret created",
+            file=str(found.path),
+            reason="nodes of this machine need it from now on: restart those that were started before",
+        )
+    return read_secrets(found.path)
 
 
 _HANDSHAKE_TURNS: Final = 4

@@ -16,8 +16,8 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -34,6 +34,7 @@ from kraft.server.cluster_files import HOST
 from kraft.server.config import CONTROLLER, GRPC, load
 from kraft.testing import Cluster
 from tests.end_to_end import garbage
+from tests.end_to_end.node_dialling import dial_as_node
 
 REQUEST_BYTES_MAX: Final = 16 * 1024 * 1024
 """Of socket.request.max.bytes; memory may grow by twice this."""
@@ -98,13 +99,14 @@ class Outcome:
         return "\n".join(lines)
 
 
-def run(
-    frames: int, *, seed: int = 1, settings: Mapping[str, str] | None = None, tell: Callable[[Outcome], None]
-) -> Outcome:
-    """`tell` is called every two seconds. Raises whatever the node's own work fails with."""
+def run(frames: int, *, seed: int = 1, is_introduced: bool = False, tell: Callable[[Outcome], None]) -> Outcome:
+    """`tell` is called every two seconds. Raises whatever the node's own work fails with.
+
+    With `is_introduced` the calls are made as by a node of the cluster, so that those for nodes are read, too.
+    """
     with (
         TemporaryDirectory(prefix="kraft-garbage-") as directory,
-        Cluster(nodes=1, overrides=_SETTINGS | dict(settings or {})) as cluster,
+        Cluster(nodes=1, overrides=_SETTINGS) as cluster,
     ):
         canary = Path(directory) / "executed"
         outcome = Outcome()
@@ -115,7 +117,8 @@ def run(
             work.wait_for_steps(3)
             outcome.resident_before = outcome.resident_max = node.resident_bytes()
             began = time.monotonic()
-            asyncio.run(_Bombardment(ports, frames, seed, canary, node.pid, outcome, tell).run())
+            dial = dial_as_node(node.config_path) if is_introduced else None
+            asyncio.run(_Bombardment(ports, frames, seed, canary, node.pid, outcome, tell, dial).run())
             outcome.seconds = time.monotonic() - began
             work.wait_for_steps(2)
         outcome.resident_after = node.resident_bytes()
@@ -193,7 +196,9 @@ class _Bombardment:
         pid: int,
         outcome: Outcome,
         tell: Callable[[Outcome], None],
+        dial: Callable[[str, Sequence[tuple[str, Any]]], Any] | None,
     ) -> None:
+        self._dial = dial
         self._ports = ports
         self._goal = frames
         self._seed = seed
@@ -252,7 +257,12 @@ class _Bombardment:
         goal = self._goal // CALLS_IN // len(self._ports)
         address = f"{HOST}:{port}"
         options = [("grpc.max_send_message_length", 4 * REQUEST_BYTES_MAX), ("grpc.use_local_subchannel_pool", 1)]
-        async with grpc.aio.insecure_channel(address, options=options) as channel:
+        async with AsyncExitStack() as channels:
+            channel: Any = await channels.enter_async_context(grpc.aio.insecure_channel(address, options=options))
+            introducer = None
+            if self._dial is not None:
+                # It makes no calls of bytes, but knows what to say with one.
+                introducer = (await channels.enter_async_context(self._dial(address, options)))._introducer
             for number in range(goal):
                 method, is_stream = chance.choice(methods)
                 # What clients may ask for, a well-formed message might: it is theirs to make a topic named "a".
@@ -260,16 +270,19 @@ class _Bombardment:
                 message = garbage.message(chance, self._canary, well_formed=for_nodes_only)
                 if number % OVERSIZED_IN == OVERSIZED_IN - 1:
                     message = bytes(REQUEST_BYTES_MAX + 1)
-                self._outcome.calls[await self._one_call(channel, method, is_stream, message)] += 1
+                self._outcome.calls[await self._one_call(channel, method, is_stream, message, introducer)] += 1
 
-    async def _one_call(self, channel: Any, method: str, is_stream: bool, message: bytes) -> str:
+    async def _one_call(self, channel: Any, method: str, is_stream: bool, message: bytes, introducer: Any) -> str:
         """How it ended. A stream that does not end is left after a moment."""
         try:
+            metadata = None
+            if introducer is not None:
+                metadata = await introducer.metadata(method, asyncio.get_running_loop().time() + CALL_DEADLINE_S)
             if not is_stream:
-                await channel.unary_unary(method)(message, timeout=CALL_DEADLINE_S)
+                await channel.unary_unary(method)(message, timeout=CALL_DEADLINE_S, metadata=metadata)
                 return "OK"
             call = channel.stream_stream(method)(
-                iter([message]), timeout=0.05 if "Follow" in method else CALL_DEADLINE_S
+                iter([message]), timeout=0.05 if "Follow" in method else CALL_DEADLINE_S, metadata=metadata
             )
             async for _ in call:
                 break
@@ -296,7 +309,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--frames", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--secret", action="store_true", help="with a cluster.secret.file, so that calls are refused")
+    parser.add_argument("--introduced", action="store_true", help="call as a node, so that no call is refused unread")
     arguments = parser.parse_args()
 
     def tell(outcome: Outcome) -> None:
@@ -306,14 +319,7 @@ def main() -> int:
             flush=True,
         )
 
-    with TemporaryDirectory(prefix="kraft-secret-") as directory:
-        settings = {}
-        if arguments.secret:
-            secret = Path(directory) / "secret"
-            secret.touch(mode=0o600)
-            secret.write_text("a secret that is only as good as a test needs\n")
-            settings["cluster.secret.file"] = str(secret)
-        outcome = run(arguments.frames, seed=arguments.seed, settings=settings, tell=tell)
+    outcome = run(arguments.frames, seed=arguments.seed, is_introduced=arguments.introduced, tell=tell)
     print(outcome)
     is_well = not outcome.executed and not outcome.topics_unexpected and outcome.brokers == 1
     return 0 if is_well and outcome.resident_growth <= 2 * REQUEST_BYTES_MAX and not outcome.tracebacks else 1

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from kraft.model.errors import Refusal
 from kraft.model.quota_requests import AlterClientQuotasRequest, QuotaAlteration, QuotaEntity, QuotaOperation
 from kraft.rpc.peers import Connections, Unreachable
+from tests.end_to_end.node_dialling import dial_as_node
 
 _EVERY_S: Final = 0.025
 _DEADLINE_S: Final = 30.0
@@ -23,7 +25,7 @@ class StaleLeaderClient:
     can be told apart. Who leads is asked at every one of the addresses, the controller's being the first.
     """
 
-    def __init__(self, node_id: int, *addresses: str, name: str, attempt_s: float) -> None:
+    def __init__(self, node_id: int, *addresses: str, config_path: Path, name: str, attempt_s: float) -> None:
         self.asked = 0
         """Changes that were asked for."""
         self.acknowledged: list[str] = []
@@ -34,7 +36,7 @@ class StaleLeaderClient:
         self._name = name
         self._attempt_s = attempt_s
         self._loop = asyncio.new_event_loop()
-        self._connections = Connections()
+        self._connections = Connections(dial_as_node(config_path))
         self._asking: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._loop.run_forever, name="stale leader client", daemon=True)
 

@@ -134,7 +134,9 @@ class _Run(ABC):
         assert node.address is not None, "a controller without a broker"
         addresses = [_controller_address(self.running.cluster, node.node_id), node.address]
         name = f"stale-{number}"
-        with StaleLeaderClient(node.node_id, *addresses, name=name, attempt_s=self.patience_s) as client:
+        with StaleLeaderClient(
+            node.node_id, *addresses, config_path=node.config_path, name=name, attempt_s=self.patience_s
+        ) as client:
             client.connect()
             course = self.strike(node, client)
         mended_s = time.monotonic()

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import grpc.aio
 import pytest
 
 from kraft.client import Admin
+from kraft.quorum.pb import raft_pb2
+from kraft.rpc.pb import admin_pb2, controller_pb2, identity_pb2, replication_pb2
 from kraft.server import cluster_files
 from kraft.server.cluster_files import HOST, NodePlan
-from kraft.server.config import CONTROLLER, load
+from kraft.server.config import CONTROLLER, GRPC, load
 from kraft.server.free_ports import ReservedPorts
 from kraft.server.node_process import NodeProcess
 from kraft.testing import Cluster
 from tests.certificates import Authority
 from tests.end_to_end import garbage_runs
+from tests.end_to_end.local_forwarder import forwarded
 from tests.end_to_end.records import create_topic, once_each, publish, read_all
-from tests.end_to_end.test_bad_input import run, the_one_line
+from tests.end_to_end.test_bad_input import replace, run, the_one_line
 
 DEADLINE_S = 30.0
 SECRET = "b7Jq1h0s5oQ8nGdYw3v2uK6rTzXcVbNm"
@@ -126,13 +132,98 @@ def test_a_broker_with_another_secret_does_not_get_in(cluster: Cluster, tmp_path
         assert events(stranger, "registered") == []
 
 
-def test_a_broker_without_a_secret_does_not_get_in(cluster: Cluster, tmp_path: Path) -> None:
-    with intruder(cluster, tmp_path, 4) as stranger:
-        wait_for_refusal(cluster, "it does not introduce itself: set cluster.secret.file")
-        assert_unhurt(cluster, "no-secret")
-        assert events(stranger, "registered") == []
-        (waiting,) = wait_for_events(stranger, "waiting for a controller to register with")
-        assert "it does not introduce itself: set cluster.secret.file on every node" in waiting["reason"]
+def how_calls_end(port: int, methods: list[str]) -> set[str]:
+    """Of a stranger that comes by a forwarded port of this machine, as through a proxy or a tunnel."""
+
+    async def call() -> set[str]:
+        ends = set()
+        async with forwarded(port) as open_port, grpc.aio.insecure_channel(f"{HOST}:{open_port}") as channel:
+            for method in methods:
+                calling: Any = channel.stream_stream(method)
+                with pytest.raises(grpc.aio.AioRpcError) as refused:
+                    await calling(timeout=DEADLINE_S).read()
+                ends.add(f"{refused.value.code().name}: {refused.value.details()}")
+        return ends
+
+    return asyncio.run(call())
+
+
+def methods_of(*files: Any) -> list[str]:
+    services = [service for file in files for service in file.DESCRIPTOR.services_by_name.values()]
+    return [f"/{service.full_name}/{method.name}" for service in services for method in service.methods]
+
+
+def port_of(node: NodeProcess, name: str) -> int:
+    listener = load(node.config_path).listener(name)
+    assert listener is not None, f"no {name} there"
+    return listener.port
+
+
+NOT_INTRODUCED = {"UNAUTHENTICATED: it does not introduce itself: set cluster.secret.file on every node of the cluster"}
+
+
+def test_a_stranger_behind_a_local_proxy_is_refused_every_method_that_is_for_nodes(cluster: Cluster) -> None:
+    for_nodes = methods_of(raft_pb2, controller_pb2, admin_pb2, identity_pb2)
+    assert how_calls_end(port_of(cluster.node(1), CONTROLLER), for_nodes) == NOT_INTRODUCED
+    assert how_calls_end(port_of(cluster.node(1), GRPC), methods_of(replication_pb2)) == NOT_INTRODUCED
+    wait_for_refusal(cluster, "it does not introduce itself: set cluster.secret.file")
+    assert_unhurt(cluster, "no-secret")
+
+
+def test_a_single_node_that_formatted_itself_refuses_strangers_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
+    alone = Cluster(1, tmp_path)
+    node = alone.node(1)
+    without_secret(node.config_path)
+    shutil.rmtree(tmp_path / "node-1")
+    with alone:
+        assert how_calls_end(port_of(node, CONTROLLER), methods_of(controller_pb2)) == NOT_INTRODUCED
+        assert how_calls_end(port_of(node, GRPC), methods_of(replication_pb2)) == NOT_INTRODUCED
+        create_topic(alone.bootstrap_servers, "alone", partitions=1, replication_factor=1)
+        (kept,) = events(node, "cluster secret kept in memory")
+        assert "other nodes need cluster.secret.file" in kept["reason"]
+
+
+@pytest.mark.parametrize("is_formatted_before", [False, True])
+def test_nodes_of_one_machine_find_their_secret_without_a_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_formatted_before: bool
+) -> None:
+    """As in the README; and as nodes do that were formatted before there was such a secret."""
+    state = tmp_path / "state"
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    running = Cluster(3, tmp_path / "cluster")
+    for node in running.nodes:
+        without_secret(node.config_path)
+        if not is_formatted_before:
+            shutil.rmtree(running.directory / f"node-{node.node_id}")
+            told = run("storage", "format", "-c", node.config_path).stdout
+            assert f"{state}/kraft/{running.cluster_id}.secret: secret of this cluster" in told
+            assert ("already there" in told) == (node.node_id > 1)
+    with running:
+        assert_unhurt(running, "as-in-the-readme")
+        (secret,) = (state / "kraft").iterdir()
+        assert (secret.name, secret.stat().st_mode & 0o777) == (f"{running.cluster_id}.secret", 0o600)
+        made = [node for node in running.nodes if events(node, "cluster secret created")]
+        assert len(made) == is_formatted_before
+
+
+def test_a_node_that_finds_no_place_for_the_secret_says_what_to_do(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
+    without_secret(config)
+    replace(config, "controller.quorum.voters=", f"controller.quorum.voters=2@{HOST}:9,")
+    for command in ("storage", "format"), ("server", "start"):
+        told = the_one_line(run(*command, "-c", config))
+        assert "share a secret, and there is no place to keep it (/dev/null/kraft: Not a directory): make one" in told
+        assert "openssl rand -base64 32 > FILE) and set cluster.secret.file=FILE on every node" in told
+
+
+def without_secret(config: Path) -> None:
+    lines = config.read_text().splitlines(keepends=True)
+    config.write_text("".join(line for line in lines if not line.startswith("cluster.secret.file=")))
 
 
 def test_a_second_process_with_a_voters_id_does_not_get_in(cluster: Cluster, tmp_path: Path) -> None:
@@ -196,7 +287,8 @@ def config(tmp_path: Path) -> Path:
 def test_controllers_that_are_open_to_other_machines_do_not_start_without_a_secret_or_certificates(
     config: Path,
 ) -> None:
-    config.write_text(config.read_text().replace(f"CONTROLLER://{HOST}", "CONTROLLER://0.0.0.0"))
+    without_secret(config)
+    replace(config, f"CONTROLLER://{HOST}", "CONTROLLER://0.0.0.0")
     told = the_one_line(run("server", "start", "-c", config))
     assert "is open to other machines, so anybody there could take part in the quorum: set cluster.secret.file" in told
 
@@ -210,10 +302,9 @@ def test_a_secret_that_others_can_read_stops_the_node_before_it_starts(config: P
     assert SECRET not in told
 
 
-@pytest.mark.parametrize("has_secret", [False, True])
-def test_garbage_at_the_ports_is_not_executed_and_hurts_nobody(tmp_path: Path, has_secret: bool) -> None:
-    settings = {"cluster.secret.file": str(secret_file(tmp_path))} if has_secret else {}
-    outcome = garbage_runs.run(6_000, settings=settings, tell=lambda _: None)
+@pytest.mark.parametrize("is_introduced", [False, True])
+def test_garbage_at_the_ports_is_not_executed_and_hurts_nobody(is_introduced: bool) -> None:
+    outcome = garbage_runs.run(6_000, is_introduced=is_introduced, tell=lambda _: None)
     print(outcome)
     assert outcome.sent >= 6_000
     assert not outcome.executed
@@ -222,4 +313,4 @@ def test_garbage_at_the_ports_is_not_executed_and_hurts_nobody(tmp_path: Path, h
     assert outcome.resident_growth <= 2 * garbage_runs.REQUEST_BYTES_MAX
     assert outcome.tracebacks == 0
     assert outcome.log_bytes < 100_000
-    assert outcome.calls["UNAUTHENTICATED"] > 0 if has_secret else outcome.calls["INVALID_ARGUMENT"] > 0
+    assert outcome.calls["INVALID_ARGUMENT"] > 0 if is_introduced else outcome.calls["UNAUTHENTICATED"] > 0

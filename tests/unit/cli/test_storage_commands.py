@@ -12,7 +12,8 @@ CLUSTER = "kJ2Yk0mVT0ma0wV2Yk0mVQ"
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     file = tmp_path / "server.properties"
     file.write_text(
         "process.roles=broker,controller\nnode.id=1\nlisteners=GRPC://localhost:9094,CONTROLLER://localhost:9093\n"
@@ -27,13 +28,33 @@ def run(*arguments: str | Path) -> tuple[int, str, str]:
 
 
 def test_format_says_what_it_did_and_what_it_did_not(config: Path, tmp_path: Path) -> None:
-    expected = f"{tmp_path / 'data'}: {{}}: node 1 of cluster {CLUSTER}\n"
-    assert run("format", "-c", config, "--cluster-id", CLUSTER) == (0, expected.format("formatted"), "")
-    assert run("format", "--config", config, "-t", CLUSTER) == (
-        0,
-        expected.format("was formatted already, nothing is changed"),
-        "",
+    secret = tmp_path / "state" / "kraft" / f"{CLUSTER}.secret"
+    expected = (
+        f"{tmp_path / 'data'}: {{}}: node 1 of cluster {CLUSTER}\n"
+        f"{secret}: secret of this cluster, {{}}: this user's nodes on this machine find it; nodes of other users or"
+        " containers need a copy and cluster.secret.file\n"
     )
+    first, again = ("formatted", "created"), ("was formatted already, nothing is changed", "already there")
+    assert run("format", "-c", config, "--cluster-id", CLUSTER) == (0, expected.format(*first), "")
+    assert secret.stat().st_mode & 0o777 == 0o600
+    assert run("format", "--config", config, "-t", CLUSTER) == (0, expected.format(*again), "")
+
+
+def test_format_makes_no_secret_beside_one_that_the_configuration_names(config: Path, tmp_path: Path) -> None:
+    config.write_text(f"{config.read_text()}cluster.secret.file={tmp_path / 'secret'}\n")
+    assert run("format", "-c", config, "-t", CLUSTER)[1].count("\n") == 1
+    assert not (tmp_path / "state").exists()
+
+
+def test_no_place_for_the_secret_is_one_line_unless_the_node_is_alone(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
+    code, _, error = run("format", "-c", config, "-t", CLUSTER)
+    assert (code, error.count("\n")) == (1, 1)
+    assert "and set cluster.secret.file=FILE on every node" in error
+    config.write_text(config.read_text().replace(",2@localhost:9193", ""))
+    assert run("format", "-c", config, "-t", CLUSTER)[0] == 0
 
 
 @pytest.mark.parametrize(

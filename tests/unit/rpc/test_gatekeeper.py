@@ -19,7 +19,7 @@ from kraft.model.requests import MetadataRequest, MetadataResponse
 from kraft.rpc.cluster_messages import FollowMetadataRequest, MetadataBatch
 from kraft.rpc.cluster_peers import ControllerPeer, ReplicationPeer
 from kraft.rpc.cluster_services import ControllerHandlers, ControllerService, ReplicationService
-from kraft.rpc.gatekeeper import REPLICATION_SERVICE, Gatekeeper, introduced_node_id, is_this_machine
+from kraft.rpc.gatekeeper import REPLICATION_SERVICE, Gatekeeper, introduced_node_id
 from kraft.rpc.introduced_channel import IntroducedChannel
 from kraft.rpc.introductions import HEADER, ClusterSecrets, Introduction, Secret
 from kraft.rpc.peers import Connections, Unreachable
@@ -35,6 +35,7 @@ FETCH = ReplicaFetchRequest(
 METHOD = "/kraft.v1.Controller/Heartbeat"
 MESSAGE_BYTES_MAX = 1_000
 EVERYTHING: Callable[[str], bool] = lambda _: True  # noqa: E731
+NOTHING: Callable[[str], bool] = lambda _: False  # noqa: E731
 
 
 @dataclass
@@ -70,13 +71,11 @@ class Node:
         self,
         secrets: ClusterSecrets | None = SECRETS,
         is_guarded: Callable[[str], bool] = EVERYTHING,
-        this_machine_only: bool = False,
     ) -> AsyncIterator[None]:
         gatekeeper = Gatekeeper(
             cluster_id="cluster",
             cluster_secrets=secrets,
             is_guarded=is_guarded,
-            this_machine_only=this_machine_only,
             message_bytes_max=MESSAGE_BYTES_MAX,
             refusals=RefusalLog(lambda: 0),
         )
@@ -260,19 +259,19 @@ def test_clients_are_answered_where_only_some_methods_are_for_nodes() -> None:
     play(scene, is_guarded=lambda method: method.startswith(REPLICATION_SERVICE))
 
 
-def test_without_a_secret_a_node_on_another_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_secret_nobody_is_taken_for_a_node_not_even_on_this_machine() -> None:
     async def scene(node: Node) -> None:
         neighbour = dial_as(None)
         for call in CALLS:
-            await call(node, neighbour)
-        monkeypatch.setattr("kraft.rpc.gatekeeper.is_this_machine", lambda _: False)
-        for call in CALLS:
-            with pytest.raises(Unreachable, match=r"on another machine: set cluster\.secret\.file"):
+            with pytest.raises(
+                Unreachable, match=r"this node knows no secret of its cluster: set cluster\.secret\.file"
+            ):
                 await call(node, neighbour)
         await neighbour.close()
+        assert node.answered == 0
 
-    (line,) = play(scene, secrets=None, this_machine_only=True)
-    assert "on another machine" in line["reason"]
+    (line,) = play(scene, secrets=None)
+    assert "knows no secret" in line["reason"]
 
 
 @pytest.mark.parametrize("method", [METHOD, "/kraft.v1.Controller/FollowMetadata", "/kraft.v1.Broker/Metadata"])
@@ -284,7 +283,7 @@ def test_bytes_that_are_no_request_are_one_line_and_no_traceback(method: str, ca
                     pass
         assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
-    (line,) = play(scene, secrets=None)
+    (line,) = play(scene, is_guarded=NOTHING)
     assert line["reason"].startswith(f"{method}: bytes that are no request: ")
     assert caplog.records == []
 
@@ -299,7 +298,7 @@ def test_a_message_above_the_cap_is_refused_in_one_line_that_names_its_sender() 
                     async for _ in channel.stream_stream("/kraft.v1.Replication/Fetch")(iter([b"\xff" * size])):
                         pass
 
-    lines = play(scene, secrets=None)
+    lines = play(scene, is_guarded=NOTHING)
     assert f"{METHOD}: bytes that are no request: a message of 1001 bytes, above 1000" in [
         line["reason"] for line in lines
     ]
@@ -318,26 +317,8 @@ def test_a_stream_of_bytes_that_are_no_request_ends_without_a_traceback(
                     pass
         assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
-    play(scene, secrets=None)
+    play(scene, is_guarded=NOTHING)
     assert caplog.records == []
-
-
-@pytest.mark.parametrize(
-    ("peer", "is_here"),
-    [
-        ("ipv4:127.0.0.1:1", True),
-        ("ipv4:127.9.9.9:1", True),
-        ("ipv6:%5B::1%5D:1", True),
-        ("ipv6:[::ffff:127.0.0.1]:1", True),
-        ("unix:/tmp/socket", True),
-        ("ipv4:10.0.0.1:1", False),
-        ("ipv6:%5B2001:db8::1%5D:1", False),
-        ("ipv6:%5Bfe80::1%25eth0%5D:1", False),
-        ("", False),
-    ],
-)
-def test_whether_a_peer_is_on_this_machine_is_told_by_its_address(peer: str, is_here: bool) -> None:
-    assert is_this_machine(peer) is is_here
 
 
 def test_who_introduced_itself_is_known_to_the_handlers() -> None:

@@ -13,7 +13,7 @@ from kraft.rpc.refusal_log import RefusalLog
 from kraft.runtime.clock import SystemClock
 from kraft.runtime.disk import RealDisk
 from kraft.runtime.entropy import SystemEntropy
-from kraft.server import storage
+from kraft.server import machine_secret, storage
 from kraft.server.broker_node import BrokerNode, BrokerWorld
 from kraft.server.config import load
 from kraft.server.node_credentials import NodeCredentials
@@ -28,8 +28,9 @@ def broker(directory: Path, durability: str, *, stopped_cleanly: bool) -> Broker
     file.write_text(
         "process.roles=broker\nnode.id=4\nlisteners=GRPC://localhost:9494\n"
         "controller.quorum.voters=1@localhost:9193\ncontroller.listener.names=CONTROLLER\n"
-        f"log.dirs={directory / 'data'}\nlog.durability={durability}\n"
+        f"log.dirs={directory / 'data'}\nlog.durability={durability}\ncluster.secret.file={directory / 'secret'}\n"
     )
+    machine_secret.write_new(directory / "secret")
     config = load(file)
     storage.format(config, CLUSTER)
     if stopped_cleanly:

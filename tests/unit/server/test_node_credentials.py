@@ -52,6 +52,7 @@ def credentials(directory: Path, **settings: str) -> NodeCredentials:
     named = {key.replace("_", "."): value for key, value in settings.items()}
     plans = [NodePlan(node_id=node_id, grpc_port=9000 + node_id, controller_port=9100 + node_id) for node_id in (1, 2)]
     cluster_files.write(directory, plans, CLUSTER)
+    cluster_files.secret_file(directory).write_text(SECRET)
     file = cluster_files.config_file(directory, 1)
     file.write_text(file.read_text() + "".join(f"{key}={value}\n" for key, value in named.items()))
     return NodeCredentials(load(file), CLUSTER, RefusalLog(lambda: 0))
@@ -202,7 +203,7 @@ async def _echo(request: bytes, _context: object) -> bytes:
 
 class _Echo(grpc.GenericRpcHandler):
     def service(self, _details: object) -> Any:
-        return grpc.unary_unary_rpc_method_handler(_echo)
+        return grpc.unary_unary_rpc_method_handler(_echo, bytes, bytes)
 
 
 def answered(server: NodeCredentials, client: NodeCredentials) -> bool:
@@ -214,7 +215,9 @@ def failure(server: NodeCredentials, client: NodeCredentials) -> str | None:
     """What gRPC tells the client of such a call; None when it gets through."""
 
     async def run() -> str | None:
-        listener = grpc.aio.server()
+        gatekeeper = server.gatekeeper(CONTROLLER)
+        listener = grpc.aio.server(interceptors=[gatekeeper])
+        gatekeeper.add_to(listener)
         listener.add_generic_rpc_handlers((_Echo(),))
         secured = server.server_credentials(CONTROLLER)
         bind = listener.add_insecure_port if secured is None else lambda at: listener.add_secure_port(at, secured)

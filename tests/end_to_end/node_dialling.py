@@ -1,0 +1,20 @@
+"""Connections such as a node of the cluster makes: tests and benchmarks introduce themselves with its secret."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+
+from kraft.rpc.refusal_log import RefusalLog
+from kraft.server.config import load
+from kraft.server.node_credentials import NodeCredentials
+
+
+def dial_as_node(config_path: Path) -> Callable[[str, Sequence[tuple[str, Any]]], grpc.aio.Channel]:
+    """For `Connections`; to be used inside an event loop. The file names the cluster and where its secret is."""
+    config = load(config_path)
+    assert config.cluster_id is not None, f"{config_path} names no cluster"
+    return NodeCredentials(config, config.cluster_id, RefusalLog(lambda: 0)).dial_controller
