@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from kraft.rpc.identity import Identity, who_answers
-from kraft.rpc.peers import Dial, Unreachable
+from kraft.rpc.peers import Dial, Unreachable, dial_openly
 from kraft.server.config import ConfigError
 from kraft.server.config_values import Listener, NodeConfig
 from kraft.server.kafka_dialling import cluster_at
@@ -37,9 +37,9 @@ class NotFoundThere(ConfigError):
 Found = TypeVar("Found")
 
 
-async def check_advertised(config: NodeConfig, own: Identity, dial: Dial) -> None:
+async def check_advertised(config: NodeConfig, own: Identity, dial_as_node: Dial) -> None:
     """For the listener that `own` names, which must listen by now. Raises NotFoundThere."""
-    found = await _asked(config, own.listener, lambda listener: _who_answers(listener.address, dial))
+    found = await _asked(config, own.listener, lambda listener: _who_answers(listener.address, dial_as_node))
     if found is not None and found != own:
         raise _error(config, own.listener, f"where {_described(found, own)} answers, not this node's {own.listener}")
 
@@ -74,9 +74,15 @@ async def _persistently(ask: Callable[[], Awaitable[Found]]) -> Found:
     return await ask()
 
 
-async def _who_answers(address: str, dial: Dial) -> Identity:
-    """A channel of its own for each attempt: an old one keeps a delay of its own before it dials again."""
-    async with dial(address, _CHANNEL_OPTIONS) as channel:
+async def _who_answers(address: str, dial_as_node: Dial) -> Identity:
+    """Asked as a node, whom a CONTROLLER listener answers too, and then as anybody, whom another cluster answers.
+
+    A channel of its own for each attempt: an old one keeps a delay of its own before it dials again.
+    """
+    async with dial_as_node(address, _CHANNEL_OPTIONS) as channel:
+        with suppress(Unreachable):
+            return await who_answers(address, channel, ATTEMPT_TIMEOUT_S)
+    async with dial_openly(address, _CHANNEL_OPTIONS) as channel:
         return await who_answers(address, channel, ATTEMPT_TIMEOUT_S)
 
 
