@@ -133,6 +133,23 @@ class BrokerLifecycle:
             log.info("registration is tried again", reason=f"{result.error_code.name}: {result.error_message}")
             await asyncio.sleep(REGISTRATION_PAUSE_S)
 
+    def is_registered_in(self, image: MetadataImage) -> bool:
+        """Whether the image holds the registration of this very process: only then may the broker apply it.
+
+        Raises BrokerRefused when another process has registered under this broker's id since. Images hold committed
+        records only, and broker epochs never go down, so this process is replaced for good: it must stop, even before
+        its next heartbeat says so.
+        """
+        registration = image.broker(self._identity.broker_id)
+        if registration is None or registration.broker_epoch < self.broker_epoch:
+            return False
+        if registration.broker_epoch > self.broker_epoch:
+            raise BrokerRefused(
+                f"broker {self._identity.broker_id} is registered under epoch {registration.broker_epoch}, not"
+                f" {self.broker_epoch}: another process registered as this broker"
+            )
+        return True
+
     async def keep_alive(self, metadata: FollowedMetadata) -> None:
         """Sends heartbeats until cancelled. Raises BrokerRefused when another process took this broker's id.
 

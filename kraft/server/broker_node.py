@@ -180,7 +180,11 @@ class BrokerNode:
             draw_move_id=lambda: world.entropy.bytes(16).hex(),
         )
         self._loader = MetadataLoader(
-            storage.cluster_id, config.node_id, self._controllers, self._publish, is_current=self._knows_this_life
+            storage.cluster_id,
+            config.node_id,
+            self._controllers,
+            self._publish,
+            is_current=self._lifecycle.is_registered_in,
         )
         self._snapshots = self._metadata_snapshots(storage)
 
@@ -405,10 +409,6 @@ class BrokerNode:
             cleaner_io_max=int(dynamic.get(CLEANER_IO, static.cleaner_io_bytes_per_second_max)),
             scrub_io_max=int(dynamic.get(SCRUB_IO, static.scrub_io_bytes_per_second_max)),
         )
-
-    def _knows_this_life(self, image: MetadataImage) -> bool:
-        registration = image.broker(self._config.node_id)
-        return registration is not None and registration.broker_epoch >= self._lifecycle.broker_epoch
 
     def _is_active(self, broker_id: BrokerId) -> bool:
         return self._loader.image.is_active(broker_id)

@@ -70,7 +70,10 @@ class MetadataLoader:
         *,
         is_current: Callable[[MetadataImage], bool],
     ) -> None:
-        """`is_current` tells an image that knows this life of the broker; those before it are not acted on."""
+        """`is_current` says whether an image holds this process' own registration; no other image is applied.
+
+        It raises when the image holds a later registration of the same broker, and `run` ends with what it raises.
+        """
         self._is_current = is_current
         self._cluster_id = cluster_id
         self._broker_id = broker_id

@@ -26,10 +26,12 @@ from kraft.model.ids import BrokerEpoch, BrokerId, TopicId
 from kraft.rpc.cluster_messages import FollowMetadataRequest, MetadataBatch
 from kraft.rpc.metadata_codec import encode_records
 from kraft.rpc.peers import Unreachable
+from kraft.server.broker_lifecycle import BrokerIdentity, BrokerLifecycle, BrokerRefused
 from kraft.server.metadata_loader import LAG_MAX_S, SILENCE_MAX_S, MetadataLoader
 from kraft.server.metadata_snapshots import LoadedImage
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import CLUSTER, registration
+from tests.unit.server.fake_controllers import FakeControllers
 
 BROKER = BrokerId(1)
 EPOCH = BrokerEpoch(5)
@@ -131,11 +133,18 @@ class Published:
 
 
 def loader_of(controllers: Controllers, published: Published) -> MetadataLoader:
-    def knows_this_life(image: MetadataImage) -> bool:
-        registration = image.broker(BROKER)
-        return registration is not None and registration.broker_epoch >= EPOCH
-
-    return MetadataLoader(CLUSTER, BROKER, controllers, published.publish, is_current=knows_this_life)
+    request = registration(BROKER)
+    identity = BrokerIdentity(
+        cluster_id=CLUSTER,
+        broker_id=BROKER,
+        incarnation_id=request.incarnation_id,
+        endpoints=tuple(request.endpoints),
+        rack="",
+        directory_ids=tuple(request.directory_ids),
+    )
+    life = BrokerLifecycle(identity, FakeControllers().as_client(), heartbeat_interval_s=2, session_timeout_s=9)
+    life.broker_epoch = EPOCH
+    return MetadataLoader(CLUSTER, BROKER, controllers, published.publish, is_current=life.is_registered_in)
 
 
 @asynccontextmanager
@@ -195,6 +204,29 @@ def test_nothing_is_acted_on_before_the_registration_of_this_very_process_has_ar
             restarted.commit(7, registered())
             assert await loader.until(lambda image: bool(image.cluster_id), 5)
             assert published.topics() == [["orders"]]
+
+    run_virtually(scenario())
+
+
+@pytest.mark.parametrize("had_begun", [True, False])
+def test_a_broker_whose_id_another_process_took_applies_none_of_its_successors_metadata_and_ends(
+    had_begun: bool,
+) -> None:
+    async def scenario() -> None:
+        controller, published = Controller(), Published()
+        controller.commit(2, ClusterInitialised(cluster_id=CLUSTER))
+        loader = loader_of(Controllers(controller), published)
+        running = asyncio.create_task(loader.run())
+        if had_begun:
+            controller.commit(4, registered())
+            assert await loader.until(lambda image: bool(image.cluster_id), 5)
+        steps = list(published.steps)
+        # What the successor is to lead, the process before it must neither lead nor follow.
+        controller.commit(8, registered(epoch=EPOCH + 1), topic("of the successor", 1))
+        with pytest.raises(BrokerRefused, match="under epoch 6, not 5: another process registered as this broker"):
+            async with asyncio.timeout(60):
+                await running
+        assert published.steps == steps
 
     run_virtually(scenario())
 
