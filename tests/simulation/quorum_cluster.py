@@ -29,7 +29,7 @@ from kraft.quorum.messages import Message
 from kraft.quorum.peer_link import PeerLink
 from kraft.quorum.port import NotLeader, ProposalUnknown, QuorumListener
 from kraft.quorum.world import QuorumWorld
-from tests.simulation.quorum_invariants import History, Violation
+from tests.simulation.quorum_invariants import History, Invariant, Violation
 from tests.simulation.quorum_loop import LIFE, Life, VirtualLoop
 from tests.simulation.quorum_network import Network, SimLink
 from tests.simulation.quorum_snapshots import SimKeeper
@@ -341,7 +341,7 @@ class Cluster:
         if self.history.violations:
             raise self.history.violations[0]
         if self.loop.problems:
-            raise Violation(self.loop.problems[0])
+            raise Violation(Invariant.VOTERS_GO_ON, self.loop.problems[0])
         if life is None or life.is_dead:
             return False
         voter = self.voters[life.node_id]
@@ -349,7 +349,7 @@ class Cluster:
             self._lose_power(life.node_id)
         elif voter.failure is not None:
             if life.node_id not in self.tolerated_failures:
-                raise Violation(f"voter {life.node_id} gave up: {voter.failure}")
+                raise Violation(Invariant.VOTERS_GO_ON, f"voter {life.node_id} gave up: {voter.failure}")
             self.kill(life.node_id)
             self.on_death(life.node_id)
         elif voter.is_open:

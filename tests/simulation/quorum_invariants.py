@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from enum import StrEnum
 
 from kraft.quorum.command import CommandKind, decode
 from kraft.quorum.consensus import Consensus
@@ -16,8 +17,31 @@ from kraft.quorum.journal import FIRST_INDEX, Entry, QuorumJournal
 from kraft.quorum.messages import AppendResponse, Message, PreVoteResponse, VoteRequest, VoteResponse
 
 
+class Invariant(StrEnum):
+    """A mutation test names the one that its mutant breaks: a mutant that dies of anything else shows nothing."""
+
+    ONE_LEADER = "one leader a term"
+    LEADER_COMPLETENESS = "a leader holds all that is committed"
+    ONE_VOTE = "one vote a term"
+    PROMISED_CANDIDACY = "a candidate has the promise of a majority"
+    COMMITTED_STAYS = "what is committed stays"
+    COMMITTED_BY_A_MAJORITY = "what is committed is on the disks of a majority"
+    ACKNOWLEDGED_IS_DURABLE = "what a voter acknowledges is on its disk"
+    NOTHING_GOES_BACK = "term, commit index and what is applied never go back"
+    LOG_MATCHING = "logs match"
+    STATE_MACHINES_AGREE = "state machines agree"
+    PROPOSALS_ARE_KEPT = "an acknowledged proposal is committed once, a refused one never"
+    READS_ARE_CURRENT = "a leader and a barrier know all that was acknowledged"
+    VOTERS_GO_ON = "a voter whose disk keeps its word goes on"
+    PEACE_HEALS = "without faults the quorum agrees"
+
+
 class Violation(AssertionError):
     """An invariant does not hold."""
+
+    def __init__(self, invariant: Invariant, words: str) -> None:
+        super().__init__(f"{invariant}: {words}")
+        self.invariant = invariant
 
 
 @dataclass(slots=True)
@@ -67,15 +91,17 @@ class History:
         self.disks.setdefault(node_id, _Disk())
         return VoterWatch(self, node_id)
 
-    def violation(self, words: str) -> Violation:
-        self.violations.append(Violation(words))
+    def violation(self, invariant: Invariant, words: str) -> Violation:
+        self.violations.append(Violation(invariant, words))
         return self.violations[-1]
 
     # --- what clients saw ----------------------------------------------------------------------------------------
 
     def acknowledged(self, index: int, payload: bytes) -> None:
         if self._told.get(index) != payload:
-            raise self.violation(f"entry {index} was acknowledged, and it is not what was committed there")
+            raise self.violation(
+                Invariant.PROPOSALS_ARE_KEPT, f"entry {index} was acknowledged, and it is not what was committed there"
+            )
         self._acknowledged[payload] = index
         self.acknowledged_count += 1
         self.highest_acknowledged = max(self.highest_acknowledged, index)
@@ -86,7 +112,7 @@ class History:
 
     def _check_not_refused(self, payload: bytes, index: int | None) -> None:
         if index is not None and payload in self._refused:
-            raise self.violation(f"entry {index} was refused, and is committed")
+            raise self.violation(Invariant.PROPOSALS_ARE_KEPT, f"entry {index} was refused, and is committed")
 
     # --- what voters say -----------------------------------------------------------------------------------------
 
@@ -103,37 +129,51 @@ class History:
                 journal = self.disks[sender].journal
                 if journal is None or not journal.synced or journal.last_index < next_index - 1:
                     raise self.violation(
-                        f"voter {sender} acknowledges entry {next_index - 1}, which is not on its disk"
+                        Invariant.ACKNOWLEDGED_IS_DURABLE,
+                        f"voter {sender} acknowledges entry {next_index - 1}, which is not on its disk",
                     )
             case _:
                 """Binds its sender to nothing."""
 
     def _vote(self, voter: int, term: int, candidate: int) -> None:
         if self._votes.setdefault((voter, term), candidate) != candidate:
-            raise self.violation(f"voter {voter} votes twice in term {term}")
+            raise self.violation(Invariant.ONE_VOTE, f"voter {voter} votes twice in term {term}")
 
     def _check_candidacy(self, candidate: int, term: int) -> None:
         promises = len(self._promises.get((candidate, term), ())) + 1
         if promises < self._majority:
-            raise self.violation(f"voter {candidate} stands in term {term}, and {promises} would vote for it")
+            raise self.violation(
+                Invariant.PROMISED_CANDIDACY,
+                f"voter {candidate} stands in term {term}, and {promises} would vote for it",
+            )
 
     # --- what state machines are told ------------------------------------------------------------------------------
 
     def told(self, index: int, payload: bytes, previous_hash: bytes) -> bytes:
         """The state's hash with this payload applied; alike on every voter."""
         state_hash = hashlib.sha256(previous_hash + index.to_bytes(8, "big") + payload).digest()
-        if self._state_hashes.setdefault(index, state_hash) != state_hash:
-            raise self.violation(f"the state machines differ at entry {index}")
+        self.record_state(index, state_hash)
         self._told[index] = payload
         if self._payload_index.setdefault(payload, index) != index:
-            raise self.violation(f"one payload is committed twice, at {self._payload_index[payload]} and {index}")
+            raise self.violation(
+                Invariant.PROPOSALS_ARE_KEPT,
+                f"one payload is committed twice, at {self._payload_index[payload]} and {index}",
+            )
         self._check_not_refused(payload, index)
         return state_hash
+
+    def record_state(self, index: int, state_hash: bytes) -> None:
+        """The entries up to this one lead to this state."""
+        if self._state_hashes.setdefault(index, state_hash) != state_hash:
+            raise self.violation(Invariant.STATE_MACHINES_AGREE, f"the state machines differ at entry {index}")
 
     def check_snapshot(self, index: int, term: int, state_hash: bytes) -> None:
         """It says that the entries up to this one lead to this state."""
         if self._state_hashes.get(index) != state_hash or self.committed[index][2] != term:
-            raise self.violation(f"a snapshot at entry {index} is not what the entries up to there led to")
+            raise self.violation(
+                Invariant.STATE_MACHINES_AGREE,
+                f"a snapshot at entry {index} is not what the entries up to there led to",
+            )
 
     # --- what is committed -------------------------------------------------------------------------------------------
 
@@ -142,21 +182,30 @@ class History:
         known = self.committed.setdefault(index, entry)
         if known != entry:
             raise self.violation(
-                f"voter {voter} has another entry {index}, of term {term}, than was committed there in {known[2]}"
+                Invariant.COMMITTED_STAYS,
+                f"voter {voter} has another entry {index}, of term {term}, than was committed there in {known[2]}",
             )
         if index > self.highest_committed:
             self.highest_committed = index
             holders = sum(disk.holds(index, term) for disk in self.disks.values())
             if self.counts_disks and holders < self._majority:
-                raise self.violation(f"entry {index} is committed, and is on the disks of {holders} voters")
+                raise self.violation(
+                    Invariant.COMMITTED_BY_A_MAJORITY,
+                    f"entry {index} is committed, and is on the disks of {holders} voters",
+                )
 
     def lead(self, voter: int, term: int, journal: QuorumJournal) -> None:
         if self.leaders.setdefault(term, voter) != voter:
-            raise self.violation(f"voters {self.leaders[term]} and {voter} both lead in term {term}")
+            raise self.violation(
+                Invariant.ONE_LEADER, f"voters {self.leaders[term]} and {voter} both lead in term {term}"
+            )
         latest = self.committed.get(self.highest_committed)
         held = latest is None or latest[1] < journal.first_index or journal.term_at(latest[1]) == latest[2]
         if latest is not None and latest[2] < term and not held:
-            raise self.violation(f"voter {voter} leads in term {term} without entry {latest[1]}, which is committed")
+            raise self.violation(
+                Invariant.LEADER_COMPLETENESS,
+                f"voter {voter} leads in term {term} without entry {latest[1]}, which is committed",
+            )
 
     def check_logs(self) -> None:
         """Log matching: where two logs have an entry of the same index and term, all before it is equal."""
@@ -167,18 +216,20 @@ class History:
             for command, index, term in log:
                 # The base of a trimmed log has no content.
                 if known.setdefault((index, term), command) != command:
-                    raise self.violation(f"two logs have different entries {index} of term {term}")
+                    raise self.violation(
+                        Invariant.LOG_MATCHING, f"two logs have different entries {index} of term {term}"
+                    )
 
     def check_end(self) -> None:
         """All that was acknowledged is among what every state machine was told."""
         for payload, index in self._acknowledged.items():
             if self._told.get(index) != payload:
-                raise self.violation(f"entry {index} was acknowledged and is lost")
+                raise self.violation(Invariant.PROPOSALS_ARE_KEPT, f"entry {index} was acknowledged and is lost")
         for index, (command, _, term) in self.committed.items():
             decoded = decode(command)
             counts = decoded is not None and decoded.kind is CommandKind.PAYLOAD and decoded.decided_term == term
             if decoded is not None and counts and self._told.get(index) != decoded.payload:
-                raise self.violation(f"entry {index} was committed and told to nobody")
+                raise self.violation(Invariant.STATE_MACHINES_AGREE, f"entry {index} was committed and told to nobody")
 
     @property
     def payloads(self) -> list[bytes]:
@@ -192,7 +243,9 @@ class History:
 
     def term(self, voter: int, term: int) -> None:
         if term < self._terms.get(voter, 0):
-            raise self.violation(f"voter {voter} goes back from term {self._terms[voter]} to {term}")
+            raise self.violation(
+                Invariant.NOTHING_GOES_BACK, f"voter {voter} goes back from term {self._terms[voter]} to {term}"
+            )
         self._terms[voter] = term
 
 
@@ -219,7 +272,9 @@ class VoterWatch:
         self._check_commit(commit_index, journal)
         applied = int(consensus.raftLastApplied)
         if applied < self._applied:
-            raise self._history.violation(f"voter {node_id} goes back from applied {self._applied} to {applied}")
+            raise self._history.violation(
+                Invariant.NOTHING_GOES_BACK, f"voter {node_id} goes back from applied {self._applied} to {applied}"
+            )
         self._applied = applied
         if consensus.leading and self._led_term != consensus.raftCurrentTerm:
             self._led_term = int(consensus.raftCurrentTerm)
@@ -228,14 +283,17 @@ class VoterWatch:
     def _check_commit(self, commit_index: int, journal: QuorumJournal) -> None:
         if commit_index < self._commit_index:
             raise self._history.violation(
-                f"voter {self._node_id} goes back from commit {self._commit_index} to {commit_index}"
+                Invariant.NOTHING_GOES_BACK,
+                f"voter {self._node_id} goes back from commit {self._commit_index} to {commit_index}",
             )
         first = journal.first_index
         # Of what a snapshot contains, the base alone is left in the journal, without its content.
         for index in {max(self._commit_index, first), first}:
             known = self._history.committed.get(index)
             if known is not None and journal.term_at(index) != known[2]:
-                raise self._history.violation(f"voter {self._node_id} has lost entry {index}, which was committed")
+                raise self._history.violation(
+                    Invariant.COMMITTED_STAYS, f"voter {self._node_id} has lost entry {index}, which was committed"
+                )
         if commit_index > self._commit_index:
             begin = max(self._commit_index, first) + 1
             for entry in journal[begin - first : commit_index + 1 - first]:
@@ -244,7 +302,9 @@ class VoterWatch:
 
     def told(self, index: int, term: int, payload: bytes) -> None:
         if index <= self._told_index:
-            raise self._history.violation(f"voter {self._node_id} is told entry {index} after {self._told_index}")
+            raise self._history.violation(
+                Invariant.NOTHING_GOES_BACK, f"voter {self._node_id} is told entry {index} after {self._told_index}"
+            )
         self._told_index = index
         self._state_hash = self._history.told(index, payload, self._state_hash)
 
@@ -256,7 +316,9 @@ class VoterWatch:
     def restored(self, index: int, term: int, state_hash: bytes) -> None:
         """The state machine was replaced by the one of a snapshot."""
         if index < self._told_index:
-            raise self._history.violation(f"voter {self._node_id} goes back to a snapshot at entry {index}")
+            raise self._history.violation(
+                Invariant.NOTHING_GOES_BACK, f"voter {self._node_id} goes back to a snapshot at entry {index}"
+            )
         self._history.check_snapshot(index, term, state_hash)
         self._told_index, self._state_hash = index, state_hash
 
@@ -269,13 +331,19 @@ class VoterWatch:
         history = self._history
         if history.announced.setdefault(term, self._node_id) != self._node_id:
             raise self._history.violation(
-                f"voters {history.announced[term]} and {self._node_id} were both told to lead in {term}"
+                Invariant.ONE_LEADER,
+                f"voters {history.announced[term]} and {self._node_id} were both told to lead in {term}",
             )
         behind = history.highest_acknowledged
         if self._told_index < behind and history.committed[behind][2] < term:
-            raise self._history.violation(f"voter {self._node_id} leads in term {term} and was not told entry {behind}")
+            raise self._history.violation(
+                Invariant.READS_ARE_CURRENT,
+                f"voter {self._node_id} leads in term {term} and was not told entry {behind}",
+            )
 
     def barrier(self, index: int, expected: int) -> None:
         """`expected` had been acknowledged when the barrier was asked for."""
         if self._told_index < expected or index < expected:
-            raise self._history.violation(f"a barrier on voter {self._node_id} passed without entry {expected}")
+            raise self._history.violation(
+                Invariant.READS_ARE_CURRENT, f"a barrier on voter {self._node_id} passed without entry {expected}"
+            )

@@ -6,10 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+import structlog
+
 from tests.simulation.quorum_cluster import Cluster, Shape, open_cluster
-from tests.simulation.quorum_invariants import Violation
+from tests.simulation.quorum_invariants import Invariant, Violation
 from tests.simulation.quorum_network import Weather
 from tests.simulation.sim_disk import CrashMode, SyncFailure
+
+log = structlog.get_logger()
 
 FAULTS_S = 8.0
 """How long faults happen in one run, on its virtual clock."""
@@ -95,6 +99,23 @@ def run(seed: int, faults_s: float = FAULTS_S) -> Tally:
         )
 
 
+def notices(invariant: Invariant, words: str = "", *, seeds: int) -> bool:
+    """Whether one of the first seeds breaks this very invariant, in words that hold these.
+
+    A weakened quorum may also end in another way. That is passed over: it does not show that the guard which was taken
+    away carries weight.
+    """
+    for seed in range(seeds):
+        try:
+            run(seed)
+        except Violation as violation:
+            if violation.invariant is invariant and words in str(violation):
+                return True
+        except Exception as error:  # noqa: BLE001  See above.
+            log.debug("seed ended in another way", seed=seed, error=repr(error))
+    return False
+
+
 def heal(cluster: Cluster) -> float:
     """Everything runs and every packet arrives: within 30 s something new is acknowledged, and all voters are equal.
 
@@ -108,11 +129,11 @@ def heal(cluster: Cluster) -> float:
         voter.life.frozen_until_s = 0.0
     began_s, acknowledged = cluster.loop.now_s, cluster.history.acknowledged_count
     if not cluster.run_until(lambda: cluster.history.acknowledged_count > acknowledged, HEAL_LIMIT_S):
-        raise Violation(f"nothing is acknowledged {HEAL_LIMIT_S:g} s after the last fault")
+        raise Violation(Invariant.PEACE_HEALS, f"nothing is acknowledged {HEAL_LIMIT_S:g} s after the last fault")
     healed_s = cluster.loop.now_s - began_s
     cluster.is_quiet = True
     if not cluster.run_until(cluster.are_equal, HEAL_LIMIT_S):
-        raise Violation(f"the voters are not equal {HEAL_LIMIT_S:g} s after the last fault")
+        raise Violation(Invariant.PEACE_HEALS, f"the voters are not equal {HEAL_LIMIT_S:g} s after the last fault")
     cluster.history.check_logs()
     cluster.history.check_end()
     return healed_s

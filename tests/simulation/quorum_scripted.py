@@ -15,6 +15,7 @@ from kraft.quorum.messages import (
     Message,
     PreVoteRequest,
     PreVoteResponse,
+    SnapshotPart,
     VoteRequest,
     VoteResponse,
 )
@@ -103,6 +104,12 @@ class Stage:
         self.cluster.network.send(sender, VOTER, list(messages))
         self.cluster.run_for(ROUND_TRIP_S)
 
+    def knows(self, snapshot: SnapshotPart) -> None:
+        """The other voters committed what led to this snapshot."""
+        history = self.cluster.history
+        history.committed[snapshot.index] = entry(snapshot.index, snapshot.index_term)
+        history.record_state(snapshot.index, snapshot.content)
+
     def answer_to(self, sender: int, message: Message, kind: type[M]) -> M | None:
         """The last answer of this kind."""
         self.hears(sender, message)
@@ -147,12 +154,19 @@ def append(term: int, previous: tuple[int, int], *entries: Entry, commit_index: 
     )
 
 
+def whole_snapshot(term: int, index: int, index_term: int) -> SnapshotPart:
+    """A snapshot at that entry in a single part, as the leader of `term` sends it."""
+    state = b"state at %d" % index
+    return SnapshotPart(term=term, index=index, index_term=index_term, number=0, content=state, is_last=True)
+
+
 def acknowledged(term: int, index: int) -> AppendResponse:
     """A follower says that it holds everything up to the index."""
     return AppendResponse(term=term, next_index=index + 1, success=True, reset=False)
 
 
 @contextmanager
-def stage(voter_count: int) -> Iterator[Stage]:
-    with open_cluster(Random(1), Shape(voter_count=voter_count)) as cluster:
+def stage(voter_count: int, entries_between_snapshots: int = 0) -> Iterator[Stage]:
+    shape = Shape(voter_count=voter_count, entries_between_snapshots=entries_between_snapshots)
+    with open_cluster(Random(1), shape) as cluster:
         yield Stage(cluster)

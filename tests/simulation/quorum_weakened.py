@@ -16,7 +16,9 @@ from kraft.quorum.engine import RaftQuorum
 from kraft.quorum.filters import Acknowledgements, BallotBox, LogView, TrimmedAppend
 from kraft.quorum.journal import Entry, QuorumJournal
 from kraft.quorum.journal_format import Scan
-from kraft.quorum.messages import Append, AppendResponse
+from kraft.quorum.journal_segments import Segments
+from kraft.quorum.messages import Append, AppendResponse, SnapshotPart
+from kraft.quorum.snapshots import Snapshot
 from kraft.quorum.transport import EngineFacts, QuorumTransport
 from tests.simulation.sim_disk import SimFile
 
@@ -69,8 +71,14 @@ def counting_votes_twice() -> AbstractContextManager[object]:
 
 
 def never_syncing() -> AbstractContextManager[object]:
-    """Everything stays in the page cache. Bug 3."""
-    return patch.object(SimFile, "sync", lambda self: None)
+    """What is added to a journal stays in the page cache. Bug 3."""
+    append = Segments.append
+
+    def append_without_sync(self: Segments, body: bytes) -> None:
+        with patch.object(SimFile, "sync", lambda self: None):
+            append(self, body)
+
+    return patch.object(Segments, "append", append_without_sync)
 
 
 def speaking_before_the_sync() -> AbstractContextManager[object]:
@@ -120,6 +128,17 @@ def forgetting_votes() -> AbstractContextManager[object]:
         self._voted_for = journal_format.NO_VOTE if votedForNodeId is None else votedForNodeId
 
     return patch.object(QuorumJournal, "setCurrentTerm", remember)
+
+
+def forgetting_whom_it_voted_for() -> AbstractContextManager[object]:
+    """The term is written, and the vote lives in memory."""
+    remember = QuorumJournal.setCurrentTerm
+
+    def remember_the_term(self: QuorumJournal, term: int, votedForNodeId: int | None) -> None:
+        remember(self, term, None)
+        self._voted_for = journal_format.NO_VOTE if votedForNodeId is None else votedForNodeId
+
+    return patch.object(QuorumJournal, "setCurrentTerm", remember_the_term)
 
 
 class _CommitsEarlierTerms(consensus.Consensus):
@@ -249,6 +268,41 @@ def leaving_leaders_of_earlier_terms_unanswered() -> AbstractContextManager[obje
             receive(self, engine, peer, append)
 
     return patch.object(QuorumTransport, "_receive_append", drop_unanswered)
+
+
+def installing_snapshots_beside_an_unwritten_term() -> AbstractContextManager[object]:
+    """A snapshot becomes durable before the term in which its leader sent it."""
+
+    def install_without_sync(self: RaftQuorum, snapshot: Snapshot) -> None:
+        assert self._parts is not None
+        assert self._snapshots is not None
+        self._snapshots.install(snapshot)
+        self._parts.journal.rebase(snapshot.id.index, snapshot.id.term)
+        self._parts.consensus.skip_to(snapshot.id.index)
+
+    return patch.object(RaftQuorum, "_install_snapshot", install_without_sync)
+
+
+def installing_snapshots_of_the_past() -> AbstractContextManager[object]:
+    """A voter takes over every snapshot that it is sent, however much it has applied."""
+    receive = QuorumTransport._receive_part
+
+    def receive_as_if_nothing_was_applied(
+        self: QuorumTransport, engine: EngineFacts, peer: int, part: SnapshotPart
+    ) -> None:
+        receive(self, _NothingApplied(engine), peer, part)
+
+    return patch.object(QuorumTransport, "_receive_part", receive_as_if_nothing_was_applied)
+
+
+class _NothingApplied:
+    raftLastApplied = 0  # noqa: N815  The engine's name.
+
+    def __init__(self, engine: EngineFacts) -> None:
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
 
 
 def sending_without_end() -> AbstractContextManager[object]:

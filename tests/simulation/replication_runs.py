@@ -99,7 +99,7 @@ def heal(world: World, rounds: int = 60) -> None:
         _round_without_faults(world)
         if not _unrest(world):
             return
-    raise Violation(f"{rounds} rounds without faults, and still: {_unrest(world)}")
+    raise Violation(f"I10: {rounds} rounds without faults, and still: {_unrest(world)}")
 
 
 def _round_without_faults(world: World) -> None:

@@ -14,7 +14,7 @@ from kraft.quorum.messages import Message
 from kraft.quorum.port import NotLeader, ProposalUnknown
 from tests.simulation import quorum_weakened as weakened
 from tests.simulation.quorum_cluster import Cluster, RunningVoter, Shape, open_cluster
-from tests.simulation.quorum_invariants import Violation
+from tests.simulation.quorum_invariants import Invariant, Violation
 from tests.simulation.quorum_runs import heal
 from tests.simulation.quorum_scripted import body
 from tests.simulation.sim_disk import CrashMode, SyncFailure
@@ -87,7 +87,10 @@ def test_a_voter_with_bit_rot_stops_itself() -> None:
 
 
 def test_without_checksums_bit_rot_makes_voters_differ() -> None:
-    with weakened.believing_every_byte(), pytest.raises(Violation, match="has another entry"):
+    with (
+        weakened.believing_every_byte(),
+        pytest.raises(Violation, match=f"{Invariant.COMMITTED_STAYS}: .* has another entry"),
+    ):
         a_voter_with_bit_rot_says_why_it_stops_and_never_speaks_or_votes()
 
 
@@ -201,7 +204,8 @@ def a_voter_far_behind_a_slow_link_is_brought_up_to_date_without_much_in_memory(
         assert cluster.run_until(cluster.are_equal, LIMIT_S)
         assert leader.quorum.is_leader
         # The last append and the messages besides appends may exceed the window.
-        assert leader.quorum.links[behind].unsent_bytes_max < 2 * SLOW.link_window_bytes
+        unsent_bytes_max = leader.quorum.links[behind].unsent_bytes_max
+        assert unsent_bytes_max < 2 * SLOW.link_window_bytes, "too much waits in memory"
 
 
 @pytest.mark.parametrize("entries_between_snapshots", [0, 20])
@@ -210,7 +214,7 @@ def test_a_voter_far_behind_a_slow_link_is_brought_up_to_date(entries_between_sn
 
 
 def test_without_heed_of_the_window_all_that_it_lacks_waits_in_memory() -> None:
-    with weakened.sending_without_end(), pytest.raises(AssertionError):
+    with weakened.sending_without_end(), pytest.raises(AssertionError, match="too much waits in memory"):
         a_voter_far_behind_a_slow_link_is_brought_up_to_date_without_much_in_memory(0)
 
 
