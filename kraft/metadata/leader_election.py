@@ -123,8 +123,7 @@ def changes_when_failed(
     if changes and changes[0].leader_epoch <= used_in:
         return [replace(changes[0], leader_epoch=LeaderEpoch(used_in + 1))]
     if not changes and partition.leader_epoch <= used_in:
-        unchanged = _changed(topic, partition, partition.isr, partition.leader, partition.elr, partition.last_known_elr)
-        return [replace(unchanged, leader_epoch=LeaderEpoch(used_in + 1))]
+        return [replace(next_partition_epoch(topic, partition), leader_epoch=LeaderEpoch(used_in + 1))]
     return changes
 
 
@@ -141,6 +140,11 @@ def unclean_change(
     if leader == NO_BROKER:
         return []
     return partition_change(image, topic, partition, (leader,), can_lead, defaults=defaults)
+
+
+def next_partition_epoch(topic: TopicImage, partition: PartitionImage) -> PartitionChanged:
+    """The partition as it is, in a new partition epoch: whatever was asked for in the one before is void."""
+    return _changed(topic, partition, partition.isr, partition.leader, partition.elr, partition.last_known_elr)
 
 
 def partition_change(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kraft.metadata.commands import (
     AlterPartitionRequest,
     AlterPartitionResult,
@@ -13,7 +15,7 @@ from kraft.metadata.commands import (
 from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig
 from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage, PartitionImage, TopicImage
-from kraft.metadata.leader_election import changes_when_failed, partition_change
+from kraft.metadata.leader_election import changes_when_failed, next_partition_epoch, partition_change
 from kraft.metadata.reassignment import completed
 from kraft.metadata.records import PartitionChanged
 from kraft.model.errors import ErrorCode, Refusal
@@ -26,7 +28,9 @@ def alter_partition(
     """Takes over the ISR that the partition's leader proposes, if all it was formed under still holds.
 
     A refusal is part of the answer, beside the partition's true state, so that the leader can go on from there. An ISR
-    that already is the committed one needs no record. The leader stays: one that is shutting down may still bring
+    that already is the committed one needs no record. INELIGIBLE_REPLICA begins a new partition epoch: an earlier copy
+    of the request may still lie in a connection, to be decided when the replica has become eligible, and the leader
+    waits for that replica no more once it is refused. The leader stays: one that is shutting down may still bring
     others into sync, and hands the partition on with its next heartbeat. An ISR that completes a reassignment is taken
     over without the replicas that go, and where some do in a new leader epoch: then the leader is told so by
     NEW_LEADER_ELECTED, even if it stays, and finds its place in the metadata. `defaults` are of topics that set nothing
@@ -41,7 +45,11 @@ def alter_partition(
         _check_fencing(partition, request)
         _check_members(image, partition, request)
     except Refusal as refusal:
-        return Decision(records=[], response=_refused(refusal, partition))
+        if refusal.error_code is not ErrorCode.INELIGIBLE_REPLICA:
+            return Decision(records=[], response=_refused(refusal, partition))
+        passed = next_partition_epoch(topic, partition)
+        result = replace(_refused(refusal, partition), partition_epoch=passed.partition_epoch)
+        return Decision(records=[passed], response=result)
     return _decide(image, topic, partition, request, defaults)
 
 

@@ -27,8 +27,8 @@ class IsrMember:
 class ProposeIsr:
     """Ask the controller for this ISR, and report its answer with the same `attempt`.
 
-    Proposals of one broker travel to the controller in order: an earlier attempt is given up before the next
-    one is sent, so that the refusal of an attempt is also the end of all earlier ones.
+    Nobody waits for an earlier attempt once the next one is sent, but a copy of it may still reach a controller, at
+    any later time. Only a newer partition epoch makes sure that it changes nothing.
     """
 
     attempt: int

@@ -4,7 +4,9 @@ A record is committed when every in-sync replica has it on disk, this one includ
 of what is committed. Three rules keep a committed record from ever being lost in an election out of the ISR:
 
 - whoever might be in the ISR is waited for. Between a proposal and its outcome the high watermark is computed over
-  the committed ISR and the proposed one together (KIP-497's maximal ISR);
+  the committed ISR and the proposed one together (KIP-497's maximal ISR). Only a state of the partition in a newer
+  partition epoch is an outcome: until then an earlier copy of the request may still be applied, whatever was answered
+  to a later one;
 - a follower joins the ISR only at or past both the high watermark and the start of this leader epoch. A new leader's
   high watermark lags, so what earlier leaders committed may lie anywhere below that start (KAFKA-7128);
 - below the minimum ISR, and while the metadata counts on eligible replicas outside the ISR, nothing is committed at
@@ -293,14 +295,16 @@ class PartitionLeader:
     ) -> list[LeaderEffect]:
         """The controller's answer to `ProposeIsr` number `attempt`; without an error, the partition's state.
 
-        Late answers are told apart: a state by its epochs, a refusal by its attempt.
+        Late answers are told apart: a state by its epochs, a refusal by its attempt. INELIGIBLE_REPLICA comes with the
+        state that the refusal has led to.
         """
         is_latest = self._proposal is not None and attempt == self._proposal.attempt
+        is_newer = leader_epoch == self.leader_epoch and partition_epoch > self._partition_epoch
+        if error_code is ErrorCode.INELIGIBLE_REPLICA and is_newer:
+            return self._commit(tuple(isr), PartitionEpoch(partition_epoch), tuple(elr))
         if error_code is ErrorCode.NONE:
-            is_news = partition_epoch > self._partition_epoch or (
-                partition_epoch == self._partition_epoch and is_latest
-            )
-            if leader_epoch != self.leader_epoch or not is_news:
+            is_same = leader_epoch == self.leader_epoch and partition_epoch == self._partition_epoch
+            if not is_newer and not (is_same and is_latest):
                 return []
             return self._commit(tuple(isr), PartitionEpoch(partition_epoch), tuple(elr))
         if is_latest:
@@ -382,15 +386,7 @@ class PartitionLeader:
 
     def _refused(self, error_code: ErrorCode) -> None:
         assert self._proposal is not None
-        if error_code is ErrorCode.INELIGIBLE_REPLICA:
-            # The one refusal that is certain: the partition epoch was current, and nothing was changed. It may
-            # come of a registration that is still on its way, so the next attempt is not far.
-            for broker in self._proposal.isr:
-                if broker not in self._isr:
-                    self._followers[broker].left_isr()
-            self._proposal = None
-            self._no_expansion_before_ms = self._now_ms + self._retry_backoff_ms
-        elif error_code in _WAIT_FOR_METADATA:
+        if error_code in _WAIT_FOR_METADATA:
             # An earlier attempt may have been applied, so the proposed replicas are waited for until we know.
             self._proposal.resend_at_ms = None
         else:
@@ -402,6 +398,8 @@ class PartitionLeader:
         was_below_minimum = self.below_minimum_isr
         before, self._isr, self._elr = self._isr, isr, elr
         self._partition_epoch = partition_epoch
+        if set(isr) == set(before):
+            self._put_off_joiners()
         # Whatever was in flight named an older partition epoch, and is refused from now on.
         self._proposal = None
         for broker, follower in self._followers.items():
@@ -412,6 +410,15 @@ class PartitionLeader:
         is_news = isr != before or self.below_minimum_isr != was_below_minimum
         changed: list[LeaderEffect] = [self._isr_changed()] if is_news else []
         return [*changed, *self._advance()]
+
+    def _put_off_joiners(self) -> None:
+        """Those proposed were not taken in. It may come of a registration that is still on its way to this broker, so
+        the next attempt is not far."""
+        joiners = () if self._proposal is None else set(self._proposal.isr).difference(self._isr)
+        for broker in joiners:
+            if broker in self._followers:
+                self._followers[broker].left_isr()
+            self._no_expansion_before_ms = self._now_ms + self._retry_backoff_ms
 
     # --- small parts -----------------------------------------------------------------------------------------
 

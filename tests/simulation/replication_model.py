@@ -1,15 +1,31 @@
-"""What surrounds the replication machines in a simulation: a log that power loss can shorten, a perfect controller."""
+"""What surrounds the replication machines in a simulation: a log that power loss can shorten, a perfect controller.
+
+The controller elects in the simplest way that is right. What it answers to a proposed ISR is the shipped decision.
+"""
 
 from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from uuid import UUID
 
+from kraft.metadata import controller
+from kraft.metadata.commands import AlterPartitionRequest, AlterPartitionResult, IsrMember
+from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
+from kraft.metadata.records import (
+    BrokerUnfenced,
+    MetadataRecord,
+    PartitionChanged,
+    PartitionCreated,
+    RegisterBroker,
+    TopicCreated,
+)
 from kraft.model.errors import ErrorCode
-from kraft.model.ids import BrokerId, LeaderEpoch, Offset
-from kraft.replication.effects import IsrMember, ProposeIsr
+from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
+from kraft.replication.effects import ProposeIsr
 
+TOPIC = TopicId(UUID(int=7))
 BROKERS = (BrokerId(1), BrokerId(2), BrokerId(3))
 Record = tuple[int, int]
 """Leader epoch and value."""
@@ -78,17 +94,26 @@ class PartitionState:
 
 
 @dataclass(frozen=True)
+class AlterAttempt:
+    """A proposal on its way, under the registration of the broker that sent it."""
+
+    sender: BrokerId
+    broker_epoch: int
+    proposal: ProposeIsr
+
+
+@dataclass(frozen=True)
 class AlterAnswer:
     attempt: int
-    error_code: ErrorCode
-    state: PartitionState | None = None
+    result: AlterPartitionResult
 
 
 class Controller:
     """Elects from the ISR and from nothing else; `history` is the metadata log that the brokers read."""
 
-    def __init__(self) -> None:
-        self.broker_epochs = dict.fromkeys(BROKERS, 1)
+    def __init__(self, *, refusals_begin_epochs: bool = True) -> None:
+        self.refusals_begin_epochs = refusals_begin_epochs
+        self.broker_epochs = {broker: int(broker) for broker in BROKERS}
         self.unfenced = set(BROKERS)
         self.history = [PartitionState(BROKERS[0], 1, 1, BROKERS)]
 
@@ -99,7 +124,7 @@ class Controller:
     def register(self, broker: BrokerId) -> None:
         """A broker came back from a crash: whatever its earlier life was part of has ended."""
         self.fence(broker)
-        self.broker_epochs[broker] += 1
+        self.broker_epochs[broker] = max(self.broker_epochs.values()) + 1
         self.unfence(broker)
 
     def fence(self, broker: BrokerId) -> None:
@@ -119,21 +144,56 @@ class Controller:
         if broker in self.state.isr and broker in self.unfenced:
             self._publish(broker, self.state.isr)
 
-    def alter_partition(self, sender: BrokerId, request: ProposeIsr) -> AlterAnswer:
-        state = self.state
-        if state.leader != sender or state.leader_epoch != request.leader_epoch:
-            return AlterAnswer(request.attempt, ErrorCode.FENCED_LEADER_EPOCH)
-        if state.partition_epoch != request.partition_epoch:
-            return AlterAnswer(request.attempt, ErrorCode.INVALID_UPDATE_VERSION)
-        if not all(self._is_eligible(member) for member in request.isr):
-            return AlterAnswer(request.attempt, ErrorCode.INELIGIBLE_REPLICA)
-        self._publish(state.leader, tuple(member.broker_id for member in request.isr))
-        return AlterAnswer(request.attempt, ErrorCode.NONE, self.state)
+    def alter_partition(self, attempt: AlterAttempt) -> AlterAnswer:
+        proposal = attempt.proposal
+        request = AlterPartitionRequest(
+            broker_id=attempt.sender,
+            broker_epoch=BrokerEpoch(attempt.broker_epoch),
+            topic_id=TOPIC,
+            partition=0,
+            leader_epoch=proposal.leader_epoch,
+            partition_epoch=proposal.partition_epoch,
+            new_isr=[IsrMember(broker_id=each.broker_id, broker_epoch=each.broker_epoch) for each in proposal.isr],
+        )
+        decision = controller.alter_partition(self._image(), request)
+        if decision.response.error_code is not ErrorCode.NONE and not self.refusals_begin_epochs:
+            state = self.state
+            answer = replace(decision.response, partition_epoch=PartitionEpoch(state.partition_epoch))
+            return AlterAnswer(proposal.attempt, answer)
+        for record in decision.records:
+            assert isinstance(record, PartitionChanged)
+            isr = tuple(record.isr)
+            self.history.append(PartitionState(record.leader, record.leader_epoch, record.partition_epoch, isr))
+        return AlterAnswer(proposal.attempt, decision.response)
 
-    def _is_eligible(self, member: IsrMember) -> bool:
-        if member.broker_epoch == -1 and member.broker_id in self.state.isr:
-            return True
-        return member.broker_id in self.unfenced and member.broker_epoch == self.broker_epochs[member.broker_id]
+    def _image(self) -> MetadataImage:
+        """What the controller knows, without eligible replicas."""
+        state = self.state
+        records: list[MetadataRecord] = [
+            RegisterBroker(
+                broker_id=broker,
+                incarnation_id=UUID(int=epoch),
+                broker_epoch=BrokerEpoch(epoch),
+                endpoints=[],
+                rack="",
+                directory_ids=[],
+            )
+            for broker, epoch in sorted(self.broker_epochs.items(), key=lambda item: item[1])
+        ]
+        records += [
+            BrokerUnfenced(broker_id=broker, broker_epoch=BrokerEpoch(self.broker_epochs[broker]))
+            for broker in sorted(self.unfenced)
+        ]
+        partition = PartitionCreated(
+            topic_id=TOPIC,
+            partition=0,
+            replicas=list(BROKERS),
+            isr=list(state.isr),
+            leader=NO_BROKER if state.leader is None else state.leader,
+            leader_epoch=LeaderEpoch(state.leader_epoch),
+            partition_epoch=PartitionEpoch(state.partition_epoch),
+        )
+        return EMPTY_IMAGE.replay([*records, TopicCreated(topic="simulated", topic_id=TOPIC), partition])
 
     def _publish(self, leader: BrokerId | None, isr: tuple[BrokerId, ...]) -> None:
         if leader is None:

@@ -40,6 +40,7 @@ class _Chance:
             (self._lose, 2),
             (self._read_metadata, 14),
             (self._reach_controller, 12),
+            (self._reach_controller_late, 4),
             (world.tick, 6),
             (world.checkpoint, 3),
             (self._crash, 1),
@@ -75,6 +76,10 @@ class _Chance:
 
     def _reach_controller(self, broker: BrokerId) -> None:
         self._world.reach_controller(broker, answer_arrives=self._random.random() < 0.7)
+
+    def _reach_controller_late(self, _: BrokerId) -> None:
+        if self._world.late_attempts:
+            self._world.reach_controller_late(self._random.choice(self._world.late_attempts))
 
     def _read_metadata(self, broker: BrokerId) -> None:
         self._world.read_metadata(broker, records=1)

@@ -7,11 +7,11 @@ lost, repeated and overtaken. `World.check` states the invariants; every method 
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
-from uuid import UUID
 
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
+from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
 from kraft.model.replica_requests import ReplicaFetchPartition, ReplicaFetchResult
 from kraft.replication.divergence import check_follower_fetch
 from kraft.replication.effects import (
@@ -31,11 +31,20 @@ from kraft.replication.effects import (
 )
 from kraft.replication.follower import FetchPosition, PartitionFollower
 from kraft.replication.leader import PartitionLeader
-from tests.simulation.replication_model import BROKERS, AlterAnswer, Controller, MemoryLog, PartitionState, Record
+from tests.simulation.replication_model import (
+    BROKERS,
+    TOPIC,
+    AlterAnswer,
+    AlterAttempt,
+    Controller,
+    MemoryLog,
+    PartitionState,
+    Record,
+)
 
-TOPIC = TopicId(UUID(int=7))
 LAG_TIME_MAX_MS = 400
 FETCH_RECORDS_MAX = 3
+LATE_ATTEMPTS_MAX = 8
 
 
 class Violation(AssertionError):
@@ -50,10 +59,10 @@ class Replica:
     """One broker's process and disk; `life` tells its incarnations apart, as connections do."""
 
     broker_id: BrokerId
+    broker_epoch: int
     log: MemoryLog = field(default_factory=MemoryLog)
     alive: bool = True
     life: int = 0
-    broker_epoch: int = 1
     metadata_read: int = 0
     leader_epoch: int = 0
     checkpointed_high_watermark: int = 0
@@ -100,12 +109,13 @@ Message = FetchRequest | FetchAnswer | AlterReply
 
 @dataclass(frozen=True)
 class Variant:
-    """Which machines run, and which deliberate mistakes the shell makes. The default makes none."""
+    """Which machines run, and which deliberate mistakes their surroundings make. The default makes none."""
 
     leader: type[PartitionLeader] = PartitionLeader
     follower: type[PartitionFollower] = PartitionFollower
     truncates_to_high_watermark: bool = False
     ignores_divergence: bool = False
+    refusals_begin_epochs: bool = True
 
 
 CORRECT = Variant()
@@ -119,10 +129,14 @@ class World:
         self.min_insync_replicas = min_insync_replicas
         self.now_ms = 0
         self.next_value = 0
-        self.controller = Controller()
-        self.replicas = {broker: Replica(broker) for broker in BROKERS}
+        self.controller = Controller(refusals_begin_epochs=variant.refusals_begin_epochs)
+        self.replicas = {
+            broker: Replica(broker, broker_epoch=self.controller.broker_epochs[broker]) for broker in BROKERS
+        }
         self.network: list[Message] = []
-        self.alter_requests: dict[BrokerId, list[ProposeIsr]] = {broker: [] for broker in BROKERS}
+        self.alter_requests: dict[BrokerId, list[AlterAttempt]] = {broker: [] for broker in BROKERS}
+        self.late_attempts: deque[AlterAttempt] = deque(maxlen=LATE_ATTEMPTS_MAX)
+        """Whatever was sent to the controller before, and may still lie in a connection that nobody reads yet."""
         self.exposed: list[Record] = []
         self.exposed_in_epoch: dict[int, int] = {}
         self._leaders_seen: dict[int, tuple[BrokerId, int]] = {}
@@ -197,9 +211,14 @@ class World:
         replica = self.replicas[broker]
         if not self.alter_requests[broker]:
             return
-        answer = self.controller.alter_partition(broker, self.alter_requests[broker].pop(0))
+        answer = self.controller.alter_partition(self.alter_requests[broker].pop(0))
         if answer_arrives:
             self.network.append(AlterReply(broker, replica.life, answer))
+        self.check()
+
+    def reach_controller_late(self, attempt: AlterAttempt) -> None:
+        """Another copy of an attempt is decided, though its sender waits for no answer to it any more."""
+        self.controller.alter_partition(attempt)
         self.check()
 
     def tick(self, broker: BrokerId) -> None:
@@ -340,8 +359,10 @@ class World:
         for effect in effects:
             match effect:
                 case ProposeIsr():
-                    # The contract of the effect: an attempt that is still on its way is given up for the new one.
-                    self.alter_requests[replica.broker_id] = [effect]
+                    attempt = AlterAttempt(replica.broker_id, replica.broker_epoch, effect)
+                    # Nobody waits for an earlier attempt any more. That does not call it back.
+                    self.alter_requests[replica.broker_id] = [attempt]
+                    self.late_attempts.append(attempt)
                 case HighWatermarkAdvanced(high_watermark=high_watermark):
                     self._expose(replica, high_watermark, replica.leader.leader_epoch)
                 case IsrChanged():
@@ -429,17 +450,15 @@ class World:
         leader = replica.leader
         if leader is None or not replica.alive or replica.life != message.life:
             return
-        answer, state = message.answer, message.answer.state
-        if state is None:
-            effects = leader.alter_partition_answered(attempt=answer.attempt, error_code=answer.error_code)
-        else:
-            effects = leader.alter_partition_answered(
-                attempt=answer.attempt,
-                error_code=answer.error_code,
-                isr=state.isr,
-                leader_epoch=state.leader_epoch,
-                partition_epoch=state.partition_epoch,
-            )
+        result = message.answer.result
+        effects = leader.alter_partition_answered(
+            attempt=message.answer.attempt,
+            error_code=result.error_code,
+            isr=result.isr,
+            leader_epoch=result.leader_epoch,
+            partition_epoch=result.partition_epoch,
+            elr=result.elr,
+        )
         self._run_leader(replica, effects)
 
 

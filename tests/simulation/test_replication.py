@@ -11,6 +11,7 @@ from tests.simulation.replication_world import CORRECT, Variant, Violation, Worl
 from tests.simulation.weakened_machines import (
     BelievesOldStates,
     CommitsBelowMinimumIsr,
+    ForgetsRefusedReplicas,
     JoinsWithoutEpochStart,
     JoinsWithoutHighWatermark,
     TakesLateAnswers,
@@ -59,6 +60,10 @@ MUTANTS = {
     "join without the high watermark": (replace(CORRECT, leader=JoinsWithoutHighWatermark), "I4"),
     "commit below the minimum ISR": (replace(CORRECT, leader=CommitsBelowMinimumIsr), "I14"),
     "committed ISR instead of the maximal one": (replace(CORRECT, leader=WaitsForTheCommittedIsrOnly), "I4"),
+    "refused replicas forgotten within the partition epoch": (
+        replace(CORRECT, leader=ForgetsRefusedReplicas, refusals_begin_epochs=False),
+        "I4",
+    ),
     "old partition states believed": (replace(CORRECT, leader=BelievesOldStates), "I10"),
     "late fetch answers taken": (replace(CORRECT, follower=TakesLateAnswers), "I9"),
 }

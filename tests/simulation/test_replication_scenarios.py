@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kraft.metadata.commands import AlterPartitionResult
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId
 from tests.simulation.replication_model import AlterAnswer, Record
@@ -16,7 +17,11 @@ from tests.simulation.replication_world import (
     Violation,
     World,
 )
-from tests.simulation.weakened_machines import JoinsWithoutEpochStart, WaitsForTheCommittedIsrOnly
+from tests.simulation.weakened_machines import (
+    ForgetsRefusedReplicas,
+    JoinsWithoutEpochStart,
+    WaitsForTheCommittedIsrOnly,
+)
 
 A, B, C = BrokerId(1), BrokerId(2), BrokerId(3)
 
@@ -256,7 +261,7 @@ def test_r10_a_lost_answer_does_not_let_the_leader_commit_without_the_replica_th
     world.reach_controller(A)
     refusal = world.network.pop()
     assert isinstance(refusal, AlterReply)
-    assert refusal.answer.error_code is ErrorCode.INVALID_UPDATE_VERSION
+    assert refusal.answer.result.error_code is ErrorCode.INVALID_UPDATE_VERSION
     world.deliver(refusal)
     world.tick(A)
     assert world.exposed == []
@@ -273,6 +278,37 @@ def test_r10_would_be_seen_if_the_leader_waited_for_the_committed_isr_only() -> 
 
     with pytest.raises(Violation, match="I4"):
         world.sync(A)
+
+
+def refused_while_a_copy_waits(world: World) -> None:
+    """A is alone in the ISR and proposes C. One copy lies in the connection of a controller that is paused; the next
+    one is refused, because C is fenced for a moment. Then C is back, lacks a record, and the copy is decided."""
+    alone_in_isr(world, A, B, C)
+    world.controller.unfence(C)
+    copy(world, C)
+    (waiting,) = world.late_attempts
+    world.now_ms += 101
+    world.tick(A)
+    world.controller.fence(C)
+    decide(world, A)
+    world.controller.unfence(C)
+    assert world.produce(A) is not None
+    world.sync(A)
+    world.reach_controller_late(waiting)
+
+
+def test_r10_a_copy_of_a_proposal_that_was_refused_changes_nothing_when_it_comes_late() -> None:
+    world = World(min_insync_replicas=1)
+    refused_while_a_copy_waits(world)
+    assert world.controller.state.isr == (A,)
+    assert len(world.exposed) == 1, "C is not waited for"
+    heal(world)
+
+
+def test_r10_would_be_seen_if_a_refused_replica_were_forgotten_within_the_partition_epoch() -> None:
+    world = World(Variant(leader=ForgetsRefusedReplicas, refusals_begin_epochs=False), min_insync_replicas=1)
+    with pytest.raises(Violation, match="I4: in-sync 3"):
+        refused_while_a_copy_waits(world)
 
 
 def test_r11_a_late_answer_of_an_older_epoch_is_ignored() -> None:
@@ -297,6 +333,12 @@ def test_r11_a_late_answer_of_an_older_epoch_is_ignored() -> None:
     world.controller.unfence(C)
     copy(world, C)
     assert leader.maximal_isr == {A, C}
-    world.deliver(AlterReply(A, late.life, AlterAnswer(late.answer.attempt, ErrorCode.INELIGIBLE_REPLICA)))
+    world.deliver(
+        AlterReply(
+            A,
+            late.life,
+            AlterAnswer(late.answer.attempt, AlterPartitionResult(error_code=ErrorCode.INELIGIBLE_REPLICA)),
+        )
+    )
     assert leader.maximal_isr == {A, C}
     heal(world)

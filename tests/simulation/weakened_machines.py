@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId, Offset, PartitionEpoch
 from kraft.model.replica_requests import ReplicaFetchResult
 from kraft.replication.effects import FollowerEffect, LeaderEffect
@@ -48,6 +49,16 @@ class WaitsForTheCommittedIsrOnly(PartitionLeader):
 
     def _is_caught_up(self, follower: FollowerProgress) -> bool:
         return follower.broker_id in self.isr and super()._is_caught_up(follower)
+
+
+class ForgetsRefusedReplicas(PartitionLeader):
+    """Takes a refusal of the latest attempt for the end of all earlier ones."""
+
+    def _refused(self, error_code: ErrorCode) -> None:
+        super()._refused(error_code)
+        if error_code is ErrorCode.INELIGIBLE_REPLICA:
+            self._put_off_joiners()
+            self._proposal = None
 
 
 class TakesLateAnswers(PartitionFollower):

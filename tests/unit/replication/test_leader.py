@@ -76,6 +76,17 @@ def refused(leader: PartitionLeader, attempt: int, error_code: ErrorCode) -> lis
     return leader.alter_partition_answered(attempt=attempt, error_code=error_code)
 
 
+def ineligible(leader: PartitionLeader, attempt: int, isr: Sequence[int], partition_epoch: int) -> list[LeaderEffect]:
+    """The controller let nobody in, and the partition is in a new partition epoch."""
+    return leader.alter_partition_answered(
+        attempt=attempt,
+        error_code=ErrorCode.INELIGIBLE_REPLICA,
+        isr=brokers(isr),
+        leader_epoch=5,
+        partition_epoch=partition_epoch,
+    )
+
+
 def proposals(effects: list[LeaderEffect]) -> list[tuple[int, dict[int, int]]]:
     """Attempt, and broker epoch by broker, of each proposal."""
     return [
@@ -150,7 +161,7 @@ def test_a_follower_that_keeps_up_is_waited_for_before_it_is_in_the_isr() -> Non
     assert leader.high_watermark == 12, "broker 3 has never been caught up"
 
     fetched(leader, 3, 12, now_ms=20)
-    refused(leader, 1, ErrorCode.INELIGIBLE_REPLICA)
+    ineligible(leader, 1, (1, 2), 8)
     write(leader, 14)
     assert fetched(leader, 2, 14, now_ms=30) == [advanced_to(14)], "nobody may join at present"
     fetched(leader, 3, 13, now_ms=45)
@@ -194,7 +205,7 @@ def test_a_follower_that_may_not_join_is_not_waited_for_when_it_falls_silent() -
     # A broker that stops in order is fenced first and fetches to its very end, caught up; no news follows its death.
     leader = leading((1, 2), lag_ms=30_000)
     fetched(leader, 3, 10)
-    refused(leader, 1, ErrorCode.INELIGIBLE_REPLICA)
+    ineligible(leader, 1, (1, 2), 8)
     fetched(leader, 3, 10, now_ms=19)
     write(leader, 12)
     assert fetched(leader, 2, 12, now_ms=20) == [advanced_to(12)]
@@ -405,11 +416,37 @@ def test_a_proposal_that_reached_no_controller_is_sent_again_after_a_moment() ->
 def test_an_ineligible_replica_is_dropped_and_proposed_again_after_a_moment() -> None:
     leader = leading((1, 2))
     fetched(leader, 3, 10)
-    refused(leader, 1, ErrorCode.INELIGIBLE_REPLICA)
+    assert ineligible(leader, 1, (1, 2), 8) == []
 
     assert leader.maximal_isr == {1, 2}
+    assert leader.partition_epoch == 8
     assert proposals(fetched(leader, 3, 10, now_ms=19)) == []
     assert [attempt for attempt, _ in proposals(fetched(leader, 3, 10, now_ms=20))] == [2]
+
+
+def test_a_refusal_that_the_metadata_brings_first_is_one_too() -> None:
+    leader = leading((1, 2))
+    fetched(leader, 3, 10)
+    changed(leader, (1, 2), 8)
+
+    assert leader.maximal_isr == {1, 2}
+    assert proposals(fetched(leader, 3, 10, now_ms=19)) == [], "each attempt costs the controller a record"
+    assert ineligible(leader, 1, (1, 2), 8) == []
+    assert [attempt for attempt, _ in proposals(fetched(leader, 3, 10, now_ms=20))] == [2]
+
+
+def test_r10_a_refused_replica_is_waited_for_until_the_partition_epoch_has_passed() -> None:
+    """An earlier copy of the proposal may still be applied in this partition epoch."""
+    leader = leading((1, 2))
+    fetched(leader, 3, 10)
+    ineligible(leader, 1, (1, 2), 7)
+    write(leader, 12)
+    assert fetched(leader, 2, 12, now_ms=15) == []
+    assert leader.maximal_isr == {1, 2, 3}
+    assert [attempt for attempt, _ in proposals(leader.tick(20))] == [2]
+
+    assert ineligible(leader, 2, (1, 2), 8) == [advanced_to(12)]
+    assert leader.maximal_isr == {1, 2}
 
 
 def test_r11_a_refusal_of_an_earlier_attempt_is_ignored() -> None:
@@ -418,6 +455,7 @@ def test_r11_a_refusal_of_an_earlier_attempt_is_ignored() -> None:
     leader.tick(100)
 
     refused(leader, 1, ErrorCode.INELIGIBLE_REPLICA)
+    ineligible(leader, 1, (1, 2), 7)
     assert leader.maximal_isr == {1, 2, 3}
 
 

@@ -91,7 +91,14 @@ def test_without_a_controller_the_replica_is_waited_for_and_proposed_again(broke
 
 def test_a_refused_replica_is_not_waited_for_any_longer(broker: Broker) -> None:
     async def scenario() -> None:
-        world = leading(broker, AlterPartitionResult(error_code=ErrorCode.INELIGIBLE_REPLICA, error_message="fenced"))
+        refusal = AlterPartitionResult(
+            error_code=ErrorCode.INELIGIBLE_REPLICA,
+            error_message="fenced",
+            leader_epoch=LeaderEpoch(0),
+            partition_epoch=PartitionEpoch(1),
+            isr=[BrokerId(1)],
+        )
+        world = leading(broker, refusal)
         fetched(world.partition, 0)
         await asyncio.sleep(1)
         assert world.partition.as_leader().maximal_isr == {1}
