@@ -8,11 +8,6 @@ one when it comes back, and of two that lead one after the other, the first give
 
 from __future__ import annotations
 
-from typing import Final
-
-ROUNDS_PER_TIMEOUT: Final = 4
-"""How often a voter asks again, in the time in which it would otherwise stand as a candidate once."""
-
 
 class LeaderWatch:
     """Whether there is a leader that lives, or may soon be one, as far as this voter hears."""

@@ -15,6 +15,9 @@ pieces, which our transport does not carry: payloads must stay well below."""
 
 PAYLOAD_BYTES_MAX = 512 * 1024
 
+ROUNDS_PER_TIMEOUT = 4
+"""How often a voter asks again, in the time in which it would otherwise stand as a candidate once."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoterAddress:
@@ -31,11 +34,17 @@ class VoterAddress:
 class QuorumConfig:
     """`node.id`, `cluster.id`, `controller.quorum.voters` and `metadata.log.dir` of a voter, and its clocks.
 
-    A follower that hears nothing for a random time between the two election timeouts asks whether it may stand as a
-    candidate; nobody who heard a leader within the shorter one lets it. A leader that hears no majority for the longer
-    one steps down (`controller.quorum.election.timeout.ms`). The defaults leave room for a busy event loop. `beat_ms`
-    is how often an idle voter looks at its clock: messages and proposals are handled at once, so it only blurs the
-    timeouts.
+    A candidate that is not elected within a random time between the two election timeouts stands again
+    (`controller.quorum.election.timeout.ms`). A follower that hears no leader for a random time between the two fetch
+    timeouts asks whether it may stand; nobody who heard a leader within the shorter one lets it. A leader that hears no
+    majority for the longer one steps down (`controller.quorum.fetch.timeout.ms`; 0: as the election timeout). Whoever
+    asks and finds no majority asks again after a random time of at most `election_backoff_ms_max`
+    (`controller.quorum.election.backoff.max.ms`; 0: a quarter of the election timeout). A voter that gives no sign of
+    life for `request_timeout_ms` is dialled anew (`controller.quorum.request.timeout.ms`). A leader gives a proposal up
+    to `append_linger_ms` to share its sync with others (`controller.quorum.append.linger.ms`).
+
+    The defaults leave room for a busy event loop. `beat_ms` is how often an idle voter looks at its clock: messages and
+    proposals are handled at once, so it only blurs the timeouts.
     """
 
     node_id: int
@@ -44,6 +53,10 @@ class QuorumConfig:
     directory: Path
     election_timeout_ms_min: int = 500
     election_timeout_ms_max: int = 1000
+    fetch_timeout_ms: int = 0
+    election_backoff_ms_max: int = 0
+    request_timeout_ms: int = 1000
+    append_linger_ms: int = 0
     append_period_ms: int = 50
     beat_ms: int = 25
     payload_bytes_max: int = PAYLOAD_BYTES_MAX
@@ -56,10 +69,18 @@ class QuorumConfig:
             raise ValueError("controller.quorum.voters: node ids lie between 0 and 2147483647")
         if not self.cluster_id:
             raise ValueError("cluster.id is empty")
-        if not 0 < self.append_period_ms * 3 < self.election_timeout_ms_min < self.election_timeout_ms_max:
-            raise ValueError(
-                "election timeouts: three append periods must be below the minimum, that below the maximum"
-            )
+        for name, (least, most) in (
+            ("election", (self.election_timeout_ms_min, self.election_timeout_ms_max)),
+            ("fetch", self.silence_ms),
+        ):
+            if not 0 < self.append_period_ms * 3 < least < most:
+                raise ValueError(
+                    f"{name} timeouts: three append periods must be below the minimum, that below the maximum"
+                )
+        if self.append_linger_ms < 0 or self.append_linger_ms * 2 > self.silence_ms[0]:
+            raise ValueError("append_linger_ms must be 0 or more, and at most half of the shorter fetch timeout")
+        if self.request_timeout_ms <= 0 or self.election_backoff_ms_max < 0:
+            raise ValueError("request_timeout_ms must be above 0, and election_backoff_ms_max not below 0")
         if not 0 < self.beat_ms <= self.append_period_ms:
             raise ValueError("beat_ms must be above 0 and not above append_period_ms")
         if not 0 < self.payload_bytes_max <= PAYLOAD_BYTES_MAX:
@@ -69,6 +90,19 @@ class QuorumConfig:
     def peer_ids(self) -> tuple[int, ...]:
         """The other voters, ascending."""
         return tuple(sorted(voter for voter in self.voters if voter != self.node_id))
+
+    @property
+    def silence_ms(self) -> tuple[int, int]:
+        """How long a follower hears no leader before it asks whether it may stand, at least and at most."""
+        if not self.fetch_timeout_ms:
+            return self.election_timeout_ms_min, self.election_timeout_ms_max
+        return self.fetch_timeout_ms // 2, self.fetch_timeout_ms
+
+    @property
+    def round_ms_max(self) -> int:
+        """The longest pause before a voter that found no majority asks again."""
+        by_rounds = self.election_timeout_ms_max // ROUNDS_PER_TIMEOUT
+        return min(self.election_backoff_ms_max or by_rounds, by_rounds)
 
     @property
     def first_candidacy_ms(self) -> tuple[int, int]:

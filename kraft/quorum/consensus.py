@@ -4,7 +4,8 @@ Some of its private names are used, and their presence is checked at start, beca
 `__doApplyCommand` is overridden, since the original unpickles what the network brought; `__newAppendEntriesTime` is
 set back, since otherwise an entry waits for the next heartbeat; `__raftLastApplied` is set forward past a snapshot;
 `__connectedToAnyone`, which it asks before it stands as a candidate, asks the other voters; `__raftElectionDeadline`
-is brought forward where it is to stand at once, and `__generateRaftTimeout` spreads the rounds of asking;
+is brought forward where it is to stand at once, and `__generateRaftTimeout` spreads the rounds of asking, and tells how
+long a follower waits from how long a candidate does;
 `createJournal` and `Serializer` are replaced while the engine is built, since it offers no other way to give it a
 journal, and makes snapshots of its own.
 """
@@ -19,7 +20,6 @@ from pysyncobj.config import SyncObjConf
 from pysyncobj.serializer import Serializer
 from pysyncobj.version import VERSION
 
-from kraft.quorum.candidacy import ROUNDS_PER_TIMEOUT
 from kraft.quorum.command import REGULAR
 from kraft.quorum.config import APPEND_BATCH_BYTES, QuorumConfig
 from kraft.quorum.journal import QuorumJournal
@@ -68,6 +68,8 @@ class Consensus(syncobj.SyncObj):  # type: ignore[misc]  # PySyncObj has no type
         self._transport = transport
         self._on_apply = on_apply
         self._sent_position = (0, 0)
+        self._timeouts: _Timeouts | None = None
+        self._stands = False
 
         def on_state_changed(old_state: int, new_state: int) -> None:
             if new_state == LEADER:
@@ -81,8 +83,7 @@ class Consensus(syncobj.SyncObj):  # type: ignore[misc]  # PySyncObj has no type
         with _journal_given(journal):
             # The engine draws its first election timeout in here, and reads the settings anew for each later one.
             super().__init__(VoterNode(config.node_id), transport.nodes, conf=settings, transport=transport)
-        settings.raftMinTimeout = config.election_timeout_ms_min / 1000
-        settings.raftMaxTimeout = config.election_timeout_ms_max / 1000
+        self._timeouts = _Timeouts(config, settings)
         self._check_private_names()
         self.skip_to(journal.start_index)
 
@@ -125,8 +126,22 @@ class Consensus(syncobj.SyncObj):  # type: ignore[misc]  # PySyncObj has no type
     def _SyncObj__connectedToAnyone(self) -> bool:
         """In place of the engine's own. It is asked when the election timeout has passed, and answers whether to stand;
         until it says yes, it is asked again at every step."""
-        election_timeout_s: float = getattr(self, _ELECTION_TIMEOUT)()
-        return self._transport.may_stand(int(election_timeout_s * 1000 / ROUNDS_PER_TIMEOUT))
+        assert self._timeouts is not None, "asked in a step, after the start"
+        self._timeouts.use_election_timeout()
+        drawn_s: float = super()._SyncObj__generateRaftTimeout()
+        self._stands = self._transport.may_stand(self._timeouts.round_ms(drawn_s))
+        return self._stands
+
+    def _SyncObj__generateRaftTimeout(self) -> float:
+        """In place of the engine's own: its first one is drawn while it is built, from the settings as they are."""
+        stands, self._stands = self._stands, False
+        if self._timeouts is not None:
+            if self._getLeader() is None or stands:
+                self._timeouts.use_election_timeout()
+            else:
+                self._timeouts.use_fetch_timeout()
+        drawn_s: float = super()._SyncObj__generateRaftTimeout()
+        return drawn_s
 
     def _SyncObj__doApplyCommand(self, command: bytes) -> None:
         """In place of the engine's own, which unpickles the command and calls a method by its number."""
@@ -144,6 +159,27 @@ class Consensus(syncobj.SyncObj):  # type: ignore[misc]  # PySyncObj has no type
                 raise UnsuitableEngine(f"PySyncObj {VERSION} has no {name}")
 
 
+class _Timeouts:
+    """The engine draws from its settings, whatever it waits for: so they are set before each time."""
+
+    def __init__(self, config: QuorumConfig, settings: SyncObjConf) -> None:
+        self._config = config
+        self._settings = settings
+
+    def use_election_timeout(self) -> None:
+        self._use(self._config.election_timeout_ms_min, self._config.election_timeout_ms_max)
+
+    def use_fetch_timeout(self) -> None:
+        self._use(*self._config.silence_ms)
+
+    def _use(self, least_ms: int, most_ms: int) -> None:
+        self._settings.raftMinTimeout, self._settings.raftMaxTimeout = least_ms / 1000, most_ms / 1000
+
+    def round_ms(self, drawn_s: float) -> int:
+        """The pause before the next round of asking, for an election timeout as it was drawn."""
+        return int(drawn_s * 1000 / self._config.election_timeout_ms_max * self._config.round_ms_max)
+
+
 def _check_version() -> None:
     if VERSION != AUDITED_VERSION:
         raise UnsuitableEngine(f"PySyncObj {VERSION} is installed; the quorum was checked against {AUDITED_VERSION}")
@@ -157,6 +193,7 @@ def _check_version() -> None:
 
 def _engine_settings(config: QuorumConfig, on_state_changed: Callable[[int, int], None]) -> SyncObjConf:
     election_timeout_s_max = config.election_timeout_ms_max / 1000
+    silence_s_max = config.silence_ms[1] / 1000
     return SyncObjConf(
         autoTick=False,
         appendEntriesUseBatch=True,
@@ -164,8 +201,8 @@ def _engine_settings(config: QuorumConfig, on_state_changed: Callable[[int, int]
         appendEntriesPeriod=config.append_period_ms / 1000,
         raftMinTimeout=config.election_timeout_ms_min / 1000,
         raftMaxTimeout=election_timeout_s_max,
-        leaderFallbackTimeout=election_timeout_s_max,
-        connectionTimeout=election_timeout_s_max,
+        leaderFallbackTimeout=silence_s_max,
+        connectionTimeout=silence_s_max,
         commandsQueueSize=0,
         commandsWaitLeader=False,
         dynamicMembershipChange=False,

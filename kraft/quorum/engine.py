@@ -65,6 +65,9 @@ class RaftQuorum:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._next_beat: asyncio.TimerHandle | None = None
         self._step_scheduled = False
+        self._lingering: list[bytes] = []
+        """Proposals that wait for others, to share a sync with them."""
+        self._linger_end: asyncio.TimerHandle | None = None
         self._failed = False
         self._leadership_term: int | None = None
         self._leadership_request = b""
@@ -203,7 +206,8 @@ class RaftQuorum:
         answer: asyncio.Future[int] = self._loop.create_future()
         self._pending[request_id] = answer
         try:
-            self._append(Command(kind=kind, decided_term=term, request_id=request_id, payload=payload))
+            linger_s = self._config.append_linger_ms / 1000 if kind is CommandKind.PAYLOAD else 0
+            self._append(Command(kind=kind, decided_term=term, request_id=request_id, payload=payload), linger_s)
             async with asyncio.timeout(deadline_s):
                 return await answer
         except TimeoutError:
@@ -211,10 +215,26 @@ class RaftQuorum:
         finally:
             self._pending.pop(request_id, None)
 
-    def _append(self, entry: Command) -> None:
+    def _append(self, entry: Command, linger_s: float = 0) -> None:
+        """At the next step, or with `linger_s` at the first one after that time."""
         assert self._parts is not None, "appended before the start"
-        self._parts.consensus.append(command.encode_body(entry))
-        self._schedule_step()
+        assert self._loop is not None, "appended before the start"
+        body = command.encode_body(entry)
+        if not linger_s:
+            self._parts.consensus.append(body)
+            self._schedule_step()
+            return
+        self._lingering.append(body)
+        if self._linger_end is None:
+            self._linger_end = self._loop.call_later(linger_s, self._end_linger)
+
+    def _end_linger(self) -> None:
+        self._linger_end = None
+        bodies, self._lingering = self._lingering, []
+        if self._parts is not None and not self._failed:
+            for body in bodies:
+                self._parts.consensus.append(body)
+            self._schedule_step()
 
     def _new_request_id(self) -> bytes:
         self._request_count += 1
@@ -284,8 +304,9 @@ class RaftQuorum:
 
     def _fall_silent(self, reason: str) -> None:
         self._failed = True
-        if self._next_beat is not None:
-            self._next_beat.cancel()
+        for timer in (self._next_beat, self._linger_end):
+            if timer is not None:
+                timer.cancel()
         self._withdraw_leadership(reason)
 
     # --- what the engine tells ---------------------------------------------------------------------------------------

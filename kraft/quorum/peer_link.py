@@ -49,10 +49,10 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (("grpc.max_receive_message_length
 """Options that a CONTROLLER listener's `grpc.aio` server needs for the quorum's streams. Larger frames than
 FRAME_BYTES_MAX are refused by whoever guards the listener, who can name the peer, and these by gRPC itself."""
 
-CHECK_PERIOD_S = 0.25
 SILENT_CHECKS_MAX = 4
-"""A voter that is not heard from in this many checks in a row is taken for dead. Checks rather than seconds, because
-after a pause of our own everything seems to have been silent. gRPC's keepalive does not notice a frozen process."""
+"""A voter that is not heard from in this many checks in a row, spread over the request timeout, is taken for dead.
+Checks rather than seconds, because after a pause of our own everything seems to have been silent. gRPC's keepalive does
+not notice a frozen process."""
 
 HANDSHAKE_FAILURES_BEFORE_ALARM = 2
 """A single one may be that of a voter which was ended in the middle of it."""
@@ -225,13 +225,14 @@ class PeerLink:
 
     async def _watch(self) -> None:
         """Gives a sign of life when nothing else is written, and looks for one. Raises Silence."""
+        request_timeout_s = self._config.request_timeout_ms / 1000
         while self._silent_checks < SILENT_CHECKS_MAX:
-            await asyncio.sleep(CHECK_PERIOD_S)
+            await asyncio.sleep(request_timeout_s / SILENT_CHECKS_MAX)
             self._silent_checks += 1
             if not self._has_written:
                 self._filled.set()
             self._has_written = False
-        raise Silence(f"nothing was heard for {SILENT_CHECKS_MAX * CHECK_PERIOD_S:g} s")
+        raise Silence(f"nothing was heard for {request_timeout_s:g} s")
 
     def _mark_up(self) -> None:
         self._is_up = True

@@ -97,7 +97,7 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
         self._outbox_bytes = dict.fromkeys(self._nodes, 0)
         self._ballots = BallotBox()
         self._canvass = Canvass(len(config.voters))
-        self._leader = LeaderWatch(config.election_timeout_ms_min, clock.monotonic_ms() if log.last_index else None)
+        self._leader = LeaderWatch(config.silence_ms[0], clock.monotonic_ms() if log.last_index else None)
         self._heard_at_ms: dict[int, int] = {}
         self.acknowledgements = Acknowledgements()
         self.resend_wanted = False

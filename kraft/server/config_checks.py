@@ -35,6 +35,7 @@ def check(config: NodeConfig) -> None:
     _check_voters(config)
     _check_replicas(config)
     _check_times(config)
+    _check_quorum_times(config)
     _check_sizes(config)
     _check_cleaner(config)
 
@@ -231,6 +232,22 @@ def _check_times(config: NodeConfig) -> None:
             "replica.fetch.wait.max.ms",
             f"not below replica.lag.time.max.ms={config.replication.lag_time_max_ms}: "
             "a follower that waits for records would leave the ISR",
+        )
+
+
+def _check_quorum_times(config: NodeConfig) -> None:
+    quorum = config.quorum
+    silence_ms = quorum.fetch_timeout_ms or quorum.election_timeout_ms
+    silence_key = f"controller.quorum.{'fetch' if quorum.fetch_timeout_ms else 'election'}.timeout.ms={silence_ms}"
+    if quorum.append_linger_ms * 4 > silence_ms:
+        raise Conflict(
+            "controller.quorum.append.linger.ms",
+            f"above a quarter of {silence_key}: metadata changes would wait as long as the loss of a leader takes",
+        )
+    if (quorum.election_backoff_ms_max or 0) > quorum.election_timeout_ms:
+        raise Conflict(
+            "controller.quorum.election.backoff.max.ms",
+            f"above controller.quorum.election.timeout.ms={quorum.election_timeout_ms}: a controller asks again sooner",
         )
 
 

@@ -158,7 +158,37 @@ _OWN_KEYS: Final = (
         "quorum.election_timeout_ms",
         whole_number(100, 60_000),
         1_000,
-        "A controller that hears no leader for half of it up to all of it stands for election.",
+        "A controller that stands for election and is not elected stands again after half of it up to all of it.",
+    ),
+    Key(
+        "controller.quorum.fetch.timeout.ms",
+        "quorum.fetch_timeout_ms",
+        whole_number(100, 60_000),
+        None,
+        "A controller that hears no leader for half of it up to all of it stands for election, and a leader that hears"
+        " no majority for all of it steps down. Without it, as controller.quorum.election.timeout.ms.",
+    ),
+    Key(
+        "controller.quorum.election.backoff.max.ms",
+        "quorum.election_backoff_ms_max",
+        whole_number(1, 60_000),
+        None,
+        "Longest pause before a controller that no majority would vote for asks again. Without it, and at most, a"
+        " quarter of controller.quorum.election.timeout.ms.",
+    ),
+    Key(
+        "controller.quorum.request.timeout.ms",
+        "quorum.request_timeout_ms",
+        whole_number(100, 600_000),
+        1_000,
+        "A controller that gives no sign of life for so long is connected to anew. Kafka's default is 2000.",
+    ),
+    Key(
+        "controller.quorum.append.linger.ms",
+        "quorum.append_linger_ms",
+        whole_number(0, 30_000),
+        0,
+        "How long the active controller waits for more metadata changes that share a sync. Kafka's default is 25.",
     ),
     Key(
         "metadata.log.max.record.bytes.between.snapshots",

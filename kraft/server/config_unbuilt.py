@@ -75,9 +75,7 @@ _UNBUILT_BY_AREA: Final[Mapping[str, str]] = {
         num.replica.fetchers num.replica.alter.log.dirs.threads replica.fetch.backoff.ms replica.socket.timeout.ms
         replica.socket.receive.buffer.bytes replica.selector.class""",
     "the controller's and the quorum's finer settings": """
-        controller.socket.timeout.ms controller.message.queue.size controller.quorum.append.linger.ms
-        controller.quorum.bootstrap.servers controller.quorum.fetch.timeout.ms
-        controller.quorum.election.backoff.max.ms controller.quorum.request.timeout.ms
+        controller.socket.timeout.ms controller.message.queue.size controller.quorum.bootstrap.servers
         controller.quorum.retry.backoff.ms controller.quorum.auto.join.enable
         controller.performance.sample.period.ms controller.performance.always.log.threshold.ms
         control.plane.listener.name early.start.listeners initial.broker.registration.timeout.ms

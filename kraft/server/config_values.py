@@ -106,6 +106,18 @@ class QuorumSettings:
     election_timeout_ms: int
     """`controller.quorum.election.timeout.ms`: the upper end of the random wait; the lower end is half of it."""
 
+    fetch_timeout_ms: int | None
+    """`controller.quorum.fetch.timeout.ms`: likewise; None for the election timeout."""
+
+    election_backoff_ms_max: int | None
+    """`controller.quorum.election.backoff.max.ms`: None for a quarter of the election timeout."""
+
+    request_timeout_ms: int
+    """`controller.quorum.request.timeout.ms`"""
+
+    append_linger_ms: int
+    """`controller.quorum.append.linger.ms`"""
+
     snapshot_entry_bytes_between: int
     """`metadata.log.max.record.bytes.between.snapshots`"""
 

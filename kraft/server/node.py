@@ -21,7 +21,6 @@ import structlog
 from kraft.metadata.controller import ControllerDefaults
 from kraft.metadata.features import SUPPORTED_FEATURES, UnsupportedFeatureLevel
 from kraft.model.errors import Corruption
-from kraft.quorum.config import QuorumConfig, VoterAddress
 from kraft.quorum.door import QuorumDoor
 from kraft.quorum.engine import RaftQuorum
 from kraft.quorum.peer_link import SERVER_OPTIONS as QUORUM_SERVER_OPTIONS
@@ -53,6 +52,7 @@ from kraft.server.node_credentials import NodeCredentials
 from kraft.server.ports import check_listeners
 from kraft.server.state_machine_host import StateMachineHost
 from kraft.server.storage import NodeStorage
+from kraft.server.voter_config import voter_config
 from kraft.server.voter_features import VoterFeatures
 from kraft.server.voter_snapshots import VoterSnapshots
 
@@ -165,7 +165,7 @@ class _Node:
         )
         self._snapshots = self._voter_snapshots(self._controller.host)
         self._quorum = RaftQuorum(
-            config=self._quorum_config(),
+            config=voter_config(self._config, self._storage.cluster_id),
             world=QuorumWorld(disk=RealDisk(), clock=self._clock, entropy=self._entropy),
             listener=self._controller.host,
             fatal=self._fail,
@@ -362,17 +362,6 @@ class _Node:
         """Each listener's stop, to be awaited."""
         stops: list[Coroutine[Any, Any, None]] = [server.stop(grace_s or None) for server in self._listeners]
         return stops if self._kafka is None else [*stops, self._kafka.stop(grace_s)]
-
-    def _quorum_config(self) -> QuorumConfig:
-        quorum = self._config.quorum
-        return QuorumConfig(
-            node_id=self._config.node_id,
-            cluster_id=self._storage.cluster_id,
-            voters={voter.node_id: VoterAddress(host=voter.host, port=voter.port) for voter in quorum.voters},
-            directory=self._config.metadata_log_dir / "__cluster_metadata",
-            election_timeout_ms_min=quorum.election_timeout_ms // 2,
-            election_timeout_ms_max=quorum.election_timeout_ms,
-        )
 
 
 def _bind(server: grpc.aio.Server, listener: Listener, credentials: grpc.ServerCredentials | None) -> None:

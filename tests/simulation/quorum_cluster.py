@@ -48,6 +48,9 @@ class Shape:
     """Small ones make the engine send what a follower lacks in many pieces."""
     election_timeout_ms_min: int = 200
     election_timeout_ms_max: int = 400
+    fetch_timeout_ms: int = 0
+    election_backoff_ms_max: int = 0
+    append_linger_ms: int = 0
     clock_drift: float = 0.0
     """Clocks run faster or slower by up to this share."""
     payload_bytes_max: int = 100
@@ -370,6 +373,9 @@ class Cluster:
             directory=Path("metadata"),
             election_timeout_ms_min=self.shape.election_timeout_ms_min,
             election_timeout_ms_max=self.shape.election_timeout_ms_max,
+            fetch_timeout_ms=self.shape.fetch_timeout_ms,
+            election_backoff_ms_max=self.shape.election_backoff_ms_max,
+            append_linger_ms=self.shape.append_linger_ms,
         )
 
     def new_payload(self) -> bytes:

@@ -166,7 +166,6 @@ def acknowledged(term: int, index: int) -> AppendResponse:
 
 
 @contextmanager
-def stage(voter_count: int, entries_between_snapshots: int = 0) -> Iterator[Stage]:
-    shape = Shape(voter_count=voter_count, entries_between_snapshots=entries_between_snapshots)
-    with open_cluster(Random(1), shape) as cluster:
+def stage(voter_count: int = 3, shape: Shape | None = None) -> Iterator[Stage]:
+    with open_cluster(Random(1), shape or Shape(voter_count=voter_count)) as cluster:
         yield Stage(cluster)

@@ -12,6 +12,7 @@ import pytest
 
 from kraft.quorum.messages import Append, AppendResponse, VoteRequest, VoteResponse
 from tests.simulation import quorum_weakened as weakened
+from tests.simulation.quorum_cluster import Shape
 from tests.simulation.quorum_invariants import Invariant
 from tests.simulation.quorum_scripted import acknowledged, append, body, entry, stage, whole_snapshot
 from tests.simulation.quorum_weakened import Guard
@@ -144,7 +145,7 @@ def a_voter_that_loses_power_while_it_installs_a_snapshot_starts_again() -> None
     """The snapshot is the first word of a leader in term 5. At every point of the disk the power fails once."""
     snapshot = whole_snapshot(5, index=10, index_term=5)
     for point in count(1):
-        with stage(voter_count=3, entries_between_snapshots=1_000) as scene:
+        with stage(shape=Shape(entries_between_snapshots=1_000)) as scene:
             scene.knows(snapshot)
             scene.hears(2, append(1, (1, 0), entry(2, 1)))
             disk = scene.cluster.disks[1]
@@ -161,7 +162,7 @@ def a_voter_that_loses_power_while_it_installs_a_snapshot_starts_again() -> None
 
 def a_snapshot_of_what_is_applied_is_not_installed() -> None:
     """It is late: what came after it was committed meanwhile, and the state machine stands there."""
-    with stage(voter_count=3, entries_between_snapshots=1_000) as scene:
+    with stage(shape=Shape(entries_between_snapshots=1_000)) as scene:
         scene.hears(2, append(1, (1, 0), entry(2, 1), entry(3, 1), commit_index=3))
         for index in (2, 3):
             snapshot = whole_snapshot(1, index=index, index_term=1)

@@ -101,6 +101,10 @@ OTHER_THAN_DEFAULT: list[tuple[str, str, object]] = [
     ("broker.rack=east", "rack", "east"),
     ("advertised.listeners=GRPC://b:1", "advertised_listeners", (config_values.Listener("GRPC", "b", 1),)),
     ("controller.quorum.election.timeout.ms=2000", "quorum.election_timeout_ms", 2_000),
+    ("controller.quorum.fetch.timeout.ms=3000", "quorum.fetch_timeout_ms", 3_000),
+    ("controller.quorum.election.backoff.max.ms=100", "quorum.election_backoff_ms_max", 100),
+    ("controller.quorum.request.timeout.ms=2000", "quorum.request_timeout_ms", 2_000),
+    ("controller.quorum.append.linger.ms=25", "quorum.append_linger_ms", 25),
     ("num.partitions=6", "topics.partitions", 6),
     ("default.replication.factor=3", "topics.replication_factor", 3),
     ("default.replication.factor=3\nmin.insync.replicas=2", "topics.configs.min_insync_replicas", 2),
@@ -297,6 +301,22 @@ CONFLICTS = [
     ),
     ("min.insync.replicas=2", "min.insync.replicas=2: above default.replication.factor=1: no record could ever"),
     ("broker.session.timeout.ms=900", "broker.heartbeat.interval.ms=500 (the default): above half of broker.session"),
+    (
+        "controller.quorum.append.linger.ms=251",
+        "above a quarter of controller.quorum.election.timeout.ms=1000: metadata changes would wait as long as",
+    ),
+    (
+        "controller.quorum.append.linger.ms=25\ncontroller.quorum.fetch.timeout.ms=99",
+        "controller.quorum.fetch.timeout.ms=99: expected a whole number from 100 to 60000",
+    ),
+    (
+        "controller.quorum.append.linger.ms=26\ncontroller.quorum.fetch.timeout.ms=100",
+        "above a quarter of controller.quorum.fetch.timeout.ms=100: metadata changes",
+    ),
+    (
+        "controller.quorum.election.backoff.max.ms=1001",
+        "above controller.quorum.election.timeout.ms=1000: a controller asks again sooner",
+    ),
     ("replica.fetch.wait.max.ms=30000", "not below replica.lag.time.max.ms=30000"),
     ("message.max.bytes=16777216", "not below socket.request.max.bytes=16777216"),
     (
