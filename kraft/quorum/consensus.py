@@ -42,7 +42,7 @@ _ELECTION_TIMEOUT = "_SyncObj__generateRaftTimeout"
 _NEVER = 10**9
 
 OnApply = Callable[[int, int, bytes], None]
-"""Index, term and command of an entry that is committed and on this voter's disk."""
+"""Index, term and command of an entry that is committed. It may not be on this voter's disk yet."""
 
 OnLeading = Callable[[bool], None]
 
@@ -148,9 +148,6 @@ class Consensus(syncobj.SyncObj):  # type: ignore[misc]  # PySyncObj has no type
         index = self.raftLastApplied + 1
         term = self._journal.term_at(index)
         assert term is not None, f"entry {index} was committed and is not in the journal"
-        if not self._journal.synced:
-            # The engine counts its own entries as stored when it adds them. With one voter that is a majority.
-            self._journal.sync()
         self._on_apply(index, term, command)
 
     def _check_private_names(self) -> None:

@@ -1,13 +1,18 @@
 """One voter: the engine driven on the event loop, between the journal, the links and the listener.
 
-A step takes the messages and proposals that have come, lets the engine decide, syncs the journal once for all of it,
-and only then lets messages leave. It follows every message and proposal at once, and a slow beat when nothing comes.
+A step takes the messages and proposals that have come and lets the engine decide. What it adds to the journal is
+written in a thread, one write after the other, and each takes all that was added meanwhile. Persist before you tell:
+what a step says is held until all that it added is durable, and the listener is told of entries that are.
+A step follows every message and proposal at once, and a slow beat when nothing comes.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
 
 import structlog
 
@@ -53,6 +58,11 @@ class RaftQuorum:
         snapshots: SnapshotKeeper | None = None,
     ) -> None:
         """Without `door`, everybody on the network is trusted. Without `snapshots`, the journal is never trimmed."""
+        self._committed: deque[tuple[int, int, bytes]] = deque()
+        """Index, term and content of entries that the listener was not told of yet."""
+        self._told_index = 0
+        self._is_writing = False
+        self._incoming: _IncomingSnapshot | None = None
         self._incarnation = world.entropy.bytes(command.REQUEST_ID_BYTES // 2)
         self._door = door
         self._snapshots = snapshots
@@ -89,6 +99,7 @@ class RaftQuorum:
         transport = QuorumTransport(self._config, journal, self._world.clock)
         consensus = Consensus(self._config, journal, transport, self._on_apply, self._on_leading)
         links = {peer: self._link_to(peer) for peer in self._config.peer_ids}
+        self._told_index = journal.start_index
         self._parts = _Parts(journal, transport, consensus, links)
         transport.attach(consensus, self._parts)
         if self._snapshots is not None:
@@ -108,6 +119,8 @@ class RaftQuorum:
         await self.service.close()
         for link in parts.links.values():
             await link.stop()
+        self._world.journal_thread.close()
+        self._world.snapshot_thread.close()
         parts.consensus.destroy()
 
     def _link_to(self, peer: int) -> PeerLink:
@@ -132,20 +145,46 @@ class RaftQuorum:
             return
         assert self._snapshots is not None, "nobody could be sent a snapshot"
         assert index <= self.last_applied, f"entry {index} is not applied; {self.last_applied} is the last"
-        try:
-            self._parts.journal.trim(index)
-        except OSError as error:
-            self._fail(str(error))
+        self._parts.journal.begin_trim(index)
+        self._schedule_step()
 
-    def _install_snapshot(self, snapshot: Snapshot) -> None:
-        assert self._parts is not None, "snapshots arrive between start and stop"
+    def _install_snapshot(self, sender: int, term: int, snapshot: Snapshot) -> None:
+        """Begins with it when what is in the journal is durable; one at a time."""
+        if self._incoming is None:
+            self._incoming = _IncomingSnapshot(sender, term, snapshot)
+        else:
+            # Its sender has no answer, and sends it again.
+            log.info("snapshot is passed over", node=self._config.node_id, index=snapshot.id.index)
+
+    def _keep_snapshot(self, incoming: _IncomingSnapshot) -> None:
         assert self._snapshots is not None, "without a keeper nothing is installed"
+        incoming.is_under_way = True
+        keep, snapshot = self._snapshots.keep, incoming.snapshot
+        self._world.snapshot_thread.start(lambda: keep(snapshot), lambda kept: self._snapshot_kept(incoming, kept))
+
+    def _snapshot_kept(self, incoming: _IncomingSnapshot, kept: Future[Callable[[], None]]) -> None:
+        self._incoming = None
+        if self._parts is None or self._failed:
+            return
+        try:
+            self._take_over(incoming.snapshot, kept.result())
+        except Exception as error:  # noqa: BLE001  Whatever it is, this voter must not speak or vote again.
+            self._fail(f"{type(error).__name__}: {error}")
+            return
+        self._parts.transport.snapshot_installed(incoming.sender, incoming.term, incoming.snapshot.id.index)
+        self._schedule_step()
+
+    def _take_over(self, snapshot: Snapshot, restore: Callable[[], None]) -> None:
+        assert self._parts is not None, "called between start and stop"
         index, term = snapshot.id.index, snapshot.id.term
+        if index <= self._parts.consensus.raftLastApplied:
+            # Entries came after all, while it was written.
+            return
         log.info("snapshot is installed", node=self._config.node_id, index=index, last_applied=self.last_applied)
-        # A snapshot beside a term that was not written yet would look like one beside a journal that was lost.
-        self._parts.journal.sync()
-        self._snapshots.install(snapshot)
-        self._parts.journal.rebase(index, term)
+        self._committed.clear()
+        restore()
+        self._told_index = index
+        self._parts.journal.begin_rebase(index, term)
         self._parts.consensus.skip_to(index)
 
     # --- the port ----------------------------------------------------------------------------------------------------
@@ -180,7 +219,7 @@ class RaftQuorum:
 
     @property
     def last_applied(self) -> int:
-        return 0 if self._parts is None else int(self._parts.consensus.raftLastApplied)
+        return 0 if self._parts is None else self._told_index
 
     def describe(self) -> QuorumStatus:
         return QuorumStatus(
@@ -260,11 +299,45 @@ class RaftQuorum:
             return
         try:
             self._parts.consensus.advance()
-            self._parts.journal.sync()
+            if not self._is_writing:
+                self._persist(self._parts)
         except Exception as error:  # noqa: BLE001  Whatever it is, this voter must not speak or vote again.
             self._fail(f"{type(error).__name__}: {error}")
+
+    def _persist(self, parts: _Parts) -> None:
+        """Everything that was said so far leaves when all that was added so far is durable. No write is under way."""
+        parts.transport.hold()
+        write = parts.journal.next_write()
+        if write is None:
+            self._speak(parts)
+            return
+        self._is_writing = True
+        carry_out, to_disk = parts.journal.carry_out, write
+        self._world.journal_thread.start(lambda: carry_out(to_disk), lambda written: self._written(parts, written))
+
+    def _written(self, parts: _Parts, written: Future[None]) -> None:
+        self._is_writing = False
+        if self._parts is not parts or self._failed:
+            return
+        error = written.exception()
+        if error is not None:
+            self._fail(f"{type(error).__name__}: {error}")
+            return
+        parts.journal.written()
+        self._speak(parts)
         if not self._failed:
-            self._parts.transport.flush()
+            # What was added while that was written.
+            self._step()
+
+    def _speak(self, parts: _Parts) -> None:
+        """What is durable is told."""
+        parts.transport.release()
+        while self._committed and self._committed[0][0] <= parts.journal.synced_index and not self._failed:
+            self._tell(*self._committed.popleft())
+        incoming = self._incoming
+        # A snapshot beside a term that was not written yet would look like one beside a journal that was lost.
+        if incoming is not None and not incoming.is_under_way and parts.journal.synced:
+            self._keep_snapshot(incoming)
 
     def _on_messages(self, sender: int, messages: list[Message]) -> None:
         """Raises BadMessage."""
@@ -312,9 +385,12 @@ class RaftQuorum:
     # --- what the engine tells ---------------------------------------------------------------------------------------
 
     def _on_apply(self, index: int, term: int, data: bytes) -> None:
-        """Never raises: the engine would apply the entry again, and again."""
-        if self._failed:
-            return
+        """Told when the entry is on this voter's disk: with one voter the engine takes its own copy for a majority as
+        soon as it is added. Never raises, or the engine would apply the entry again, and again."""
+        self._committed.append((index, term, data))
+
+    def _tell(self, index: int, term: int, data: bytes) -> None:
+        self._told_index = index
         try:
             entry = command.decode(data)
             if entry is not None:
@@ -363,6 +439,17 @@ class RaftQuorum:
             log.info("quorum leadership ends", node=self._config.node_id, term=self._leadership_term, reason=reason)
             self._leadership_term = None
             self._listener.on_leadership(None)
+
+
+@dataclass(slots=True)
+class _IncomingSnapshot:
+    """Sent by the leader of a term."""
+
+    sender: int
+    term: int
+    snapshot: Snapshot
+    is_under_way: bool = False
+    """It is on its way to the disk; before that, it waits for the journal."""
 
 
 class _Parts:

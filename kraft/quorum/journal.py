@@ -1,14 +1,17 @@
 """The voter's memory: term, vote and log entries, in append-only files that are synced before anything is told.
 
-What the engine adds is buffered until `sync` writes it as one frame and waits for the disk; nobody is told about it
-before. The whole journal is kept in memory and read again at every start; what a durable snapshot contains is cut off
-its front, and the last entry that was cut off stays as the base, without its content. That is noted, and files that
-hold nothing else are removed: nothing is written anew. The commit index is not stored: a voter learns it again from the
-leader, at no risk of believing too much.
+What the engine adds is buffered until it is taken as a write, which puts it into one frame and waits for the disk;
+nobody is told about it before. A write touches nothing but the files, so any one thread may carry it out, one write
+after the other. The whole journal is kept in memory and read again at every start; what a durable snapshot contains is
+cut off its front, and the last entry that was cut off stays as the base, without its content. That is noted, and files
+that hold nothing else are removed: nothing is written anew. The commit index is not stored: a voter learns it again
+from the leader, at no risk of believing too much.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never, overload
 
@@ -36,8 +39,23 @@ FILE_NAME = journal_segments.FILE_NAME
 FIRST_INDEX = 1
 """The engine itself puts a no-op there in every new journal, the same on all voters."""
 
-BUFFER_BYTES_MAX = 8 * 1024 * 1024
-"""A buffer that grows beyond this is synced at once, so that no frame nears its own limit."""
+FRAME_BODY_BYTES = 8 * 1024 * 1024
+"""A frame ends with the record that reaches this, so that none nears its own limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalWrite:
+    """What was added since the write before: carried out in this order, each step durable before the next."""
+
+    bodies: tuple[bytes, ...]
+    """Of frames. Were two of them under way at a time, the second could reach the disk without the first: rot."""
+
+    begins_segment: tuple[int, int, bytes] | None
+    """Index and term of the last entry before a new segment, and the record of the vote."""
+
+    superfluous_segments: int
+    """The oldest ones, which hold nothing that a start would need any more."""
+
 
 Entry = tuple[bytes, int, int]
 """Command, index, term: the order that the engine uses."""
@@ -57,7 +75,10 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
         self._term = 0
         self._voted_for = NO_VOTE
         self._buffer: list[bytes] = []
-        self._buffered_bytes = 0
+        self._under_way: JournalWrite | None = None
+        self._was_trimmed = False
+        self._synced_index = 0
+        self._index_under_way = 0
         self._reaches_back_to: list[int] = []
         """Of each segment: had it been the first one, the base would be at this index, or behind it for a while."""
         self.sync_count = 0
@@ -69,6 +90,7 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
         except BaseException:
             self._segments.close()
             raise
+        self._synced_index = self.last_index
 
     def _load(self) -> None:
         for number, path, records in self._segments.read():
@@ -78,7 +100,9 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
             for record in records:
                 self._replay(path, record)
         if self._segments.last_is_of_an_earlier_format or self._segments.last_is_full:
-            self._roll()
+            index, vote = self.last_index, journal_format.encode_vote(self._term, self._voted_for)
+            self._segments.roll(index, self.term_at(index) or 0, vote)
+            self._reaches_back_to.append(index)
 
     def _replay(self, path: str, record: journal_format.Record) -> None:
         match record:
@@ -138,57 +162,102 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
     @property
     def synced(self) -> bool:
         """Everything that was added is on disk."""
-        return not self._buffer
+        return not self._buffer and self._under_way is None
+
+    @property
+    def synced_index(self) -> int:
+        """Every entry up to this one is on disk as it is here, or in a snapshot that is."""
+        return self._synced_index
 
     def term_at(self, index: int) -> int | None:
         """Term of the entry, None where there is none."""
         position = index - self.first_index
         return self._entries[position][2] if 0 <= position < len(self._entries) else None
 
+    def next_write(self) -> JournalWrite | None:
+        """All that was added since the last one; None when nothing was. The one before is `written`."""
+        assert self._under_way is None, "a write is under way"
+        if not self._buffer:
+            return None
+        bodies = tuple(_joined(self._buffer))
+        self._buffer = []
+        begins_segment = None
+        if self._segments.would_be_full(bodies):
+            index, vote = self.last_index, journal_format.encode_vote(self._term, self._voted_for)
+            begins_segment = index, self.term_at(index) or 0, vote
+            self._reaches_back_to.append(index)
+        superfluous_segments = self._take_superfluous_segments() if self._was_trimmed else 0
+        self._was_trimmed = False
+        self._index_under_way = self.last_index
+        self._under_way = JournalWrite(
+            bodies=bodies, begins_segment=begins_segment, superfluous_segments=superfluous_segments
+        )
+        return self._under_way
+
+    def carry_out(self, write: JournalWrite) -> None:
+        """Blocks on the disk, in any thread. An OSError from here ends the process: it is never retried."""
+        for body in write.bodies:
+            self._segments.append(body)
+        if write.begins_segment is not None:
+            self._segments.roll(*write.begins_segment)
+        self._segments.remove_oldest(write.superfluous_segments)
+
+    def written(self) -> None:
+        """The write that was under way is durable."""
+        self._under_way = None
+        self._synced_index = self._index_under_way
+        self.sync_count += 1
+
     def sync(self) -> None:
         """Returns once everything added is on disk. An OSError from here ends the process: it is never retried."""
-        if not self._buffer:
-            return
-        self._segments.append(b"".join(self._buffer))
-        self._buffer.clear()
-        self._buffered_bytes = 0
-        self.sync_count += 1
-        if self._segments.last_is_full:
-            self._roll()
-
-    def _roll(self) -> None:
-        index = self.last_index
-        self._segments.roll(index, self.term_at(index) or 0, journal_format.encode_vote(self._term, self._voted_for))
-        self._reaches_back_to.append(index)
+        write = self.next_write()
+        if write is not None:
+            self.carry_out(write)
+            self.written()
 
     def trim(self, index: int) -> None:
-        """Forgets what is before the entry at `index`, which becomes the base. Durable on return."""
+        """As `begin_trim`, durable on return."""
+        self.begin_trim(index)
+        self.sync()
+
+    def rebase(self, index: int, term: int) -> None:
+        """As `begin_rebase`, durable on return."""
+        self.begin_rebase(index, term)
+        self.sync()
+
+    def begin_trim(self, index: int) -> None:
+        """Forgets what is before the entry at `index`, which becomes the base."""
         if index <= self.first_index:
             return
         term = self.term_at(index)
         assert term is not None, f"entry {index} is not in the journal, which ends at {self.last_index}"
-        self.rebase(index, term)
+        self.begin_rebase(index, term)
 
-    def rebase(self, index: int, term: int) -> None:
+    def begin_rebase(self, index: int, term: int) -> None:
         """Makes that entry the base. What follows it stays if the very entry is here; else nothing does.
 
-        A snapshot that contains it must be durable. Durable on return; an OSError from here ends the process.
+        A snapshot that contains it must be durable. The next write says so on disk, and removes what is superfluous.
         """
         if self.term_at(index) == term:
             self._forget_before(index)
-            self._put(journal_format.encode_trim(index, term))
+            self._buffer.append(journal_format.encode_trim(index, term))
         else:
             self._entries = [_base(index, term)]
-            self._put(journal_format.encode_base(index, term))
+            self._buffer.append(journal_format.encode_base(index, term))
             self._reaches_back_to[-1] = index
-        self.sync()
-        self._remove_segments()
+            self._holds_only(index)
+        self._was_trimmed = True
+
+    def _holds_only(self, last_index: int) -> None:
+        """What was synced behind that entry is not what is here now."""
+        self._synced_index = min(self._synced_index, last_index)
+        self._index_under_way = min(self._index_under_way, last_index)
 
     def _forget_before(self, index: int) -> None:
         del self._entries[: index - self.first_index]
         self._entries[0] = _base(index, self._entries[0][2])
 
-    def _remove_segments(self) -> None:
+    def _take_superfluous_segments(self) -> int:
         """Those without which a start finds all from the base on, and the term and the vote with it."""
         superfluous, reaches_back_to = 0, self.last_index
         for position in reversed(range(len(self._reaches_back_to))):
@@ -196,36 +265,31 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
             if reaches_back_to <= self.first_index:
                 superfluous = position
                 break
-        self._segments.remove_oldest(superfluous)
         del self._reaches_back_to[:superfluous]
+        return superfluous
 
     def close(self) -> None:
         """Closes the files. What was not synced was told to nobody and is forgotten."""
         self._segments.close()
-
-    def _put(self, record: bytes) -> None:
-        self._buffer.append(record)
-        self._buffered_bytes += len(record)
-        if self._buffered_bytes > BUFFER_BYTES_MAX:
-            self.sync()
 
     # --- what the engine asks, by the engine's names ---------------------------------------------------------------
 
     def add(self, command: bytes, idx: int, term: int) -> None:
         assert idx == self.last_index + 1, f"entry {idx} was added behind entry {self.last_index}"
         self._entries.append((command, idx, term))
-        self._put(journal_format.encode_entry(idx, term, command))
+        self._buffer.append(journal_format.encode_entry(idx, term, command))
 
     def deleteEntriesFrom(self, entryFrom: int) -> None:
         from_index = entryFrom + self.first_index
         del self._entries[entryFrom:]
-        self._put(journal_format.encode_truncation(from_index, self.term_at(from_index - 1) or 0))
+        self._buffer.append(journal_format.encode_truncation(from_index, self.term_at(from_index - 1) or 0))
         self._reaches_back_to[-1] = min(self._reaches_back_to[-1], from_index - 1)
+        self._holds_only(from_index - 1)
 
     def setCurrentTerm(self, term: int, votedForNodeId: int | None) -> None:
         self._term = term
         self._voted_for = NO_VOTE if votedForNodeId is None else votedForNodeId
-        self._put(journal_format.encode_vote(term, self._voted_for))
+        self._buffer.append(journal_format.encode_vote(term, self._voted_for))
 
     def getCurrentTerm(self) -> int:
         return self._term
@@ -287,6 +351,20 @@ def join_snapshot(journal: QuorumJournal, snapshot_id: SnapshotId | None) -> Non
     if journal.term_at(index) != term:
         journal.rebase(index, term)
     journal.start_index = index
+
+
+def _joined(records: list[bytes]) -> Iterator[bytes]:
+    """The bodies of as few frames as possible."""
+    pieces: list[bytes] = []
+    size = 0
+    for record in records:
+        pieces.append(record)
+        size += len(record)
+        if size >= FRAME_BODY_BYTES:
+            yield b"".join(pieces)
+            pieces, size = [], 0
+    if pieces:
+        yield b"".join(pieces)
 
 
 def _base(index: int, term: int) -> Entry:

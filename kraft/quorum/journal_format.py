@@ -36,12 +36,13 @@ NO_VOTE = -1
 FRAME_BODY_BYTES_MAX = 32 * 1024 * 1024
 
 _MAGIC = b"KRAFTQJ\0"
-_FRAME_MAGIC = b"\xf1KQF"
+FRAME_MAGIC = b"\xf1KQF"
 
 _HEADER = Struct(">8sI")
 _CRC = Struct(">I")
 _FRAME = Struct(">4sII")
 _CRC_SEED = Struct(">QI")
+FRAME_OVERHEAD_BYTES = _FRAME.size
 _ENTRY = Struct(">BQQI")
 _VOTE = Struct(">BQq")
 _TRUNCATION_1 = Struct(">BQ")
@@ -154,7 +155,7 @@ def encode_start(number: int, index: int, term: int) -> bytes:
 
 
 def encode_frame(position: int, body: bytes) -> bytes:
-    return _FRAME.pack(_FRAME_MAGIC, len(body), _frame_crc(position, body)) + body
+    return _FRAME.pack(FRAME_MAGIC, len(body), _frame_crc(position, body)) + body
 
 
 def _frame_crc(position: int, body: bytes | memoryview) -> int:
@@ -225,7 +226,7 @@ def _frame_at(data: bytes, position: int) -> bytes | None:
         return None
     magic, length, checksum = _FRAME.unpack_from(data, position)
     start = position + _FRAME.size
-    if magic != _FRAME_MAGIC or not 0 < length <= FRAME_BODY_BYTES_MAX or start + length > len(data):
+    if magic != FRAME_MAGIC or not 0 < length <= FRAME_BODY_BYTES_MAX or start + length > len(data):
         return None
     body = data[start : start + length]
     return body if _frame_crc(position, body) == checksum else None
@@ -233,7 +234,7 @@ def _frame_at(data: bytes, position: int) -> bytes | None:
 
 def _next_frame(data: bytes, position: int) -> int | None:
     """Where the first valid frame at or behind `position` begins."""
-    while (position := data.find(_FRAME_MAGIC, position)) >= 0:
+    while (position := data.find(FRAME_MAGIC, position)) >= 0:
         if _frame_at(data, position) is not None:
             return position
         position += 1

@@ -8,7 +8,7 @@ each at once however large it is; the oldest goes first, and durably, so that no
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -90,6 +90,11 @@ class Segments:
     @property
     def last_is_full(self) -> bool:
         return self._file.size >= SEGMENT_BYTES
+
+    def would_be_full(self, bodies: Sequence[bytes]) -> bool:
+        """Whether the last one is, once frames with these bodies are written to it."""
+        frame_bytes = sum(len(body) + journal_format.FRAME_OVERHEAD_BYTES for body in bodies)
+        return self._file.size + frame_bytes >= SEGMENT_BYTES
 
     def append(self, body: bytes) -> None:
         """A frame with these records. Durable on return."""

@@ -8,7 +8,7 @@ sent again after a while.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -31,17 +31,18 @@ _NO_SNAPSHOT = (-1, -1, -1, -1)
 
 
 class SnapshotKeeper(Protocol):
-    """Who keeps the snapshots of a voter. All calls are on the event loop."""
+    """Who keeps the snapshots of a voter. All calls but `keep` are on the event loop, and block on nothing."""
 
     @property
     def start_id(self) -> SnapshotId | None:
         """What the listener was started from; None for the very beginning."""
 
     def latest(self) -> Snapshot | None:
-        """For a voter that lags. None when none can be had just now."""
+        """For a voter that lags. None when none can be had just now: it is asked for again soon."""
 
-    def install(self, snapshot: Snapshot) -> None:
-        """Durable on return, and the listener stands where it does. Raises Corruption and OSError: the voter ends."""
+    def keep(self, snapshot: Snapshot) -> Callable[[], None]:
+        """In a thread: durable on return. What is returned has the listener stand where it does; only on the event
+        loop, and only if the voter takes it over. Raises Corruption and OSError: the voter ends."""
 
 
 def parts_of(snapshot: Snapshot, term: int) -> Iterator[SnapshotPart]:

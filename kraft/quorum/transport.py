@@ -60,17 +60,21 @@ class EngineFacts(Protocol):
     def stand_at_once(self) -> None: ...
 
 
-class TrimmedLog(LogView, Protocol):
+class DurableLog(LogView, Protocol):
     @property
     def first_index(self) -> int:
         """Nothing before it can be sent to anybody."""
+
+    @property
+    def synced_index(self) -> int:
+        """Every entry up to this one is on disk."""
 
 
 def _no_snapshot() -> Snapshot | None:
     return None
 
 
-def _refuse_snapshot(snapshot: Snapshot) -> None:
+def _refuse_snapshot(sender: int, term: int, snapshot: Snapshot) -> None:
     raise ValueError(f"a snapshot at entry {snapshot.id.index} arrived, and this voter keeps none")
 
 
@@ -84,7 +88,7 @@ class VoterNode(Node):  # type: ignore[misc]  # PySyncObj has no type informatio
 class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type information.
     """Joins the engine with the links to the other voters. Everything happens on the event loop."""
 
-    def __init__(self, config: QuorumConfig, log: TrimmedLog, clock: MonotonicClock) -> None:
+    def __init__(self, config: QuorumConfig, log: DurableLog, clock: MonotonicClock) -> None:
         """A log without any entry is that of a voter which never took part."""
         super().__init__(None, None, [])
         self._node_id = config.node_id
@@ -95,6 +99,8 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
         self._links: Links | None = None
         self._outbox: dict[int, list[Message]] = {peer: [] for peer in self._nodes}
         self._outbox_bytes = dict.fromkeys(self._nodes, 0)
+        self._held: dict[int, list[Message]] = {peer: [] for peer in self._nodes}
+        """Those that leave when what they depend on is on disk."""
         self._ballots = BallotBox()
         self._canvass = Canvass(len(config.voters))
         self._leader = LeaderWatch(config.silence_ms[0], clock.monotonic_ms() if log.last_index else None)
@@ -104,8 +110,9 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
         """A follower asked for entries again; waiting for the next period would make it a period an answer."""
         self.latest_snapshot: Callable[[], Snapshot | None] = _no_snapshot
         """What a voter is sent that lacks more than the log has."""
-        self.install_snapshot: Callable[[Snapshot], None] = _refuse_snapshot
-        """Makes this voter stand where the snapshot does; on return that is durable."""
+        self.install_snapshot: Callable[[int, int, Snapshot], None] = _refuse_snapshot
+        """Begins to make this voter stand where the snapshot does, that the leader of a term has sent. When that is
+        done, `snapshot_installed` is called."""
         self._connected: set[int] = set()
         self._lagging: set[int] = set()
         """Those to whom the engine had nothing to send in this step, because the log begins behind what they lack."""
@@ -211,15 +218,40 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
                 self._put(peer, question)
         return False
 
-    def flush(self) -> None:
-        """Everything that was sent since the last flush leaves. The journal must be synced."""
-        assert self._engine is not None, "flushed before it was attached"
-        assert self._links is not None, "flushed before it was attached"
+    def hold(self) -> None:
+        """Everything that was sent up to now leaves with the next `release`: to be called before the write on which it
+        depends is carried out. What is sent meanwhile depends on a later one."""
+        assert self._engine is not None, "held before it was attached"
         self._send_snapshots(self._engine)
         for peer, messages in self._outbox.items():
+            self._held[peer] += messages
+            self._outbox[peer] = []
+
+    def release(self) -> None:
+        """What is held leaves. The write on which it depends is durable."""
+        assert self._links is not None, "released before it was attached"
+        for peer, messages in self._held.items():
             if messages:
-                self._outbox[peer], self._outbox_bytes[peer] = [], 0
-                self._links.deliver(peer, messages)
+                self._held[peer] = []
+                self._outbox_bytes[peer] -= sum(map(size_bytes, messages))
+                self._links.deliver(peer, [message for message in messages if self._is_still_true(message)])
+        for peer in sorted(self._full):
+            if self._room_bytes(peer) > 0:
+                # The link took so much meanwhile that it was not full when this came, and will not tell of room.
+                self.link_has_room(peer)
+
+    def _is_still_true(self, message: Message) -> bool:
+        """What was cut off since by another leader is acknowledged to nobody."""
+        match message:
+            case AppendResponse(success=True, next_index=next_index):
+                return next_index - 1 <= self._log.synced_index
+            case _:
+                return True
+
+    def flush(self) -> None:
+        """Everything that was sent leaves. The journal must be synced."""
+        self.hold()
+        self.release()
 
     # --- the links' side -----------------------------------------------------------------------------------------
 
@@ -239,7 +271,7 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
         self._connected.discard(peer)
         self._outgoing.forget(peer)
         self._full.discard(peer)
-        self._outbox[peer], self._outbox_bytes[peer] = [], 0
+        self._outbox[peer], self._held[peer], self._outbox_bytes[peer] = [], [], 0
         self._onNodeDisconnected(self._nodes[peer])
 
     def receive(self, peer: int, messages: Iterable[Message]) -> None:
@@ -343,13 +375,18 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
         if snapshot is None:
             return
         if snapshot.id.index > engine.raftLastApplied:
-            self.install_snapshot(snapshot)
+            self.install_snapshot(peer, part.term, snapshot)
+        else:
+            self.snapshot_installed(peer, part.term, snapshot.id.index)
+
+    def snapshot_installed(self, peer: int, term: int, index: int) -> None:
+        """This voter stands at that entry or behind it, which the leader of the term is told, if it still leads."""
+        assert self._engine is not None, "snapshots arrive when it is attached"
+        if self._engine.raftCurrentTerm != term:
+            return
         # Whoever has applied an entry holds all before it as every leader does.
-        self._hand(peer, sign_of_life(part.term, snapshot.id.index))
-        self._put(
-            peer,
-            AppendResponse(term=engine.raftCurrentTerm, next_index=snapshot.id.index + 1, success=True, reset=False),
-        )
+        self._hand(peer, sign_of_life(term, index))
+        self._put(peer, AppendResponse(term=term, next_index=index + 1, success=True, reset=False))
 
     def _hand(self, peer: int, message: EngineMessage) -> None:
         self._onMessageReceived(self._nodes[peer], message)

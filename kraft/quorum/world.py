@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from kraft.log.disk import Disk
+from kraft.quorum.disk_thread import DiskThread, OwnThread
 
 
 class MonotonicClock(Protocol):
@@ -23,3 +24,6 @@ class QuorumWorld:
     disk: Disk
     clock: MonotonicClock
     entropy: RandomBytes
+    journal_thread: DiskThread = field(default_factory=lambda: OwnThread("quorum-journal"))
+    snapshot_thread: DiskThread = field(default_factory=lambda: OwnThread("quorum-snapshot"))
+    """For snapshots that arrive, which are large: the journal does not wait for them."""

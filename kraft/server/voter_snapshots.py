@@ -5,8 +5,10 @@ The quorum's journal holds what came after the earlier of the two snapshots that
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 import structlog
 
@@ -16,6 +18,15 @@ from kraft.server.metadata_snapshots import LoadedImage, MetadataSnapshots, Snap
 from kraft.server.state_machine_host import StateMachineHost
 
 log = structlog.get_logger()
+
+
+READ_SNAPSHOT_KEPT_MS: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadSnapshot:
+    snapshot: Snapshot
+    at_ms: int
 
 
 class JournalOwner(Protocol):
@@ -40,6 +51,9 @@ class VoterSnapshots:
         self._host = host
         self._quorum: JournalOwner | None = None
         self._start_id: SnapshotId | None = None
+        self._monotonic_ms = monotonic_ms
+        self._read: _ReadSnapshot | None = None
+        self._reading: asyncio.Task[None] | None = None
         self._snapshots = MetadataSnapshots(
             store,
             host,
@@ -86,14 +100,29 @@ class VoterSnapshots:
         return self._start_id
 
     def latest(self) -> Snapshot | None:
-        """As it is on the disk, since an image would have to be encoded first."""
+        """As it is on the disk, since an image would have to be encoded first.
+
+        It is read in a thread, and is there when it is asked for the next time, if that is soon.
+        """
+        read, self._read = self._read, None
+        if read is not None and self._monotonic_ms() - read.at_ms <= READ_SNAPSHOT_KEPT_MS:
+            return read.snapshot
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._read_latest(), name="metadata snapshot for a voter that lags")
+        return None
+
+    async def _read_latest(self) -> None:
         try:
-            return self._store.load()
+            snapshot = await asyncio.to_thread(self._store.load)
+            self._read = None if snapshot is None else _ReadSnapshot(snapshot, self._monotonic_ms())
         except (Corruption, OSError) as error:
             log.error("no snapshot can be sent to a voter that lags", reason=str(error))
-            return None
+        finally:
+            self._reading = None
 
-    def install(self, snapshot: Snapshot) -> None:
+    def keep(self, snapshot: Snapshot) -> Callable[[], None]:
+        """In a thread."""
         image = decode_image(snapshot.chunks, snapshot.id.index)
         self._store.write(snapshot.id, snapshot.chunks)
-        self._host.start_from(LoadedImage(image=image, index=snapshot.id.index, term=snapshot.id.term))
+        loaded = LoadedImage(image=image, index=snapshot.id.index, term=snapshot.id.term)
+        return lambda: self._host.start_from(loaded)

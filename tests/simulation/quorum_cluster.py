@@ -9,11 +9,13 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 from unittest.mock import patch
 
 import structlog
@@ -33,7 +35,9 @@ from tests.simulation.quorum_invariants import History, Invariant, Violation
 from tests.simulation.quorum_loop import LIFE, Life, VirtualLoop
 from tests.simulation.quorum_network import Network, SimLink
 from tests.simulation.quorum_snapshots import SimKeeper
-from tests.simulation.sim_disk import CrashMode, SimDisk
+from tests.simulation.sim_disk import CrashMode, PowerFailure, SimDisk
+
+Result = TypeVar("Result")
 
 BARRIER_SHARE = 0.1
 STALE_PROPOSAL_SHARE = 0.05
@@ -62,6 +66,8 @@ class Shape:
     link_window_bytes: int = 2_000
     segment_bytes: int = journal_segments.SEGMENT_BYTES
     """Of a journal; small ones are many, and are removed often."""
+    disk_s_max: float = 0.0
+    """How long a write waits for the thread beside the event loop at most, and its end for the event loop."""
     entries_between_snapshots: int = 0
     """Of each voter; 0 for none at all."""
 
@@ -109,6 +115,37 @@ class SimulatedQuorum(RaftQuorum):
         self._on_messages(sender, messages)
 
 
+class SimDiskThread:
+    """Work is done after a while, and a while later its end is known, all in the life of the voter."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._free_at_s = 0.0
+
+    def start(self, work: Callable[[], Result], done: Callable[[Future[Result]], None], /) -> None:
+        loop, random, slow_s = self._cluster.loop, self._cluster.random, self._cluster.shape.disk_s_max
+        begins_s = max(self._free_at_s, loop.now_s) + random.uniform(0, slow_s)
+        self._free_at_s = begins_s + random.uniform(0, slow_s)
+
+        def carry_out() -> None:
+            ended: Future[Result] = Future()
+            try:
+                ended.set_result(work())
+            except PowerFailure:
+                raise
+            except Exception as error:  # noqa: BLE001  As a thread pool does it.
+                ended.set_exception(error)
+            loop.call_at(max(self._free_at_s, loop.now_s), done, ended)
+
+        loop.call_at(begins_s, carry_out)
+
+    def be_busy_for(self, seconds: float) -> None:
+        self._free_at_s = self._cluster.loop.now_s + seconds
+
+    def close(self) -> None:
+        """Nothing is ever stopped here but by a death."""
+
+
 class DriftingClock:
     """Of a process: it begins anywhere and runs at its own rate."""
 
@@ -141,6 +178,7 @@ class RunningVoter:
         self._coroutines: list[Coroutine[object, object, object]] = []
         self._quorum: SimulatedQuorum | None = None
         self._keeper: SimKeeper | None = None
+        self.journal_thread, self.snapshot_thread = SimDiskThread(cluster), SimDiskThread(cluster)
         self._told_since_snapshot = 0
         cluster.loop.call_soon(self._start, context=self.context)
 
@@ -148,6 +186,11 @@ class RunningVoter:
     def quorum(self) -> SimulatedQuorum:
         assert self._quorum is not None, "looked at before it began to start"
         return self._quorum
+
+    @property
+    def keeper(self) -> SimKeeper:
+        assert self._keeper is not None, "the shape has no snapshots"
+        return self._keeper
 
     @property
     def is_open(self) -> bool:
@@ -169,7 +212,13 @@ class RunningVoter:
             network=cluster.network,
             life=self.life,
             config=cluster.config(node_id),
-            world=QuorumWorld(disk=disk, clock=clock, entropy=entropy),
+            world=QuorumWorld(
+                disk=disk,
+                clock=clock,
+                entropy=entropy,
+                journal_thread=self.journal_thread,
+                snapshot_thread=self.snapshot_thread,
+            ),
             listener=self,
             fatal=self._fatal,
             snapshots=self._keeper,

@@ -127,7 +127,7 @@ class History:
                 self._check_candidacy(sender, term)
             case AppendResponse(success=True, next_index=next_index):
                 journal = self.disks[sender].journal
-                if journal is None or not journal.synced or journal.last_index < next_index - 1:
+                if journal is None or journal.synced_index < next_index - 1:
                     raise self.violation(
                         Invariant.ACKNOWLEDGED_IS_DURABLE,
                         f"voter {sender} acknowledges entry {next_index - 1}, which is not on its disk",
@@ -265,10 +265,13 @@ class VoterWatch:
         history, node_id = self._history, self._node_id
         disk = history.disks[node_id]
         disk.journal = journal
-        disk.synced_index = journal.last_index if journal.synced else min(disk.synced_index, journal.last_index)
+        disk.synced_index = journal.synced_index
         if journal.synced:
             history.term(node_id, journal.getCurrentTerm())
         commit_index = int(consensus.raftCommitIndex)
+        if len(history.disks) == 1:
+            # The engine takes a voter's own copy for a majority before it is on disk; the listener is told later.
+            commit_index = max(self._commit_index, min(commit_index, journal.synced_index))
         self._check_commit(commit_index, journal)
         applied = int(consensus.raftLastApplied)
         if applied < self._applied:

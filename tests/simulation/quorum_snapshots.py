@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kraft.quorum.snapshots import Snapshot, SnapshotId, SnapshotStore
 from tests.simulation.quorum_invariants import VoterWatch
 from tests.simulation.sim_disk import SimDisk
@@ -19,6 +21,7 @@ class SimKeeper:
         self._store = SnapshotStore(disk, DIRECTORY)
         self._watch = watch
         self.captured: Snapshot | None = None
+        self.kept_count = 0
         loaded = self._store.load()
         self.start_id = None if loaded is None else loaded.id
         if loaded is not None:
@@ -30,10 +33,15 @@ class SimKeeper:
     def latest(self) -> Snapshot | None:
         return self._store.load()
 
-    def install(self, snapshot: Snapshot) -> None:
+    def keep(self, snapshot: Snapshot) -> Callable[[], None]:
+        self.kept_count += 1
         self._store.write(snapshot.id, snapshot.chunks)
-        self._restore(snapshot)
-        self._watch.installed()
+
+        def restore() -> None:
+            self._restore(snapshot)
+            self._watch.installed()
+
+        return restore
 
     def capture(self, index: int, term: int, state_hash: bytes) -> bool:
         """What will be written; False while another one is still to be."""

@@ -81,19 +81,38 @@ def never_syncing() -> AbstractContextManager[object]:
     return patch.object(Segments, "append", append_without_sync)
 
 
-def speaking_before_the_sync() -> AbstractContextManager[object]:
+@contextmanager
+def speaking_before_the_sync() -> Iterator[None]:
     """Messages leave before what they promise is on disk. Bug 3."""
-    sync = QuorumJournal.sync
+    hold = QuorumTransport.hold
 
-    def flush_and_sync(self: RaftQuorum) -> None:
-        self._step_scheduled = False
-        if self._parts is None or self._failed:
-            return
-        self._parts.consensus.advance()
-        self._parts.transport.flush()
-        sync(self._parts.journal)
+    def hold_nothing(self: QuorumTransport) -> None:
+        hold(self)
+        self.release()
 
-    return patch.object(RaftQuorum, "_step", flush_and_sync)
+    with (
+        patch.object(QuorumTransport, "hold", hold_nothing),
+        patch.object(QuorumTransport, "_is_still_true", lambda self, message: True),
+    ):
+        yield
+
+
+def acknowledging_what_was_cut_off() -> AbstractContextManager[object]:
+    """What is held leaves, whatever became meanwhile of the entries that it is about."""
+    return patch.object(QuorumTransport, "_is_still_true", lambda self, message: True)
+
+
+@contextmanager
+def releasing_with_the_write_before() -> Iterator[None]:
+    """What is said while a write is under way leaves when that one is durable."""
+    release = QuorumTransport.release
+
+    def release_everything(self: QuorumTransport) -> None:
+        self.hold()
+        release(self)
+
+    with patch.object(QuorumTransport, "release", release_everything), acknowledging_what_was_cut_off():
+        yield
 
 
 def believing_unsynced_journals() -> AbstractContextManager[object]:
@@ -173,18 +192,9 @@ def committing_earlier_terms() -> AbstractContextManager[object]:
     return patch.object(engine, "Consensus", _CommitsEarlierTerms)
 
 
-class _CountsWhatItHasNotSynced(consensus.Consensus):
-    """A voter's own entries count as stored as soon as they are added, as the engine has it."""
-
-    def _SyncObj__doApplyCommand(self, command: bytes) -> None:
-        index = self.raftLastApplied + 1
-        term = self._journal.term_at(index)
-        assert term is not None
-        self._on_apply(index, term, command)
-
-
 def counting_own_unsynced_entries() -> AbstractContextManager[object]:
-    return patch.object(engine, "Consensus", _CountsWhatItHasNotSynced)
+    """A voter's own entries count as stored as soon as they are added, as the engine has it."""
+    return patch.object(RaftQuorum, "_on_apply", RaftQuorum._tell)
 
 
 def applying_what_another_term_stored() -> AbstractContextManager[object]:
@@ -273,14 +283,14 @@ def leaving_leaders_of_earlier_terms_unanswered() -> AbstractContextManager[obje
 def installing_snapshots_beside_an_unwritten_term() -> AbstractContextManager[object]:
     """A snapshot becomes durable before the term in which its leader sent it."""
 
-    def install_without_sync(self: RaftQuorum, snapshot: Snapshot) -> None:
-        assert self._parts is not None
-        assert self._snapshots is not None
-        self._snapshots.install(snapshot)
-        self._parts.journal.rebase(snapshot.id.index, snapshot.id.term)
-        self._parts.consensus.skip_to(snapshot.id.index)
+    install = RaftQuorum._install_snapshot
 
-    return patch.object(RaftQuorum, "_install_snapshot", install_without_sync)
+    def install_at_once(self: RaftQuorum, sender: int, term: int, snapshot: Snapshot) -> None:
+        install(self, sender, term, snapshot)
+        if self._incoming is not None and not self._incoming.is_under_way:
+            self._keep_snapshot(self._incoming)
+
+    return patch.object(RaftQuorum, "_install_snapshot", install_at_once)
 
 
 def installing_snapshots_of_the_past() -> AbstractContextManager[object]:
@@ -293,6 +303,17 @@ def installing_snapshots_of_the_past() -> AbstractContextManager[object]:
         receive(self, _NothingApplied(engine), peer, part)
 
     return patch.object(QuorumTransport, "_receive_part", receive_as_if_nothing_was_applied)
+
+
+def taking_over_snapshots_of_the_past() -> AbstractContextManager[object]:
+    """A snapshot that was written is taken over, whatever was applied meanwhile."""
+
+    def take_over(self: RaftQuorum, snapshot: Snapshot, restore: Callable[[], None]) -> None:
+        assert self._parts is not None
+        self._committed.clear()
+        restore()
+
+    return patch.object(RaftQuorum, "_take_over", take_over)
 
 
 class _NothingApplied:

@@ -110,6 +110,8 @@ def a_voter_votes_once_in_a_term_whatever_becomes_of_it() -> None:
         ask = VoteRequest(term=5, last_log_index=1, last_log_term=0)
         assert scene.answer_to(2, ask, VoteResponse) == VoteResponse(term=5)
         scene.restart(CrashMode.DROP)
+        for peer in scene.peers.values():
+            peer.promises = False
         # Until then it votes for nobody at all.
         scene.cluster.run_for(scene.cluster.shape.election_timeout_ms_min / 1000)
         assert scene.answer_to(3, ask, VoteResponse) is None
@@ -167,8 +169,43 @@ def a_snapshot_of_what_is_applied_is_not_installed() -> None:
         for index in (2, 3):
             snapshot = whole_snapshot(1, index=index, index_term=1)
             assert scene.answer_to(2, snapshot, AppendResponse) == acknowledged(1, index)
-        assert scene.cluster.history.installed_count == 0, "a snapshot of what is applied is installed"
+        assert scene.voter.keeper.kept_count == 0, "a snapshot of what is applied is taken"
         assert (scene.quorum.last_applied, scene.log) == (3, [(1, 0), (2, 1), (3, 1)])
+
+
+def a_snapshot_of_what_is_applied_meanwhile_is_not_installed() -> None:
+    """While it is written, its entries come after all, and more."""
+    with stage(shape=Shape(entries_between_snapshots=1_000)) as scene:
+        scene.voter.snapshot_thread.be_busy_for(0.1)
+        scene.hears(2, append(1, (1, 0), entry(2, 1)), whole_snapshot(1, index=3, index_term=1))
+        scene.hears(2, append(1, (2, 1), entry(3, 1), entry(4, 1), commit_index=4))
+        assert (scene.quorum.last_applied, scene.voter.keeper.kept_count) == (4, 0)
+        scene.cluster.run_for(0.12)
+        assert (scene.voter.keeper.kept_count, scene.cluster.history.installed_count) == (1, 0)
+        assert (scene.quorum.last_applied, scene.log) == (4, [(1, 0), (2, 1), (3, 1), (4, 1)])
+
+
+def what_a_voter_says_while_it_writes_waits_for_the_next_write() -> None:
+    """Entry 2 is on its way to the disk when entry 3 comes."""
+    with stage(voter_count=3) as scene:
+        scene.voter.journal_thread.be_busy_for(0.05)
+        scene.hears(2, append(1, (1, 0), entry(2, 1)))
+        scene.hears(2, append(1, (2, 1), entry(3, 1)))
+        assert (scene.quorum.journal.synced_index, scene.peers[2].inbox) == (1, [])
+        scene.cluster.run_for(0.1)
+        assert scene.quorum.journal.synced_index == 3
+
+
+def what_was_cut_off_is_acknowledged_to_nobody() -> None:
+    """Entry 3 is on its way to the disk when a leader of a later term puts another one in its place."""
+    with stage(voter_count=3) as scene:
+        scene.hears(2, append(1, (1, 0), entry(2, 1)))
+        scene.voter.journal_thread.be_busy_for(0.05)
+        scene.hears(2, append(1, (2, 1), entry(3, 1)))
+        scene.hears(3, append(2, (2, 1)))
+        scene.hears(3, append(2, (1, 0), entry(2, 2)))
+        scene.cluster.run_for(0.1)
+        assert scene.log == [(1, 0), (2, 2)]
 
 
 ON_DISK = f"{Invariant.ACKNOWLEDGED_IS_DURABLE}: voter 1 acknowledges entry 2"
@@ -215,7 +252,22 @@ SCENARIOS: list[tuple[Scenario, Guard, str]] = [
     (
         a_snapshot_of_what_is_applied_is_not_installed,
         weakened.installing_snapshots_of_the_past,
-        f"{Invariant.NOTHING_GOES_BACK}: voter 1 goes back to a snapshot at entry 2",
+        "a snapshot of what is applied is taken",
+    ),
+    (
+        a_snapshot_of_what_is_applied_meanwhile_is_not_installed,
+        weakened.taking_over_snapshots_of_the_past,
+        f"{Invariant.NOTHING_GOES_BACK}: voter 1 goes back to a snapshot at entry 3",
+    ),
+    (
+        what_a_voter_says_while_it_writes_waits_for_the_next_write,
+        weakened.releasing_with_the_write_before,
+        f"{Invariant.ACKNOWLEDGED_IS_DURABLE}: voter 1 acknowledges entry 3",
+    ),
+    (
+        what_was_cut_off_is_acknowledged_to_nobody,
+        weakened.acknowledging_what_was_cut_off,
+        f"{Invariant.ACKNOWLEDGED_IS_DURABLE}: voter 1 acknowledges entry 3",
     ),
     (
         one_gap_is_filled_once_however_many_appends_it_makes_a_follower_refuse,

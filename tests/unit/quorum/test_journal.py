@@ -7,6 +7,7 @@ import pytest
 
 from kraft.log.disk import Disk
 from kraft.model.errors import Corruption
+from kraft.quorum import journal_format
 from kraft.quorum.command import NO_OP
 from kraft.quorum.journal import DIRECTORY_NAME, FILE_NAME, QuorumJournal, join_snapshot
 from kraft.quorum.journal_format import HEADER_BYTES
@@ -203,17 +204,45 @@ def test_a_file_of_another_kind_or_version_is_refused(tmp_path: Path) -> None:
         QuorumJournal(tmp_path, RealDisk())
 
 
-def test_more_than_a_buffer_holds_is_synced_without_being_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("kraft.quorum.journal.BUFFER_BYTES_MAX", 1000)
+def test_a_write_of_more_than_a_frame_holds_takes_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kraft.quorum.journal.FRAME_BODY_BYTES", 1000)
     journal = QuorumJournal(tmp_path, RealDisk())
     for index in range(1, 101):
         journal.add(bytes(100), index, 1)
     journal.sync()
     journal.close()
-    assert journal.sync_count > 5
+    assert file_of(tmp_path).read_bytes().count(journal_format.FRAME_MAGIC) > 5
     assert len(contents(tmp_path)[0]) == 100
+
+
+def test_a_write_holds_what_was_added_before_it_was_begun_and_the_next_one_the_rest(tmp_path: Path) -> None:
+    journal = QuorumJournal(tmp_path, RealDisk())
+    journal.setCurrentTerm(1, 2)
+    journal.add(b"\0a", 1, 1)
+    first = journal.next_write()
+    assert first is not None
+    journal.add(b"\0b", 2, 1)
+    assert (journal.synced_index, journal.synced) == (0, False)
+    journal.carry_out(first)
+    journal.written()
+    assert (journal.synced_index, journal.synced, journal.last_index) == (1, False, 2)
+    assert contents(tmp_path)[0] == [(b"\0a", 1, 1)]
+    journal.sync()
+    assert (journal.synced_index, journal.synced, journal.next_write()) == (2, True, None)
+
+
+def test_what_is_cut_off_while_it_is_written_does_not_count_as_durable(tmp_path: Path) -> None:
+    journal = journal_of(tmp_path, 1, 1)
+    journal.add(b"\0c", 3, 1)
+    write = journal.next_write()
+    assert write is not None
+    journal.deleteEntriesFrom(1)
+    journal.add(b"\0of another leader", 2, 2)
+    journal.carry_out(write)
+    journal.written()
+    assert (journal.synced_index, journal.last_index) == (1, 2)
+    journal.sync()
+    assert journal.synced_index == 2
 
 
 # --- trimming ----------------------------------------------------------------------------------------------------

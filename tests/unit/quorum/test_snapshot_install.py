@@ -42,10 +42,14 @@ class Keeper:
     def latest(self) -> Snapshot | None:
         return self.store.load() if self.has_one else None
 
-    def install(self, snapshot: Snapshot) -> None:
+    def keep(self, snapshot: Snapshot) -> Callable[[], None]:
         self.store.write(snapshot.id, snapshot.chunks)
-        self._restore(snapshot)
-        self.installed.append(snapshot.id.index)
+
+        def restore() -> None:
+            self._restore(snapshot)
+            self.installed.append(snapshot.id.index)
+
+        return restore
 
 
 def keep_snapshots(cluster: LoopbackCluster) -> None:
