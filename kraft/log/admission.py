@@ -1,51 +1,113 @@
-"""What a producer may append. What comes from a leader was admitted there, and is not asked again."""
+"""What a producer may append. What comes from a leader was admitted there, and is not asked again.
+
+Records are unpacked only where the topic's configuration asks for something that the header does not tell: right away
+when they are few, else by a `RecordsWork`, off the event loop.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import islice
-from typing import Final
+from collections.abc import Sequence
 
-from kraft.log.log_config import NEVER, LogConfig
-from kraft.log.record_batch import BatchHeader, Buffer, TimestampType, check_frame, decode_batch_columns, split
-from kraft.model.errors import ErrorCode, InvalidBatch, InvalidRecords, RecordError, Refusal
+from kraft.log.append_work import AppendMustWait, CheckedRecords, ProducedRecords
+from kraft.log.log_config import LogConfig
+from kraft.log.record_batch import BatchHeader, TimestampType, check_frame, split
+from kraft.log.record_checks import check_records_at_once, checked_and_compressed, may_be_late
+from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import TopicPartition
 
-RECORD_ERRORS_MAX: Final = 10_000
-"""So many records of one batch are named: one that unpacks to millions must not cost an answer of hundreds of MB."""
+Batches = list[tuple[BatchHeader, memoryview]]
 
 
-def admit(
-    records: Buffer, config: LogConfig, topic_partition: TopicPartition, now_ms: int
-) -> list[tuple[BatchHeader, memoryview]]:
+def admit(records: ProducedRecords, config: LogConfig, topic_partition: TopicPartition, now_ms: int) -> Batches:
     """The batches of a produce request, each whole and within bounds. Raises Refusal with the code for the producer.
 
-    Records are unpacked only where the topic's configuration asks for something that the header does not tell.
+    Raises AppendMustWait when records have to be unpacked, or compressed anew, and that takes long.
     """
+    if isinstance(records, CheckedRecords):
+        if records.config is config:
+            return records.batches
+        raise AppendMustWait(RecordsWork(config, topic_partition, now_ms))
+    batches = _batches(records, config, topic_partition)
+    for header, batch in batches:
+        if _changes_codec(header, config):
+            raise AppendMustWait(RecordsWork(config, topic_partition, now_ms))
+        if config.looks_into_records or may_be_late(header, config, now_ms):
+            # Many batches are not few records, however small each of them is.
+            is_done = len(batches) == 1 and check_records_at_once(header, batch, config, topic_partition, now_ms)
+            if not is_done:
+                raise AppendMustWait(RecordsWork(config, topic_partition, now_ms))
+    return batches
+
+
+class RecordsWork:
+    """Checks every record of a produce request, and compresses batches as the topic wants them."""
+
+    def __init__(self, config: LogConfig, topic_partition: TopicPartition, now_ms: int) -> None:
+        self._config = config
+        self._topic_partition = topic_partition
+        self._now_ms = now_ms
+
+    def run(self, records: ProducedRecords) -> CheckedRecords:
+        """In any thread. Raises Refusal with the code for the producer."""
+        config, topic_partition = self._config, self._topic_partition
+        sent = records.batches if isinstance(records, CheckedRecords) else _batches(records, config, topic_partition)
+        batches = [
+            checked_and_compressed(header, batch, config, topic_partition, self._now_ms)
+            if self._has_to_be_unpacked(header)
+            else (header, batch)
+            for header, batch in sent
+        ]
+        # Compressed in another way they may have become larger.
+        _check_sizes([header for header, _ in batches], config, topic_partition)
+        return CheckedRecords(batches=batches, config=config)
+
+    def _has_to_be_unpacked(self, header: BatchHeader) -> bool:
+        config = self._config
+        return config.looks_into_records or _changes_codec(header, config) or may_be_late(header, config, self._now_ms)
+
+
+def _batches(records: ProducedRecords, config: LogConfig, topic_partition: TopicPartition) -> Batches:
+    """Checked as far as headers and checksums tell."""
+    assert not isinstance(records, CheckedRecords), "these are checked already"
     batches = split(records)
     if not batches:
         raise InvalidBatch("a produce request holds no batch", ErrorCode.INVALID_RECORD)
     for header, batch in batches:
-        if header.size_bytes > config.max_message_bytes:
-            raise Refusal(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"a batch of {header.size_bytes} bytes is larger than "
-                f"max.message.bytes={config.max_message_bytes} of topic {topic_partition.topic}",
-            )
+        _check_size(header, config, topic_partition)
         check_frame(batch, header.crc)
         _check_header(header)
-        _check_timestamps(header, batch, config, now_ms)
-        if config.compacts:
-            _check_keys(batch, topic_partition)
-    if len(records) > config.segment_bytes:
-        raise Refusal(
-            ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"{len(records)} bytes do not fit a segment (segment.bytes={config.segment_bytes})",
-        )
+    _check_segment(len(records), config)
     if len(batches) > 1 and any(header.has_producer for header, _ in batches):
         # Kafka's rule too: one answer could not tell a batch that was written before from one that is new.
         raise InvalidBatch("an idempotent producer sends one batch at a time", ErrorCode.INVALID_RECORD)
     return batches
+
+
+def _changes_codec(header: BatchHeader, config: LogConfig) -> bool:
+    return config.compression is not None and header.codec is not config.compression
+
+
+def _check_sizes(headers: Sequence[BatchHeader], config: LogConfig, topic_partition: TopicPartition) -> None:
+    for header in headers:
+        _check_size(header, config, topic_partition)
+    _check_segment(sum(header.size_bytes for header in headers), config)
+
+
+def _check_size(header: BatchHeader, config: LogConfig, topic_partition: TopicPartition) -> None:
+    if header.size_bytes > config.max_message_bytes:
+        raise Refusal(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a batch of {header.size_bytes} bytes is larger than "
+            f"max.message.bytes={config.max_message_bytes} of topic {topic_partition.topic}",
+        )
+
+
+def _check_segment(size_bytes: int, config: LogConfig) -> None:
+    if size_bytes > config.segment_bytes:
+        raise Refusal(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"{size_bytes} bytes do not fit a segment (segment.bytes={config.segment_bytes})",
+        )
 
 
 def _check_header(header: BatchHeader) -> None:
@@ -66,46 +128,3 @@ def _check_header(header: BatchHeader) -> None:
         raise InvalidBatch("transactions are not supported by this version", ErrorCode.INVALID_REQUEST)
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         raise InvalidBatch("only a broker sets the timestamp type LogAppendTime", ErrorCode.INVALID_TIMESTAMP)
-
-
-def _check_timestamps(header: BatchHeader, batch: memoryview, config: LogConfig, now_ms: int) -> None:
-    """Source: KIP-937. A record without a timestamp (-1) passes."""
-    if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
-        return
-    if header.max_timestamp_ms - now_ms > config.message_timestamp_after_max_ms:
-        latest = now_ms + config.message_timestamp_after_max_ms
-        raise _invalid_records(
-            f"timestamp {header.max_timestamp_ms} is more than "
-            f"message.timestamp.after.max.ms={config.message_timestamp_after_max_ms} ahead of {now_ms}",
-            ErrorCode.INVALID_TIMESTAMP,
-            (timestamp_ms > latest for timestamp_ms in decode_batch_columns(batch).timestamps_ms),
-        )
-    if config.message_timestamp_before_max_ms == NEVER:
-        return
-    least = now_ms - config.message_timestamp_before_max_ms
-    timestamps_ms = decode_batch_columns(batch).timestamps_ms
-    for timestamp_ms in timestamps_ms:
-        if -1 != timestamp_ms < least:
-            raise _invalid_records(
-                f"timestamp {timestamp_ms} is more than "
-                f"message.timestamp.before.max.ms={config.message_timestamp_before_max_ms} behind {now_ms}",
-                ErrorCode.INVALID_TIMESTAMP,
-                (-1 != each < least for each in timestamps_ms),
-            )
-
-
-def _check_keys(batch: memoryview, topic_partition: TopicPartition) -> None:
-    keys = decode_batch_columns(batch).keys
-    if None in keys:
-        raise _invalid_records(
-            f"topic {topic_partition.topic} is compacted, so each of its records needs a key",
-            ErrorCode.INVALID_RECORD,
-            (key is None for key in keys),
-        )
-
-
-def _invalid_records(reason: str, code: ErrorCode, are_wrong: Iterable[bool]) -> InvalidRecords:
-    """For a batch some of whose records are wrong, all in the same way."""
-    wrong = (index for index, is_wrong in enumerate(are_wrong) if is_wrong)
-    errors = [RecordError(batch_index=index, error_message=reason) for index in islice(wrong, RECORD_ERRORS_MAX)]
-    return InvalidRecords(reason, code, errors)

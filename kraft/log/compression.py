@@ -48,7 +48,12 @@ _XERIAL_BLOCK_BYTES: Final = 32 << 10
 _OUTPUT_STEP_BYTES_MIN: Final = 64 << 10
 _STREAMS_MAX: Final = 64
 _GZIP_WINDOW_BITS: Final = 31
-_ZSTD_LEVEL: Final = 3
+ZSTD_LEVEL: Final = 3
+LZ4_LEVEL: Final = 9
+GZIP_LEVEL: Final = -1
+"""The levels that a codec has unless one is set. Source: KIP-390."""
+
+_LZ4_LEVEL_MAX: Final = 16
 _ZSTD_SKIPPABLE_MAGIC: Final = 0x184D2A50
 _ZSTD_BLOCK_IS_RLE: Final = 1
 _ZSTD_BLOCK_IS_PACKED: Final = 2
@@ -56,22 +61,33 @@ _ZSTD_BLOCK_IS_RESERVED: Final = 3
 _ZSTD_BLOCK_BYTES_MAX: Final = 128 << 10
 
 
-def compress(codec: Codec, data: bytes) -> bytes:
-    """The payload as it stands in a batch of that codec."""
+def compress(codec: Codec, data: bytes, level: int | None = None) -> bytes:
+    """The payload as it stands in a batch of that codec. The level is that of `compression.<codec>.level`."""
     match codec:
         case Codec.NONE:
             return data
         case Codec.GZIP:
-            return zlib.compress(data, wbits=_GZIP_WINDOW_BITS)
+            return zlib.compress(data, GZIP_LEVEL if level is None else level, wbits=_GZIP_WINDOW_BITS)
         case Codec.SNAPPY:
             return _compress_xerial(data)
         case Codec.LZ4:
             # Kafka's Java client reads only frames of independent blocks.
-            frame: bytes = lz4.frame.compress(data, block_linked=False, content_checksum=False, store_size=False)
+            frame: bytes = lz4.frame.compress(
+                data,
+                compression_level=_lz4_level(level),
+                block_linked=False,
+                content_checksum=False,
+                store_size=False,
+            )
             return frame
         case Codec.ZSTD:
             # A compressor per call: the object is not safe to share between threads, and costs little to make.
-            return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(data)
+            return zstandard.ZstdCompressor(level=ZSTD_LEVEL if level is None else level).compress(data)
+
+
+def _lz4_level(level: int | None) -> int:
+    """Kafka's default, 9, stands for the fast compressor, which is 0 to this library; all others are the slow one."""
+    return 0 if level in (None, LZ4_LEVEL) else min(level, _LZ4_LEVEL_MAX)
 
 
 def decompressed_bytes_max(compressed_size: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from kraft.log.compression import Codec
 from kraft.log.record_batch import HEADER_BYTES, TimestampType
 
 SEGMENT_BYTES_MAX: Final = 0x7FFFFFFF
@@ -57,6 +58,12 @@ class LogConfig:
     message_timestamp_after_max_ms: int = 3_600_000
     """`message.timestamp.after.max.ms`: and how far ahead of it."""
 
+    compression: Codec | None = None
+    """`compression.type`: batches of other codecs are recompressed by this one; None for `producer`, as they come."""
+
+    compression_level: int | None = None
+    """`compression.gzip.level` and so on, of that codec; None for its default."""
+
     # --- durability ------------------------------------------------------------------------------------------
 
     flush_messages: int = NEVER
@@ -95,6 +102,13 @@ class LogConfig:
 
     delete_retention_ms: int = _DAY_MS
     """`delete.retention.ms`: a tombstone stays that long after the cleaning that first met it."""
+
+    @property
+    def looks_into_records(self) -> bool:
+        """True when a batch's header does not tell whether its records may be appended."""
+        return self.compacts or (
+            self.message_timestamp_before_max_ms != NEVER and self.message_timestamp_type is TimestampType.CREATE_TIME
+        )
 
     def __post_init__(self) -> None:
         _check("segment.bytes", self.segment_bytes, HEADER_BYTES, SEGMENT_BYTES_MAX)

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from kraft.log import segment_lookup
 from kraft.log.admission import admit
+from kraft.log.append_work import ProducedRecords
 from kraft.log.cleaned_segments import CleaningResult, close_cleaned, discard
 from kraft.log.continuation import check_continuation, runs_that_fit
 from kraft.log.disk import Disk
@@ -190,9 +191,10 @@ class PartitionLog:
 
     # --- appending -------------------------------------------------------------------------------------------
 
-    def append_as_leader(self, records: Buffer, leader_epoch: LeaderEpoch, now_ms: int) -> AppendResult:
+    def append_as_leader(self, records: ProducedRecords, leader_epoch: LeaderEpoch, now_ms: int) -> AppendResult:
         """Checks what a producer sent, gives it offsets and writes it; all or, on a Refusal, nothing.
 
+        Raises AppendMustWait, and changes nothing, when something has to be done first that takes long.
         On a full disk that is KAFKA_STORAGE_ERROR with `failure` None: the log is well, and goes on when there is room.
         """
         self._health.check_writable()

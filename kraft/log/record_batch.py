@@ -329,9 +329,31 @@ def rebuild_batch(header: BatchHeader, records: RecordColumns, delete_horizon_ms
     )
 
 
-def _packed(codec: Codec, payload: bytes) -> tuple[Codec, bytes]:
+def recompressed(
+    header: BatchHeader, payload: bytes, codec: Codec, level: int | None, max_timestamp_ms: int
+) -> tuple[BatchHeader, bytes]:
+    """The batch of that header with its records, the uncompressed `payload`, packed by another codec.
+
+    All else stays as it is, but the largest timestamp is what the records say, not what the producer said of them.
+    """
+    codec, packed = _packed(codec, payload, level)
+    batch = _assemble(
+        payload=packed,
+        attributes=header.attributes & ~_CODEC_MASK | codec,
+        record_count=header.record_count,
+        last_offset_delta=header.last_offset_delta,
+        base_timestamp_ms=header.base_timestamp_ms,
+        max_timestamp_ms=max_timestamp_ms,
+        producer=(header.producer_id, header.producer_epoch, header.base_sequence),
+        base_offset=header.base_offset,
+        leader_epoch=header.leader_epoch,
+    )
+    return read_header(batch), batch
+
+
+def _packed(codec: Codec, payload: bytes, level: int | None = None) -> tuple[Codec, bytes]:
     """Compressed, and by which codec: by none where readers would take the result for a bomb."""
-    packed = compress(codec, payload)
+    packed = compress(codec, payload, level)
     return (codec, packed) if len(payload) <= decompressed_bytes_max(len(packed)) else (Codec.NONE, payload)
 
 

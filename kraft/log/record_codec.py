@@ -338,6 +338,130 @@ def _read_headers(data: bytes, position: i64, end: i64) -> tuple[tuple[Header, .
     return tuple(headers), position
 
 
+class RecordSkim:
+    """Looks through the records of a producer's batch a part at a time, and makes no record: nobody else has to wait
+    long for the interpreter, and nothing grows with their number but the lists of what is wrong.
+    """
+
+    def __init__(
+        self, payload: bytes, count: int, base_timestamp_ms: int, earliest_ms: int, latest_ms: int, wrong_max: int
+    ) -> None:
+        """`count` records of an uncompressed payload, and times between which their timestamps should lie.
+
+        Raises InvalidBatch, as `go_on` does.
+        """
+        if count < 0 or count * RECORD_BYTES_MIN > len(payload):
+            raise InvalidBatch(f"a batch claims {count} records in {len(payload)} bytes", ErrorCode.INVALID_RECORD)
+        if not _INT64_MIN <= base_timestamp_ms <= _INT64_MAX:
+            raise InvalidBatch("the timestamp of a batch does not fit 64 bits")
+        self.keyless: list[int] = []
+        """Indexes of records without a key, `wrong_max` at most, as of the other two."""
+        self.early: list[int] = []
+        self.late: list[int] = []
+        self.max_timestamp_ms: int = _INT64_MIN
+        self.earliest_found_ms: int = _INT64_MAX
+        """Among `early`."""
+        self._payload: bytes = payload
+        self._count: i64 = count
+        self._base_ms: i64 = base_timestamp_ms
+        self._delta_min: i64 = _INT64_MIN if base_timestamp_ms >= 0 else _INT64_MIN - base_timestamp_ms
+        self._delta_max: i64 = _INT64_MAX if base_timestamp_ms <= 0 else _INT64_MAX - base_timestamp_ms
+        self._earliest_ms: i64 = max(_INT64_MIN, earliest_ms)
+        self._latest_ms: i64 = min(_INT64_MAX, latest_ms)
+        self._wrong_max: i64 = wrong_max
+        self._position: i64 = 0
+        self._index: i64 = 0
+        self._end: i64 = 0
+        """Of the record whose headers come next."""
+        self._headers_left: i64 = 0
+
+    def go_on(self, steps: int) -> bool:
+        """Takes so many records, or headers of one; True when it has been through all. Raises InvalidBatch."""
+        try:
+            return self._go_on(steps)
+        except IndexError:
+            raise InvalidBatch("the records of a batch end in the middle of one") from None
+
+    def _go_on(self, steps: i64) -> bool:
+        while steps > 0:
+            steps -= 1
+            if self._headers_left > 0:
+                self._skip_header()
+            elif self._index < self._count:
+                self._skip_record()
+            elif self._position != len(self._payload):
+                left = len(self._payload) - self._position
+                raise InvalidBatch(f"{left} bytes follow the last record of a batch")
+            else:
+                return True
+        return False
+
+    def _skip_record(self) -> None:
+        data = self._payload
+        length, position = _read_varint(data, self._position, _VARINT_BYTES_MAX)
+        end: i64 = position + length
+        if length < RECORD_BYTES_MIN - 1 or end > len(data):
+            raise InvalidBatch(f"a record of {length} bytes does not fit its batch")
+        delta, position = _read_varint(data, position + 1, _VARLONG_BYTES_MAX)
+        if not self._delta_min <= delta <= self._delta_max:
+            raise InvalidBatch("the timestamp of a record does not fit 64 bits")
+        self._note_timestamp(self._base_ms + delta)
+        offset_delta, position = _read_varint(data, position, _VARINT_BYTES_MAX)
+        if offset_delta != self._index:
+            raise InvalidBatch("the offsets of a batch do not ascend one by one", ErrorCode.INVALID_RECORD)
+        key_length, position = _read_varint(data, position, _VARINT_BYTES_MAX)
+        if key_length == -1 and len(self.keyless) < self._wrong_max:
+            self.keyless.append(self._index)
+        position = _behind(key_length, position, end)
+        value_length, position = _read_varint(data, position, _VARINT_BYTES_MAX)
+        position = _behind(value_length, position, end)
+        count, position = _read_varint(data, position, _VARINT_BYTES_MAX)
+        if count < 0 or count * 2 > end - position:
+            raise InvalidBatch(f"a record claims {count} headers in {end - position} bytes")
+        self._position, self._end, self._headers_left = position, end, count
+        if count == 0:
+            self._end_record()
+
+    def _skip_header(self) -> None:
+        key, position = _read_nullable(self._payload, self._position, self._end)
+        if key is None:
+            raise InvalidBatch("the key of a header is null")
+        try:
+            key.decode()
+        except UnicodeDecodeError:
+            raise InvalidBatch("the key of a header is not UTF-8") from None
+        length, position = _read_varint(self._payload, position, _VARINT_BYTES_MAX)
+        self._position = _behind(length, position, self._end)
+        self._headers_left -= 1
+        if self._headers_left == 0:
+            self._end_record()
+
+    def _end_record(self) -> None:
+        if self._position != self._end:
+            raise InvalidBatch(f"a record ends {self._end - self._position} bytes away from where it says")
+        self._index += 1
+
+    def _note_timestamp(self, timestamp_ms: i64) -> None:
+        if timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms = timestamp_ms
+        if timestamp_ms > self._latest_ms and len(self.late) < self._wrong_max:
+            self.late.append(self._index)
+        # A record without a timestamp is never too early.
+        if timestamp_ms < self._earliest_ms and timestamp_ms != -1 and len(self.early) < self._wrong_max:
+            self.early.append(self._index)
+            self.earliest_found_ms = min(self.earliest_found_ms, timestamp_ms)
+
+
+def _behind(length: i64, position: i64, end: i64) -> i64:
+    """Where a nullable field of that length ends."""
+    if length < -1:
+        raise InvalidBatch(f"a key or value has length {length}")
+    behind = position if length == -1 else position + length
+    if behind > end:
+        raise InvalidBatch(f"a key or value of {length} bytes reaches beyond its record")
+    return behind
+
+
 def _read_nullable(data: bytes, position: i64, end: i64) -> tuple[bytes | None, i64]:
     length, position = _read_varint(data, position, _VARINT_BYTES_MAX)
     if length < 0:

@@ -77,6 +77,7 @@ from kraft.server.replica_fetcher import ReplicaFetcher
 from kraft.server.replica_moves import ReplicaMoves
 from kraft.server.replica_publisher import ReplicaPublisher
 from kraft.server.storage import NodeStorage
+from kraft.server.waiting_appends import WaitingAppends
 from kraft.wire.api_keys import ApiKey
 
 log = structlog.get_logger()
@@ -116,6 +117,7 @@ class BrokerNode:
         self._upkeep_threads = ThreadPoolExecutor(
             1 + config.log_maintenance.cleaner_threads, thread_name_prefix="log-upkeep"
         )
+        self._waiting_appends = WaitingAppends()
         self._topic_defaults = TopicDefaultsInEffect(config.settings, config.topics.configs, str(config.node_id))
         self._syncer = LogSyncer(self._sync_thread)
         self._disk_space = DiskSpace(world.disk, config.log_maintenance.free_space_bytes_min, world.clock.monotonic_ms)
@@ -237,7 +239,7 @@ class BrokerNode:
     @cached_property
     def _partition_handlers(self) -> PartitionHandlers:
         return PartitionHandlers(
-            produce=ProduceHandler(self._partitions),
+            produce=ProduceHandler(self._partitions, self._waiting_appends),
             fetch=FetchHandler(self._partitions),
             offset_for_leader_epoch=OffsetForLeaderEpochHandler(self._partitions),
         )
@@ -338,6 +340,7 @@ class BrokerNode:
         await self._isr_proposals.close()
         await self._publisher.close()
         await self._publisher.checkpoint()
+        await self._waiting_appends.close()
         if self._snapshots is not None:
             await self._snapshots.write()
             self._snapshots.close()

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Final, assert_never
 
+from kraft.log.append_work import CheckedRecords, ProducedRecords
 from kraft.log.cleaned_segments import CleaningResult
 from kraft.log.group_commit import SyncTicket
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import AppendResult, PartitionLog
-from kraft.log.record_batch import Buffer
 from kraft.log.segment import Segment
 from kraft.metadata.configs import TopicConfig
 from kraft.metadata.image import PartitionImage
@@ -47,6 +47,7 @@ from kraft.replication.leader import PartitionLeader
 from kraft.replication.progress import UNKNOWN_OFFSET
 from kraft.server.purgatory import ProducePurgatory, Progress
 from kraft.server.replica_move import ReplicaMove
+from kraft.server.waiting_appends import AppendQueue
 
 UNSYNCED_BYTES_MAX: Final = 64 << 20
 """With the page cache as durability so much may wait for a sync before one is asked for that nobody waits for: the next
@@ -96,6 +97,8 @@ class Partition:
         self.follower: PartitionFollower | None = None
         self.leader_id = NO_BROKER
         self.leader_epoch = NO_LEADER_EPOCH
+        self.waiting_appends = AppendQueue()
+        """Produced records that are appended in their turn, by `WaitingAppends`."""
         self.appended = Progress()
         """Moves on with every append as the leader, and as a follower when the log may be fetched on from its end."""
         self.committed = Progress()
@@ -230,6 +233,10 @@ class Partition:
         self._known_high_watermark = self.high_watermark
         self.leader = self.follower = None
         self._produces.abandon(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.waiting_appends.abandon(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"{self.topic_partition} was given up by this broker before the records were appended",
+        )
         self.appended.notify()
         self.committed.notify()
         self.low_watermark_moved.notify()
@@ -247,11 +254,11 @@ class Partition:
 
     # --- events as a leader ----------------------------------------------------------------------------------
 
-    def append(self, records: Buffer, acks: int) -> AppendResult:
-        """Appends a producer's batches. Raises Refusal, and then nothing was appended."""
+    def append(self, records: ProducedRecords, acks: int) -> AppendResult:
+        """Appends a producer's batches. Raises Refusal and AppendMustWait, and then nothing was appended."""
         leader = self.as_leader()
         leader.check_produce(acks)
-        self._admit(records)
+        self._admit(records.size_bytes if isinstance(records, CheckedRecords) else len(records))
         with self._watching_storage():
             result = self.log.append_as_leader(records, LeaderEpoch(self.leader_epoch), self._surroundings.wall_ms())
         self._run(leader.appended(self.log.log_end_offset))
@@ -327,7 +334,7 @@ class Partition:
 
         Raises InvalidBatch when it does not continue the log, Refusal KAFKA_STORAGE_ERROR when there is no room.
         """
-        self._admit(records)
+        self._admit(len(records))
         try:
             with self._watching_storage():
                 self.log.append_as_follower(records)
@@ -426,9 +433,9 @@ class Partition:
         if since_ms is not None and self._surroundings.monotonic_ms() - since_ms >= self.log.config.flush_ms:
             self._surroundings.request_sync(self)
 
-    def _admit(self, records: Buffer) -> None:
+    def _admit(self, size_bytes: int) -> None:
         # Apart from the watch on the storage: a disk that is full is not broken.
-        self._surroundings.admit(self.log_directory, len(records))
+        self._surroundings.admit(self.log_directory, size_bytes)
 
     # --- events of the log -----------------------------------------------------------------------------------
 

@@ -1,4 +1,7 @@
-"""Produce: appends record batches, and answers when as many replicas have them as the producer asked for."""
+"""Produce: appends record batches, and answers when as many replicas have them as the producer asked for.
+
+Nearly every append is done before `handle` or `begin` returns. One that has to wait joins the queue of its partition.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,16 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from kraft.log.append_work import AppendMustWait, AppendWork, ProducedRecords
 from kraft.log.partition_log import AppendResult
-from kraft.log.record_batch import Buffer
+from kraft.log.record_batch import HEADER_BYTES, Buffer
 from kraft.model.errors import ErrorCode, InvalidRecords, Refusal
 from kraft.model.ids import Offset
 from kraft.model.requests import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
 from kraft.server.handlers.refused_sequences import RefusedSequences
 from kraft.server.partition import Partition, ProduceOutcome
 from kraft.server.partitions import Partitions
+from kraft.server.waiting_appends import WaitingAppend, WaitingAppends, WaitingClient
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 
@@ -26,93 +31,165 @@ class _Appended:
     outcome: ProduceOutcome
 
 
+_Ended = _Appended | Refusal
+"""How an append ended."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Begun:
-    """A request whose records are appended. Not the records: many requests wait at a time."""
+    """A request whose records are appended, or wait for it. Not the records: many requests wait at a time."""
 
     request_id: int
     acks: int
-    timeout_ms: int
+    until_s: float
     places: list[tuple[str, int]]
-    """Topic and partition of each of `appended`."""
+    """Topic and partition of each of `appends`."""
 
-    appended: list[_Appended | Refusal]
-    parked: list[asyncio.Future[ErrorCode]]
-    """What waits for replicas."""
+    appends: list[_Ended | asyncio.Future[_Ended]]
+
+    @property
+    def waiting(self) -> list[asyncio.Future[_Ended]]:
+        """Appends that are not done yet."""
+        return [one for one in self.appends if isinstance(one, asyncio.Future)]
+
+    @property
+    def parked(self) -> list[asyncio.Future[ErrorCode]]:
+        """Of what is appended, what waits for replicas."""
+        outcomes = [one.outcome for one in self.ended if isinstance(one, _Appended)]
+        return [outcome for outcome in outcomes if isinstance(outcome, asyncio.Future)]
+
+    @property
+    def ended(self) -> list[_Ended]:
+        """Appends that take too long are refused in their turn."""
+        return [_ended(one) for one in self.appends]
 
 
 class ProduceHandler:
-    def __init__(self, partitions: Partitions) -> None:
+    def __init__(self, partitions: Partitions, waiting: WaitingAppends | None = None) -> None:
         self._partitions = partitions
+        self._waiting = waiting or WaitingAppends()
         self._awaited = RefusedSequences()
 
     def handle(self, request: ProduceRequest) -> Awaitable[ProduceResponse | None]:
-        """Has appended when it returns; the awaitable's answer comes when the replicas have the records.
+        """The place of the records is certain when it returns; the answer comes when the replicas have them.
 
         The answer is None for acks=0; awaiting it raises the Refusal of what could not be appended.
         """
-        return self._settled(self._append_all(request))
+        return self._settled(self._append_all(request, None))
 
-    def begin(self, request: ProduceRequest) -> Awaitable[ProduceResponse | None] | ProduceResponse | None:
-        """As `handle`, and the answer itself, or the Refusal, when nothing has to be waited for."""
-        begun = self._append_all(request)
-        return self._settled(begun) if begun.parked else self._answer(begun)
+    def begin(
+        self, request: ProduceRequest, client: WaitingClient | None = None
+    ) -> Awaitable[ProduceResponse | None] | ProduceResponse | None:
+        """As `handle`, and the answer itself, or the Refusal, when nothing has to be waited for.
+
+        The records' bytes are no longer needed when it returns. `client` counts those that are not appended yet.
+        """
+        begun = self._append_all(request, client)
+        return self._settled(begun) if begun.parked or begun.waiting else self._answer(begun)
 
     def refuse_unknown(self, topic_id: UUID, partition: int, records: Buffer) -> None:
         """These records are refused because no topic has that id yet; what was sent behind them is refused as well."""
         self._awaited.note((str(topic_id), partition), records, ErrorCode.UNKNOWN_TOPIC_ID, _now_s())
 
-    def _append_all(self, request: ProduceRequest) -> _Begun:
-        appended = [self._append(partition, request.acks) for partition in request.partitions]
+    def _append_all(self, request: ProduceRequest, client: WaitingClient | None) -> _Begun:
+        until_s = _now_s() + request.timeout_ms / 1_000
         return _Begun(
             request_id=request.request_id,
             acks=request.acks,
-            timeout_ms=request.timeout_ms,
+            until_s=until_s,
             places=[(partition.topic, partition.partition) for partition in request.partitions],
-            appended=appended,
-            parked=[
-                one.outcome
-                for one in appended
-                if isinstance(one, _Appended) and isinstance(one.outcome, asyncio.Future)
-            ],
+            appends=[self._append(partition, request.acks, until_s, client) for partition in request.partitions],
         )
 
-    def _append(self, wanted: ProducePartition, acks: int) -> _Appended | Refusal:
+    def _append(
+        self, wanted: ProducePartition, acks: int, until_s: float, client: WaitingClient | None
+    ) -> _Ended | asyncio.Future[_Ended]:
         try:
             if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
                 raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}: it is 0, 1 or -1 (all)")
             partition = self._partitions.by_name(wanted.topic, wanted.partition)
-            if self._awaited:
-                self._awaited.check(partition, wanted.records, _now_s())
-            result = partition.append(wanted.records, acks)
+            if partition.waiting_appends:
+                return self._append_in_turn(partition, wanted, acks, until_s, client, None)
+            try:
+                return self._append_now(partition, wanted.records, wanted.records, acks)
+            except AppendMustWait as wait:
+                return self._append_in_turn(partition, wanted, acks, until_s, client, wait.work)
         except Refusal as refusal:
             place = wanted.topic, wanted.partition
             self._awaited.note(place, wanted.records, refusal.error_code, _now_s())
             return refusal
+
+    def _append_now(self, partition: Partition, sent: Buffer, records: ProducedRecords, acks: int) -> _Appended:
+        """`sent` begins with the header that the producer sent. Raises Refusal and AppendMustWait."""
+        if self._awaited:
+            self._awaited.check(partition, sent, _now_s())
+        result = partition.append(records, acks)
         required = Offset(result.last_offset + 1)
         outcome = partition.park_produce(required) if acks == ACKS_ALL else ErrorCode.NONE
         return _Appended(partition=partition, result=result, outcome=outcome)
 
+    def _append_in_turn(
+        self,
+        partition: Partition,
+        wanted: ProducePartition,
+        acks: int,
+        until_s: float,
+        client: WaitingClient | None,
+        work: AppendWork | None,
+    ) -> asyncio.Future[_Ended]:
+        """Copies the records, to be appended when it is their turn. Raises Refusal when too many wait."""
+        self._waiting.check_room(len(wanted.records))
+        place, sent = (wanted.topic, wanted.partition), bytes(wanted.records[:HEADER_BYTES])
+        outcome: asyncio.Future[_Ended] = asyncio.get_running_loop().create_future()
+
+        def ended(how: _Ended) -> None:
+            if not outcome.done():
+                outcome.set_result(how)
+            elif isinstance(how, _Appended) and isinstance(how.outcome, asyncio.Future):
+                # Its client is gone, or has been told that it took too long.
+                how.outcome.cancel()
+            if client is not None:
+                client.ended()
+
+        def append(records: ProducedRecords) -> None:
+            ended(self._append_now(partition, sent, records, acks))
+
+        def refuse(refusal: Refusal) -> None:
+            self._awaited.note(place, sent, refusal.error_code, _now_s())
+            ended(refusal)
+
+        if client is not None:
+            client.began()
+        self._waiting.join(
+            partition.waiting_appends,
+            WaitingAppend(records=bytes(wanted.records), work=work, until_s=until_s, append=append, refuse=refuse),
+        )
+        return outcome
+
     async def _settled(self, begun: _Begun) -> ProduceResponse | None:
         try:
-            if begun.parked:
-                await asyncio.wait(begun.parked, timeout=begun.timeout_ms / 1_000)
+            if waiting := begun.waiting:
+                await asyncio.wait(waiting, timeout=begun.until_s - _now_s())
+            if parked := begun.parked:
+                await asyncio.wait(parked, timeout=begun.until_s - _now_s())
             return self._answer(begun)
         finally:
             for outcome in begun.parked:
                 outcome.cancel()
+            for append in begun.waiting:
+                append.cancel()
 
     def _answer(self, begun: _Begun) -> ProduceResponse | None:
         """What waits no longer, or too long. Raises the Refusal of an append with acks=0."""
         if begun.acks == ACKS_NONE:
-            for one in begun.appended:
+            for one in begun.ended:
                 if isinstance(one, Refusal):
                     raise one
             return None
-        results = [self._result(*place, one) for place, one in zip(begun.places, begun.appended, strict=True)]
+        results = [self._result(*place, one) for place, one in zip(begun.places, begun.ended, strict=True)]
         return ProduceResponse(request_id=begun.request_id, partitions=results)
 
-    def _result(self, topic: str, partition: int, one: _Appended | Refusal) -> ProducePartitionResult:
+    def _result(self, topic: str, partition: int, one: _Ended) -> ProducePartitionResult:
         match one:
             case InvalidRecords():
                 refused = self._refused(topic, partition, one.error_code, one.message)
@@ -144,6 +221,14 @@ class ProduceHandler:
             leader_id=leader_id,
             leader_epoch=leader_epoch,
         )
+
+
+def _ended(append: _Ended | asyncio.Future[_Ended]) -> _Ended:
+    if not isinstance(append, asyncio.Future):
+        return append
+    if append.done() and not append.cancelled():
+        return append.result()
+    return Refusal(ErrorCode.REQUEST_TIMED_OUT, "it was not its turn in time, and it will not be appended")
 
 
 def _settled(outcome: ProduceOutcome) -> ErrorCode:

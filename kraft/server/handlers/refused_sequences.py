@@ -79,7 +79,8 @@ class RefusedSequences:
                     f"sequence {header.base_sequence} of producer {header.producer_id} was sent behind "
                     f"{refused.sequence}, which was refused and has not come again",
                 )
-            del self._refused[place, header.producer_id]
+            if not _is_before(header, refused):
+                del self._refused[place, header.producer_id]
 
     def _forget(self, now_s: float, count_max: int) -> None:
         """What is over, and the oldest of more than so many."""
@@ -101,6 +102,11 @@ def _header(records: Buffer) -> BatchHeader | None:
 
 def _is_behind(header: BatchHeader, refused: _Refused) -> bool:
     return header.producer_epoch == refused.epoch and _distance(refused.sequence, header.base_sequence) > 0
+
+
+def _is_before(header: BatchHeader, refused: _Refused) -> bool:
+    """It was sent before the refused batch, and waited for its turn when that was refused."""
+    return header.producer_epoch == refused.epoch and _distance(refused.sequence, header.base_sequence) < 0
 
 
 def _is_settled(partition: Partition, producer_id: int, refused: _Refused) -> bool:

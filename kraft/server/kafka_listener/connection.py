@@ -1,8 +1,9 @@
 """One client's connection: requests begun as they arrive, answers written in the same order.
 
-Produce requests are begun while earlier ones still wait for their replicas. Every other request waits until all before
-it are answered, and so is there never more than one large answer a connection in memory. Nothing is read that cannot
-be begun, and nothing is begun for a client that does not read its answers: TCP tells it to wait.
+Produce requests are begun while earlier ones still wait for their replicas, but not while one waits to be appended.
+Every other request waits until all before it are answered, and so is there never more than one large answer a
+connection in memory. Nothing is read that cannot be begun, and nothing is begun for a client that does not read its
+answers: TCP tells it to wait.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ class CloseConnection(Exception):
 
 class Requests(Protocol):
     """What answers the requests of one connection."""
+
+    def when_pipelined(self, go_on: Callable[[], None]) -> None:
+        """`go_on` is to be called when `is_pipelined` may have become true."""
 
     def is_pipelined(self, frame: memoryview) -> bool:
         """True when it may be begun before earlier requests of its kind are answered."""
@@ -120,6 +124,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport = transport
         self.peer = _address(transport.get_extra_info("peername"))
         self._requests = self._make_requests(self.peer)
+        self._requests.when_pipelined(self._take_frames_soon)
         if not self._listener.opened(self):
             self._end("there are as many connections as max.connections or the limit of open files allows")
 

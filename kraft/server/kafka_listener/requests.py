@@ -6,12 +6,13 @@ An API is a function of a decoded message. What it answers with, or the lack of 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kraft.model.errors import ErrorCode
 from kraft.server.kafka_listener.connection import Answer, CloseConnection
 from kraft.server.kafka_listener.unread_answers import UnreadAnswers
+from kraft.server.waiting_appends import WaitingClient
 from kraft.wire.api_keys import ApiKey, request_type
 from kraft.wire.api_versions import advertised, is_served
 from kraft.wire.codec import ELEMENTS_MAX, decode
@@ -40,6 +41,9 @@ class Call:
 
     unread: UnreadAnswers | None = None
     """Of all clients: says how many bytes of records an answer may have. None: as many as the client wants."""
+
+    waiting: WaitingClient | None = field(default=None, compare=False)
+    """Counts the appends of this connection that wait. None: nobody asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +76,13 @@ class KafkaRequests:
         self._peer = peer
         self._unread = unread
         self._elements_max = elements_max
+        self._waiting = WaitingClient()
+
+    def when_pipelined(self, go_on: Callable[[], None]) -> None:
+        self._waiting.go_on = go_on
 
     def is_pipelined(self, frame: memoryview) -> bool:
-        return frame[:2] == _PRODUCE_KEY
+        return frame[:2] == _PRODUCE_KEY and not self._waiting.has_to_wait
 
     def begin(self, frame: memoryview) -> Awaitable[Answer] | Answer:
         try:
@@ -94,6 +102,7 @@ class KafkaRequests:
             peer=self._peer,
             frame_bytes=len(frame),
             unread=self._unread,
+            waiting=self._waiting,
         )
         response = api(request, call)
         if isinstance(response, Awaitable):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kraft.log.append_work import AppendMustWait, ProducedRecords
 from kraft.log.disk import Disk
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import AppendResult, PartitionLog
@@ -37,11 +38,24 @@ def stored(*values: str, offset: int, epoch: int) -> bytes:
     return b"".join(placed(memoryview(batch_of(*values)), Offset(offset), LeaderEpoch(epoch), None))
 
 
+def append_with_work(
+    log: PartitionLog, records: ProducedRecords, epoch: int = 0, now_ms: int = NOW_MS
+) -> tuple[AppendResult, int]:
+    """The result, and how often work had to be done first."""
+    works = 0
+    while True:
+        try:
+            return log.append_as_leader(records, LeaderEpoch(epoch), now_ms), works
+        except AppendMustWait as wait:
+            works += 1
+            records = wait.work.run(records)
+
+
 def refused(log: PartitionLog, records: bytes, epoch: int = 0) -> Refusal:
     """What a producer is told, after which the log is as it was."""
     end = log.log_end_offset
     with pytest.raises(Refusal) as refusal:
-        log.append_as_leader(records, LeaderEpoch(epoch), NOW_MS)
+        append_with_work(log, records, epoch)
     assert log.log_end_offset == end
     return refusal.value
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from crc32c import crc32c
 
-from kraft.log.admission import RECORD_ERRORS_MAX
 from kraft.log.log_config import LogConfig
 from kraft.log.record_batch import build_batch
+from kraft.log.record_checks import RECORD_ERRORS_MAX
 from kraft.log.record_codec import Record
 from kraft.model.errors import ErrorCode, InvalidRecords
 from tests.unit.log.log_building import (

@@ -1,4 +1,4 @@
-"""Produce: record batches, appended before this returns, answered when the replicas have them."""
+"""Produce: record batches, appended or copied before this returns, answered when the replicas have them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from kraft.model.errors import ErrorCode, RecordError, Refusal
 from kraft.server.kafka_listener.apis.leaders import Leaders
 from kraft.server.kafka_listener.connection import CloseConnection
 from kraft.server.kafka_listener.requests import Call
+from kraft.server.waiting_appends import WaitingClient
 from kraft.wire.schema.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -22,8 +23,11 @@ from kraft.wire.schema.produce import (
     TopicProduceResponse,
 )
 
-Begin = Callable[[values.ProduceRequest], Awaitable[values.ProduceResponse | None] | values.ProduceResponse | None]
-"""Has appended when it returns, and answers at once when no replica has to be waited for."""
+Begin = Callable[
+    [values.ProduceRequest, WaitingClient | None],
+    Awaitable[values.ProduceResponse | None] | values.ProduceResponse | None,
+]
+"""Needs the records' bytes no more when it returns, and answers at once when nothing has to be waited for."""
 
 RefuseUnknown = Callable[[UUID, int, Buffer], None]
 """Is told of the records of a topic id and a partition that are refused because nobody knows the id."""
@@ -65,13 +69,15 @@ class ProduceApi:
                 for each in topic.partition_data:
                     self._refuse_unknown(topic.topic_id, each.index, each.records or b"")
         try:
-            # Appended when this returns: the records' bytes are the receive buffer's.
+            # Appended or copied when this returns: the records' bytes are the receive buffer's.
             begun = self._begin(
-                values.ProduceRequest(request_id=0, acks=request.acks, timeout_ms=request.timeout_ms, partitions=wanted)
+                values.ProduceRequest(
+                    request_id=0, acks=request.acks, timeout_ms=request.timeout_ms, partitions=wanted
+                ),
+                call.waiting,
             )
         except Refusal as refusal:
-            # With acks=0 the end of the connection is the only sign that a producer can be given.
-            raise CloseConnection(f"a produce request with acks=0 failed: {refusal}") from None
+            raise _failed_unanswered(refusal) from None
         if isinstance(begun, Awaitable):
             return self._respond_when_there(topics, begun, call.version)
         return self._respond(topics, begun, call.version)
@@ -79,7 +85,11 @@ class ProduceApi:
     async def _respond_when_there(
         self, topics: list[_Topic], begun: Awaitable[values.ProduceResponse | None], version: int
     ) -> ProduceResponse | None:
-        return self._respond(topics, await begun, version)
+        try:
+            answer = await begun
+        except Refusal as refusal:
+            raise _failed_unanswered(refusal) from None
+        return self._respond(topics, answer, version)
 
     def _respond(
         self, topics: list[_Topic], answer: values.ProduceResponse | None, version: int
@@ -127,6 +137,11 @@ class ProduceApi:
             log_append_time_ms=result.log_append_time_ms,
             log_start_offset=result.log_start_offset,
         )
+
+
+def _failed_unanswered(refusal: Refusal) -> CloseConnection:
+    """With acks=0 the end of the connection is the only sign that a producer can be given."""
+    return CloseConnection(f"a produce request with acks=0 failed: {refusal}")
 
 
 def _refused(

@@ -41,6 +41,9 @@ class Requests:
     let_go: dict[bytes, asyncio.Future[bytes]] = field(default_factory=dict)
     cancelled: list[bytes] = field(default_factory=list)
 
+    def when_pipelined(self, go_on: Callable[[], None]) -> None:
+        self.go_on = go_on
+
     def is_pipelined(self, frame: memoryview) -> bool:
         return bytes(frame).startswith((b"pipe", b"soon"))
 

@@ -1,0 +1,48 @@
+"""Work that an append needs first, and that is too long for the event loop.
+
+An append that meets it raises AppendMustWait before it has changed anything. The caller runs the work in a thread and
+appends again, see `kraft.server.waiting_appends`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from kraft.log.log_config import LogConfig
+from kraft.log.record_batch import BatchHeader, Buffer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedRecords:
+    """Batches of a produce request as they are to be appended: all checks of `config` are done, codecs included."""
+
+    batches: list[tuple[BatchHeader, memoryview]]
+    config: LogConfig
+    """Under another config they are not checked."""
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(header.size_bytes for header, _ in self.batches)
+
+
+ProducedRecords = Buffer | CheckedRecords
+"""What a producer sent, as it came or checked already."""
+
+
+class AppendWork(Protocol):
+    """Belongs to one append. Its records are bytes that nobody changes."""
+
+    def run(self, records: ProducedRecords) -> ProducedRecords:
+        """Called in a thread, and touches nothing that the event loop may change. Returns what is to be appended.
+
+        Raises Refusal when these records cannot be appended.
+        """
+
+
+class AppendMustWait(Exception):
+    """Nothing was appended: `work` has to be run first, then the append is tried again."""
+
+    def __init__(self, work: AppendWork) -> None:
+        super().__init__()
+        self.work = work
