@@ -36,6 +36,8 @@ class Kind(Protocol):
 class IntegerBetween:
     least: int
     most: int
+    also: int | None = None
+    """A number outside of the range that is taken too."""
 
     @property
     def type(self) -> ConfigType:
@@ -43,14 +45,15 @@ class IntegerBetween:
 
     @property
     def wanted(self) -> str:
-        return f"a whole number from {self.least} to {self.most}"
+        also = "" if self.also is None else f", or {self.also}"
+        return f"a whole number from {self.least} to {self.most}{also}"
 
     def read(self, text: str) -> int:
         # int() would also take '1_000' and digits of other scripts, and works long on very long texts.
         digits = text.removeprefix("-")
         if len(digits) > 20 or not digits.isascii() or not digits.isdigit():
             raise ValueError(self.wanted)
-        if not self.least <= int(text) <= self.most:
+        if not self.least <= int(text) <= self.most and int(text) != self.also:
             raise ValueError(self.wanted)
         return int(text)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final
 
+from kraft.log.compression import GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL
 from kraft.log.log_config import NEVER, SEGMENT_BYTES_MAX, UNLIMITED
 from kraft.log.record_batch import HEADER_BYTES
 from kraft.metadata.config_types import (
@@ -34,6 +35,9 @@ from kraft.model.errors import ErrorCode, Refusal
 CREATE_TIME: Final = "CreateTime"
 LOG_APPEND_TIME: Final = "LogAppendTime"
 
+PRODUCER: Final = "producer"
+UNCOMPRESSED: Final = "uncompressed"
+
 DELETE: Final = "delete"
 COMPACT: Final = "compact"
 
@@ -46,6 +50,10 @@ class TopicConfig:
     """Every topic config in effect. The field's name is the key's with '_' for '.', and the unit where it has one."""
 
     cleanup_policy: tuple[str, ...]
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_type: str
+    compression_zstd_level: int
     delete_retention_ms: int
     file_delete_delay_ms: int
     flush_messages: int
@@ -173,6 +181,34 @@ _KEYS: Final = (
         documentation="Largest record batch that is accepted, in bytes, as compressed by the producer.",
     ),
     ConfigKey(
+        key="compression.type",
+        server_keys=_server_keys("compression.type"),
+        kind=OneOf(values=(PRODUCER, UNCOMPRESSED, "gzip", "snappy", "lz4", "zstd")),
+        default=PRODUCER,
+        documentation="How batches are stored: compressed by one codec, uncompressed, or as their producer sent them.",
+    ),
+    ConfigKey(
+        key="compression.gzip.level",
+        server_keys=_server_keys("compression.gzip.level"),
+        kind=IntegerBetween(least=1, most=9, also=GZIP_LEVEL),
+        default=str(GZIP_LEVEL),
+        documentation="With compression.type=gzip: 1 is the fastest, 9 the smallest; -1 leaves it to the library.",
+    ),
+    ConfigKey(
+        key="compression.lz4.level",
+        server_keys=_server_keys("compression.lz4.level"),
+        kind=IntegerBetween(least=1, most=17),
+        default=str(LZ4_LEVEL),
+        documentation="With compression.type=lz4: 9 is lz4's fast compressor, any other level its slow one.",
+    ),
+    ConfigKey(
+        key="compression.zstd.level",
+        server_keys=_server_keys("compression.zstd.level"),
+        kind=IntegerBetween(least=-131072, most=22),
+        default=str(ZSTD_LEVEL),
+        documentation="With compression.type=zstd: a higher level is slower and smaller, below 0 faster still.",
+    ),
+    ConfigKey(
         key="message.timestamp.type",
         server_keys=_server_keys("log.message.timestamp.type"),
         kind=OneOf(values=(CREATE_TIME, LOG_APPEND_TIME)),
@@ -291,10 +327,6 @@ SERVER_KEYS: Final[Mapping[str, tuple[ConfigKey, ServerKey]]] = {
 
 NOT_BUILT_YET: Final = frozenset(
     {
-        "compression.gzip.level",
-        "compression.lz4.level",
-        "compression.type",
-        "compression.zstd.level",
         "follower.replication.throttled.replicas",
         "leader.replication.throttled.replicas",
         "local.retention.bytes",

@@ -40,7 +40,6 @@ _UNBUILT_BY_AREA: Final[Mapping[str, str]] = {
     "when checkpoints are written": """
         log.flush.offset.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms""",
     "records as the broker rewrites or judges them": """
-        compression.type compression.gzip.level compression.lz4.level compression.zstd.level
         log.message.timestamp.difference.max.ms log.message.format.version log.message.downconversion.enable
         create.topic.policy.class.name alter.config.policy.class.name""",
     "consumer groups": """

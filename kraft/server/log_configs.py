@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from kraft.log.compression import CODEC_OF_NAME, Codec
 from kraft.log.log_config import LogConfig
 from kraft.log.record_batch import TimestampType
-from kraft.metadata.configs import COMPACT, DELETE, LOG_APPEND_TIME, TopicConfig
+from kraft.metadata.configs import COMPACT, DELETE, LOG_APPEND_TIME, PRODUCER, UNCOMPRESSED, TopicConfig
 
 
 def log_config(config: TopicConfig) -> LogConfig:
@@ -20,6 +21,8 @@ def log_config(config: TopicConfig) -> LogConfig:
         message_timestamp_type=TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME,
         message_timestamp_before_max_ms=config.message_timestamp_before_max_ms,
         message_timestamp_after_max_ms=config.message_timestamp_after_max_ms,
+        compression=_codec(config),
+        compression_level=_level(config),
         flush_messages=config.flush_messages,
         flush_ms=config.flush_ms,
         deletes=DELETE in config.cleanup_policy,
@@ -34,3 +37,19 @@ def log_config(config: TopicConfig) -> LogConfig:
         max_compaction_lag_ms=max(config.max_compaction_lag_ms, config.min_compaction_lag_ms),
         delete_retention_ms=config.delete_retention_ms,
     )
+
+
+def _codec(config: TopicConfig) -> Codec | None:
+    if config.compression_type == PRODUCER:
+        return None
+    return Codec.NONE if config.compression_type == UNCOMPRESSED else CODEC_OF_NAME[config.compression_type]
+
+
+def _level(config: TopicConfig) -> int | None:
+    levels = {
+        Codec.GZIP: config.compression_gzip_level,
+        Codec.LZ4: config.compression_lz4_level,
+        Codec.ZSTD: config.compression_zstd_level,
+    }
+    codec = _codec(config)
+    return None if codec is None else levels.get(codec)

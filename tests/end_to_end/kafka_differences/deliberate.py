@@ -77,7 +77,6 @@ _NOT_YET: Final = (
     *_family(
         "describe_configs",
         (
-            "* results.0.configs.*compression*",
             "* results.0.configs.*remote.*",
             "* results.0.configs.local.*",
             "* results.0.configs.*throttled.replicas",

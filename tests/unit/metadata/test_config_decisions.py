@@ -91,7 +91,7 @@ def test_what_is_so_already_gives_no_record() -> None:
         op(DELETE, "segment.bytes"),
         op(APPEND, "cleanup.policy", "delete"),
         # Kafka's, without effect here: nothing is set, so nothing is deleted.
-        op(DELETE, "compression.type"),
+        op(DELETE, "remote.storage.enable"),
     )
     decision = alter(image, asked)
     assert not decision.records
@@ -134,7 +134,7 @@ def test_a_list_that_the_topic_does_not_set_begins_as_the_clusters() -> None:
         (op(SET, "retention.m", "1"), ErrorCode.INVALID_CONFIG, "did you mean 'retention.ms'?"),
         (op(DELETE, "retention.m"), ErrorCode.INVALID_CONFIG, "did you mean 'retention.ms'?"),
         (op(SET, "log.retention.hours", "1"), ErrorCode.INVALID_CONFIG, "on a topic it is called 'retention.ms'"),
-        (op(SET, "compression.type", "gzip"), ErrorCode.INVALID_CONFIG, "not built yet"),
+        (op(SET, "remote.storage.enable", "true"), ErrorCode.INVALID_CONFIG, "not built yet"),
         (op(SET, "min.insync.replicas", "4"), ErrorCode.INVALID_CONFIG, "the topic has 3 replicas"),
         (op(SET, "min.compaction.lag.ms", "11"), ErrorCode.INVALID_CONFIG, "is above max.compaction.lag.ms (10)"),
         (op(APPEND, "retention.ms", "1"), ErrorCode.INVALID_CONFIG, "nothing can be appended to retention.ms"),

@@ -44,6 +44,10 @@ def test_without_settings_kafkas_defaults_are_in_effect() -> None:
         == KAFKA_DEFAULTS
         == TopicConfig(
             cleanup_policy=("delete",),
+            compression_gzip_level=-1,
+            compression_lz4_level=9,
+            compression_type="producer",
+            compression_zstd_level=3,
             delete_retention_ms=86_400_000,
             file_delete_delay_ms=60_000,
             flush_messages=2**63 - 1,
@@ -162,7 +166,14 @@ def test_the_largest_number_of_hours_is_still_a_number_of_milliseconds() -> None
         ("zzz", "1", "kraft configs describe --all shows those there are"),
         ("log.segment.bytes", "1", "on a topic it is called 'segment.bytes'"),
         ("log.retention.hours", "1", "on a topic it is called 'retention.ms'"),
-        ("compression.type", "gzip", "not built yet"),
+        ("remote.storage.enable", "true", "not built yet"),
+        ("compression.type", "none", "producer or uncompressed or gzip or snappy or lz4 or zstd is needed"),
+        ("compression.gzip.level", "0", "a whole number from 1 to 9, or -1 is needed"),
+        ("compression.gzip.level", "10", "a whole number from 1 to 9"),
+        ("compression.lz4.level", "0", "a whole number from 1 to 17"),
+        ("compression.lz4.level", "18", "a whole number from 1 to 17"),
+        ("compression.zstd.level", "23", "a whole number from -131072 to 22"),
+        ("compression.zstd.level", "-131073", "a whole number from -131072 to 22"),
         ("unclean.leader.election.enable", "1", "true or false is needed"),
     ],
 )

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kraft.log.compression import Codec, compress, decompress
 from kraft.log.log_config import LogConfig
 from kraft.log.record_batch import TimestampType
 from kraft.metadata.config_types import IntegerBetween
@@ -60,14 +61,41 @@ def test_a_cleanup_policy_says_what_is_done_to_old_records(policy: str, deletes:
     assert (config.deletes, config.compacts) == (deletes, compacts)
 
 
+@pytest.mark.parametrize(
+    ("configs", "codec", "level"),
+    [
+        ({"compression.type": "producer", "compression.gzip.level": "1"}, None, None),
+        ({"compression.type": "uncompressed"}, Codec.NONE, None),
+        ({"compression.type": "gzip"}, Codec.GZIP, -1),
+        ({"compression.type": "gzip", "compression.gzip.level": "9"}, Codec.GZIP, 9),
+        ({"compression.type": "snappy", "compression.zstd.level": "1"}, Codec.SNAPPY, None),
+        ({"compression.type": "lz4", "compression.lz4.level": "17"}, Codec.LZ4, 17),
+        ({"compression.type": "zstd", "compression.zstd.level": "-131072"}, Codec.ZSTD, -131_072),
+        ({"compression.type": "zstd", "compression.zstd.level": "22"}, Codec.ZSTD, 22),
+    ],
+)
+def test_a_compression_type_has_its_own_level(configs: dict[str, str], codec: Codec | None, level: int | None) -> None:
+    config = log_config(checked(KAFKA_DEFAULTS, configs))
+    assert (config.compression, config.compression_level) == (codec, level)
+    if codec is not None:
+        assert decompress(codec, compress(codec, b"some records " * 99, level)) == b"some records " * 99
+
+
 OF_REPLICATION = ("min.insync.replicas", "unclean.leader.election.enable")
 """What a topic's log is not told of."""
 
+OF_COMPRESSION = ("compression.type", "compression.gzip.level", "compression.lz4.level", "compression.zstd.level")
+
 
 def test_there_is_a_topic_config_for_everything_a_log_is_told() -> None:
-    reached = {field for _, field, _ in OTHER_THAN_DEFAULT.values()} | {"deletes", "compacts"}
+    reached = {field for _, field, _ in OTHER_THAN_DEFAULT.values()} | {
+        "deletes",
+        "compacts",
+        "compression",
+        "compression_level",
+    }
     assert reached == {field.name for field in fields(LogConfig)}
-    assert OTHER_THAN_DEFAULT.keys() | {"cleanup.policy", *OF_REPLICATION} == TOPIC_CONFIGS.keys()
+    assert OTHER_THAN_DEFAULT.keys() | {"cleanup.policy", *OF_COMPRESSION, *OF_REPLICATION} == TOPIC_CONFIGS.keys()
 
 
 @pytest.mark.parametrize("key", [key for key, each in TOPIC_CONFIGS.items() if isinstance(each.kind, IntegerBetween)])
