@@ -7,6 +7,7 @@ when they are few, else by a `RecordsWork`, off the event loop.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from kraft.log.append_work import AppendMustWait, CheckedRecords, ProducedRecords
 from kraft.log.log_config import LogConfig
@@ -16,6 +17,9 @@ from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import TopicPartition
 
 Batches = list[tuple[BatchHeader, memoryview]]
+
+BATCHES_MAX: Final = 1_000
+"""Of one partition in a produce request: the event loop appends them in about ten milliseconds. Kafka takes one."""
 
 
 def admit(records: ProducedRecords, config: LogConfig, topic_partition: TopicPartition, now_ms: int) -> Batches:
@@ -69,7 +73,7 @@ class RecordsWork:
 def _batches(records: ProducedRecords, config: LogConfig, topic_partition: TopicPartition) -> Batches:
     """Checked as far as headers and checksums tell."""
     assert not isinstance(records, CheckedRecords), "these are checked already"
-    batches = split(records)
+    batches = split(records, BATCHES_MAX)
     if not batches:
         raise InvalidBatch("a produce request holds no batch", ErrorCode.INVALID_RECORD)
     for header, batch in batches:

@@ -46,6 +46,7 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 << 10
 _OUTPUT_STEP_BYTES_MIN: Final = 64 << 10
+_OUTPUT_STEP_BYTES_MAX: Final = 4 << 20
 _STREAMS_MAX: Final = 64
 _GZIP_WINDOW_BITS: Final = 31
 ZSTD_LEVEL: Final = 3
@@ -125,7 +126,8 @@ def decompress(codec: Codec, data: bytes | bytearray | memoryview, bytes_max: in
 class _BoundedOutput:
     """Collects unpacked pieces and refuses the first byte above the bound.
 
-    A library is asked for `room` bytes at a time: that doubles, and ends one byte above the bound.
+    A library is asked for `room` bytes at a time: that doubles, up to a size that is copied quickly, since meanwhile
+    other threads stand still, and it ends one byte above the bound.
     """
 
     def __init__(self, compressed_size: int, bytes_max: int) -> None:
@@ -133,7 +135,7 @@ class _BoundedOutput:
         self._pieces: list[bytes] = []
         self._left = bytes_max
         self._bytes_max = bytes_max
-        self._step = max(_OUTPUT_STEP_BYTES_MIN, 4 * compressed_size)
+        self._step = min(max(_OUTPUT_STEP_BYTES_MIN, 4 * compressed_size), _OUTPUT_STEP_BYTES_MAX)
 
     @property
     def room(self) -> int:
@@ -153,7 +155,7 @@ class _BoundedOutput:
     def add(self, piece: bytes) -> None:
         self.check_fits(len(piece))
         self._left -= len(piece)
-        self._step = min(2 * self._step, self._bytes_max + 1)
+        self._step = min(2 * self._step, _OUTPUT_STEP_BYTES_MAX, self._bytes_max + 1)
         self._pieces.append(piece)
 
     def joined(self) -> bytes:

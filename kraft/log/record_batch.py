@@ -207,8 +207,11 @@ def check_frame(batch: memoryview, crc: int) -> None:
         raise InvalidBatch(f"the checksum of a batch is {computed:#010x}, its header says {crc:#010x}")
 
 
-def split(buffer: Buffer) -> list[tuple[BatchHeader, memoryview]]:
-    """The batches that stand back to back in the buffer, not copied; checksums are not checked. Raises InvalidBatch."""
+def split(buffer: Buffer, batches_max: int | None = None) -> list[tuple[BatchHeader, memoryview]]:
+    """The batches that stand back to back in the buffer, not copied; checksums are not checked.
+
+    Raises InvalidBatch, also for more than `batches_max`.
+    """
     view = memoryview(buffer)
     batches: list[tuple[BatchHeader, memoryview]] = []
     position = 0
@@ -217,6 +220,8 @@ def split(buffer: Buffer) -> list[tuple[BatchHeader, memoryview]]:
         end = position + header.size_bytes
         if end > len(view):
             raise InvalidBatch(f"a batch of {header.size_bytes} bytes ends after {len(view) - position}")
+        if len(batches) == batches_max:
+            raise InvalidBatch(f"these are more than {batches_max} batches", ErrorCode.INVALID_RECORD)
         batches.append((header, view[position:end]))
         position = end
     return batches

@@ -58,6 +58,10 @@ _new_record: Final = partial(tuple.__new__, Record)
 RECORD_BYTES_MIN: Final = 7
 """Length, attributes, two deltas, null key, null value, no headers: one byte each."""
 
+_NAME_PART_BYTES_MAX: Final = 1 << 16
+_NAME_BYTES_PER_STEP: Final = 64
+"""A scan takes a long name of a header in parts, and counts so many bytes of it as one record."""
+
 _INT32_MAX: Final = 0x7FFFFFFF
 _INT64_MAX: Final = 0x7FFFFFFFFFFFFFFF
 _INT64_MIN: Final = -0x8000000000000000
@@ -374,6 +378,8 @@ class RecordSkim:
         self._end: i64 = 0
         """Of the record whose headers come next."""
         self._headers_left: i64 = 0
+        self._name_left: i64 = -1
+        """Bytes of a header's name, when a part of it was looked at; -1 when a header begins here."""
 
     def go_on(self, steps: int) -> bool:
         """Takes so many records, or headers of one; True when it has been through all. Raises InvalidBatch."""
@@ -386,7 +392,7 @@ class RecordSkim:
         while steps > 0:
             steps -= 1
             if self._headers_left > 0:
-                self._skip_header()
+                steps -= self._skip_header() // _NAME_BYTES_PER_STEP
             elif self._index < self._count:
                 self._skip_record()
             elif self._position != len(self._payload):
@@ -422,19 +428,40 @@ class RecordSkim:
         if count == 0:
             self._end_record()
 
-    def _skip_header(self) -> None:
-        key, position = _read_nullable(self._payload, self._position, self._end)
-        if key is None:
-            raise InvalidBatch("the key of a header is null")
-        try:
-            key.decode()
-        except UnicodeDecodeError:
-            raise InvalidBatch("the key of a header is not UTF-8") from None
-        length, position = _read_varint(self._payload, position, _VARINT_BYTES_MAX)
+    def _skip_header(self) -> i64:
+        """Or a part of its name, when that is long: how many bytes of it."""
+        if self._name_left < 0:
+            length, position = _read_varint(self._payload, self._position, _VARINT_BYTES_MAX)
+            if length < 0:
+                raise InvalidBatch(f"the key of a header has length {length}")
+            if position + length > self._end:
+                raise InvalidBatch(f"the key of a header of {length} bytes reaches beyond its record")
+            self._position, self._name_left = position, length
+        part = self._skip_name()
+        if self._name_left > 0:
+            return part
+        self._name_left = -1
+        length, position = _read_varint(self._payload, self._position, _VARINT_BYTES_MAX)
         self._position = _behind(length, position, self._end)
         self._headers_left -= 1
         if self._headers_left == 0:
             self._end_record()
+        return part
+
+    def _skip_name(self) -> i64:
+        part = self._name_left
+        if part > _NAME_PART_BYTES_MAX:
+            part = _NAME_PART_BYTES_MAX
+            # Not in the middle of a character, which has four bytes at most.
+            while part > _NAME_PART_BYTES_MAX - 3 and self._payload[self._position + part] & 0xC0 == 0x80:
+                part -= 1
+        try:
+            self._payload[self._position : self._position + part].decode()
+        except UnicodeDecodeError:
+            raise InvalidBatch("the key of a header is not UTF-8") from None
+        self._position += part
+        self._name_left -= part
+        return part
 
     def _end_record(self) -> None:
         if self._position != self._end:

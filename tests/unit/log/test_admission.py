@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from crc32c import crc32c
 
+from kraft.log.admission import BATCHES_MAX
 from kraft.log.log_config import LogConfig
 from kraft.log.record_batch import build_batch
 from kraft.log.record_checks import RECORD_ERRORS_MAX
@@ -12,6 +13,7 @@ from tests.unit.log.log_building import (
     NOW_MS,
     SMALL_SEGMENTS,
     append,
+    append_with_work,
     batch_of,
     open_log,
     refused,
@@ -52,6 +54,13 @@ def test_what_no_producer_may_send_is_refused_and_not_written(records: bytes, co
     refusal = refused(open_log(MemoryDisk()), records)
     assert refusal.error_code is code
     assert reason in refusal.message
+
+
+def test_no_more_batches_are_taken_than_the_event_loop_has_time_for() -> None:
+    log = open_log(MemoryDisk())
+    assert refused(log, batch_of("a") * (BATCHES_MAX + 1)).error_code is ErrorCode.INVALID_RECORD
+    append_with_work(log, batch_of("a") * BATCHES_MAX)
+    assert log.log_end_offset == BATCHES_MAX
 
 
 def test_a_batch_above_the_bound_is_refused_naming_the_key_to_change() -> None:

@@ -56,6 +56,21 @@ def test_a_record_of_many_headers_is_looked_through_in_parts() -> None:
     assert turns > 100
 
 
+@pytest.mark.parametrize("letter", ["a", "é", "€", "\U0001f511"])
+def test_a_long_name_of_a_header_is_looked_at_in_parts(letter: str) -> None:
+    for shift in range(4):
+        name = "x" * shift + letter * 200_000
+        payload = encode_records([Record(0, NOW_MS, b"k", b"v", ((name, b""), (name, None)))], NOW_MS)
+        skim, turns = RecordSkim(payload, 1, NOW_MS, -FAR_MS, FAR_MS, 1), 1
+        while not skim.go_on(1):
+            turns += 1
+        assert turns >= 2 * len(name.encode()) // (1 << 16)
+        broken = bytearray(payload)
+        broken[len(payload) // 4 : len(payload) // 4 + 6] = b"\x80" * 6
+        with pytest.raises(InvalidBatch, match="not UTF-8"):
+            skimmed(bytes(broken), 1)
+
+
 @pytest.mark.parametrize("cut", range(1, len(PAYLOAD)))
 def test_a_payload_that_is_cut_is_refused(cut: int) -> None:
     with pytest.raises(InvalidBatch):
