@@ -71,9 +71,9 @@ def check_codecs(cluster: Cluster, topic: str, codecs: list[str]) -> None:
     until(lambda: codecs_on_disk(cluster, topic) == [codecs] * 3, lambda: codecs_on_disk(cluster, topic))
 
 
-def alter(admin: AdminClient, kind: ResourceType, name: str, configs: Mapping[str, str]) -> None:
+def alter(admin: AdminClient, topic: str, configs: Mapping[str, str]) -> None:
     entries = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in configs.items()]
-    resource = ConfigResource(kind, name, incremental_configs=entries)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     admin.incremental_alter_configs([resource])[resource].result(DEADLINE_S)
 
 
@@ -132,7 +132,7 @@ def test_it_is_altered_while_the_topic_is_in_use_and_described_with_its_source(
 ) -> None:
     place = create(cluster, confluent, "altered")
     write_by_confluent(place, "gzip", one("before"))
-    alter(confluent, ResourceType.TOPIC, "altered", {"compression.type": "zstd", "compression.zstd.level": "19"})
+    alter(confluent, "altered", {"compression.type": "zstd", "compression.zstd.level": "19"})
     until(lambda: _stored_as(cluster, place, "gzip") == "zstd", "the topic's codec to be used")
     write_by_confluent(place, "none", one("after"))
     assert max(codecs_on_disk(cluster, "altered"), key=len)[-1] == "zstd"
@@ -157,12 +157,13 @@ def _stored_as(cluster: Cluster, place: Place, codec: str) -> str:
 
 def test_brokers_have_a_default_for_topics_that_say_nothing(cluster: Cluster, confluent: AdminClient) -> None:
     silent, own = create(cluster, confluent, "silent"), create(cluster, confluent, "own", compression_type="gzip")
-    alter(confluent, ResourceType.BROKER, "", {"compression.type": "lz4"})
-    try:
-        until(lambda: _stored_as(cluster, silent, "snappy") == "lz4", "the brokers' codec to be used")
-        assert _stored_as(cluster, own, "snappy") == "gzip"
-    finally:
-        alter(confluent, ResourceType.BROKER, "", {"compression.type": "producer"})
+    with Admin(cluster.bootstrap_servers) as admin:
+        admin.alter_broker_configs(None, {"compression.type": "lz4"})
+        try:
+            until(lambda: _stored_as(cluster, silent, "snappy") == "lz4", "the brokers' codec to be used")
+            assert _stored_as(cluster, own, "snappy") == "gzip"
+        finally:
+            admin.alter_broker_configs(None, delete=["compression.type"])
     until(lambda: _stored_as(cluster, silent, "snappy") == "snappy", "no codec to be used any more")
 
 
