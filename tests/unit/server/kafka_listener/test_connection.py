@@ -35,21 +35,26 @@ PATIENT = ListenerLimits(
 
 @dataclass
 class Requests:
-    """`now,..` is answered at once, `wait..` when it is let go; `soon..` and `pipe..` likewise, while others wait."""
+    """`now,..` is answered at once, `wait..` when it is let go; `soon..` and `pipe..` likewise, while others wait.
+
+    Nothing is pipelined behind a `hold..` until `go_on` is called.
+    """
 
     begun: list[bytes] = field(default_factory=list)
     let_go: dict[bytes, asyncio.Future[bytes]] = field(default_factory=dict)
     cancelled: list[bytes] = field(default_factory=list)
+    holds: bool = False
 
     def when_pipelined(self, go_on: Callable[[], None]) -> None:
         self.go_on = go_on
 
     def is_pipelined(self, frame: memoryview) -> bool:
-        return bytes(frame).startswith((b"pipe", b"soon"))
+        return bytes(frame).startswith((b"pipe", b"soon", b"hold")) and not self.holds
 
     def begin(self, frame: memoryview) -> Awaitable[Answer] | Answer:
         request = bytes(frame)
         self.begun.append(request)
+        self.holds = request.startswith(b"hold")
         match request[:4]:
             case b"now," | b"soon":
                 return framed(b"answer to " + request)
@@ -191,6 +196,25 @@ def test_large_answers_and_small_ones_arrive_in_their_order() -> None:
         for number in (3, 2, 1, 0):
             served.requests.let_go[b"pipeline %d" % number].set_result(answers[number])
         assert [await client.answer() for _ in answers] == answers
+
+    run(test)
+
+
+def test_nothing_is_begun_behind_a_request_that_holds_its_connection_until_it_may_go_on() -> None:
+    async def test(served: Served) -> None:
+        client = await served.client()
+        requests = served.requests
+        client.send(b"pipeline 1", b"holds up 2", b"pipeline 3", b"pipeline 4")
+        await served.until(lambda: len(requests.begun) == 2)
+        requests.let_go[b"pipeline 1"].set_result(b"one")
+        assert await client.answer() == b"one"
+        assert requests.begun == [b"pipeline 1", b"holds up 2"]
+        requests.holds = False
+        requests.go_on()
+        await served.until(lambda: len(requests.begun) == 4)
+        for request, answer in ((b"pipeline 4", b"four"), (b"pipeline 3", b"three"), (b"holds up 2", b"two")):
+            requests.let_go[request].set_result(answer)
+        assert [await client.answer() for _ in range(3)] == [b"two", b"three", b"four"]
 
     run(test)
 

@@ -111,3 +111,26 @@ def test_who_asks_for_the_versions_in_an_unknown_version_is_told_them_in_the_old
     _, response = decode_response(ApiVersionsResponse, 0, answered(begin(apis, unknown)))
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert [each.api_key for each in response.api_keys] == [ApiKey.API_VERSIONS, ApiKey.INIT_PRODUCER_ID]
+
+
+def test_produce_requests_are_pipelined_again_when_nothing_of_the_client_waits_to_be_appended() -> None:
+    waiting: list[Call] = []
+    went_on: list[bool] = []
+
+    def wait(request: Any, call: Call) -> None:
+        assert call.waiting is not None
+        call.waiting.began()
+        waiting.append(call)
+
+    requests = KafkaRequests({ApiKey.PRODUCE: wait}, "10.0.0.7:5100")
+    produce = frame(ProduceRequest(acks=1, timeout_ms=1_000, topic_data=()), 9)
+    requests.when_pipelined(lambda: went_on.append(requests.is_pipelined(produce)))
+    assert requests.is_pipelined(produce)
+    assert not requests.is_pipelined(frame(REQUEST, 4))
+    requests.begin(produce)
+    requests.begin(produce)
+    assert not requests.is_pipelined(produce)
+    for call in waiting:
+        assert call.waiting is not None
+        call.waiting.ended()
+    assert went_on == [True]
