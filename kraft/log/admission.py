@@ -6,7 +6,6 @@ when they are few, else by a `RecordsWork`, off the event loop.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from kraft.log.append_work import AppendMustWait, CheckedRecords, ProducedRecords
@@ -32,14 +31,17 @@ def admit(records: ProducedRecords, config: LogConfig, topic_partition: TopicPar
             return records.batches
         raise AppendMustWait(RecordsWork(config, topic_partition, now_ms))
     batches = _batches(records, config, topic_partition)
+    latest_ms = now_ms + config.message_timestamp_after_max_ms
     for header, batch in batches:
-        if _changes_codec(header, config):
+        # Nearly always that is all: every append goes through here.
+        if header.max_timestamp_ms <= latest_ms and config.takes_records_unseen:
+            continue
+        if not _has_to_be_unpacked(header, config, now_ms):
+            continue
+        # Many batches are not few records, however small each of them is.
+        is_alone = len(batches) == 1 and not _changes_codec(header, config)
+        if not (is_alone and check_records_at_once(header, batch, config, topic_partition, now_ms)):
             raise AppendMustWait(RecordsWork(config, topic_partition, now_ms))
-        if config.looks_into_records or may_be_late(header, config, now_ms):
-            # Many batches are not few records, however small each of them is.
-            is_done = len(batches) == 1 and check_records_at_once(header, batch, config, topic_partition, now_ms)
-            if not is_done:
-                raise AppendMustWait(RecordsWork(config, topic_partition, now_ms))
     return batches
 
 
@@ -57,17 +59,15 @@ class RecordsWork:
         sent = records.batches if isinstance(records, CheckedRecords) else _batches(records, config, topic_partition)
         batches = [
             checked_and_compressed(header, batch, config, topic_partition, self._now_ms)
-            if self._has_to_be_unpacked(header)
+            if _has_to_be_unpacked(header, config, self._now_ms)
             else (header, batch)
             for header, batch in sent
         ]
         # Compressed in another way they may have become larger.
-        _check_sizes([header for header, _ in batches], config, topic_partition)
+        for header, _ in batches:
+            _check_size(header, config, topic_partition)
+        _check_segment(sum(header.size_bytes for header, _ in batches), config)
         return CheckedRecords(batches=batches, config=config)
-
-    def _has_to_be_unpacked(self, header: BatchHeader) -> bool:
-        config = self._config
-        return config.looks_into_records or _changes_codec(header, config) or may_be_late(header, config, self._now_ms)
 
 
 def _batches(records: ProducedRecords, config: LogConfig, topic_partition: TopicPartition) -> Batches:
@@ -77,24 +77,24 @@ def _batches(records: ProducedRecords, config: LogConfig, topic_partition: Topic
     if not batches:
         raise InvalidBatch("a produce request holds no batch", ErrorCode.INVALID_RECORD)
     for header, batch in batches:
-        _check_size(header, config, topic_partition)
+        if header.size_bytes > config.max_message_bytes:
+            _check_size(header, config, topic_partition)
         check_frame(batch, header.crc)
         _check_header(header)
-    _check_segment(len(records), config)
+    if len(records) > config.segment_bytes:
+        _check_segment(len(records), config)
     if len(batches) > 1 and any(header.has_producer for header, _ in batches):
         # Kafka's rule too: one answer could not tell a batch that was written before from one that is new.
         raise InvalidBatch("an idempotent producer sends one batch at a time", ErrorCode.INVALID_RECORD)
     return batches
 
 
+def _has_to_be_unpacked(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+    return config.looks_into_records or _changes_codec(header, config) or may_be_late(header, config, now_ms)
+
+
 def _changes_codec(header: BatchHeader, config: LogConfig) -> bool:
     return config.compression is not None and header.codec is not config.compression
-
-
-def _check_sizes(headers: Sequence[BatchHeader], config: LogConfig, topic_partition: TopicPartition) -> None:
-    for header in headers:
-        _check_size(header, config, topic_partition)
-    _check_segment(sum(header.size_bytes for header in headers), config)
 
 
 def _check_size(header: BatchHeader, config: LogConfig, topic_partition: TopicPartition) -> None:

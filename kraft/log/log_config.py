@@ -104,6 +104,11 @@ class LogConfig:
     """`delete.retention.ms`: a tombstone stays that long after the cleaning that first met it."""
 
     @property
+    def takes_records_unseen(self) -> bool:
+        """True when the headers of batches whose timestamps are not too late say all that matters."""
+        return not self.compacts and self.compression is None and self.message_timestamp_before_max_ms == NEVER
+
+    @property
     def looks_into_records(self) -> bool:
         """True when a batch's header does not tell whether its records may be appended."""
         return self.compacts or (

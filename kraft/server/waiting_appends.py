@@ -70,32 +70,20 @@ class WaitingAppend:
 
 
 class AppendQueue:
-    """The appends to one partition that wait, in the order in which they came. False while there are none."""
+    """The appends to one partition that wait, in the order in which they came."""
 
     def __init__(self) -> None:
-        self._waiting: deque[WaitingAppend] = deque()
+        self.waiting: deque[WaitingAppend] = deque()
         self.is_worked_off = False
         """A task takes appends out."""
 
-    def __len__(self) -> int:
-        return len(self._waiting)
-
     @property
     def first(self) -> WaitingAppend | None:
-        return self._waiting[0] if self._waiting else None
-
-    def add(self, append: WaitingAppend) -> None:
-        self._waiting.append(append)
-
-    def take_first(self) -> WaitingAppend:
-        return self._waiting.popleft()
-
-    def put_back(self, append: WaitingAppend) -> None:
-        self._waiting.appendleft(append)
+        return self.waiting[0] if self.waiting else None
 
     def abandon(self, code: ErrorCode, reason: str) -> None:
         """Refuses all that wait: the partition's role has ended."""
-        waiting, self._waiting = self._waiting, deque()
+        waiting, self.waiting = self.waiting, deque()
         for append in waiting:
             append.refuse(Refusal(code, reason))
 
@@ -133,7 +121,7 @@ class WaitingAppends:
 
         append.append, append.refuse = append_and_give_back, refuse_and_give_back
         self.waiting_bytes += size_bytes
-        queue.add(append)
+        queue.waiting.append(append)
         if not queue.is_worked_off:
             queue.is_worked_off = True
             task = asyncio.create_task(self._work_off(queue), name="waiting appends")
@@ -173,13 +161,13 @@ class WaitingAppends:
         return None
 
     def _append_first(self, queue: AppendQueue, refusal: Refusal | None) -> None:
-        append = queue.take_first()
+        append = queue.waiting.popleft()
         try:
             if refusal is None:
                 append.append(append.records)
         except AppendMustWait as wait:
             append.work = wait.work
-            queue.put_back(append)
+            queue.waiting.appendleft(append)
             return
         except Refusal as found:
             refusal = found

@@ -41,27 +41,25 @@ class _Begun:
 
     request_id: int
     acks: int
-    until_s: float
+    timeout_ms: int
     places: list[tuple[str, int]]
     """Topic and partition of each of `appends`."""
 
     appends: list[_Ended | asyncio.Future[_Ended]]
+    waiting: list[asyncio.Future[_Ended]]
+    """Those of `appends` that are not done yet."""
 
-    @property
-    def waiting(self) -> list[asyncio.Future[_Ended]]:
-        """Appends that are not done yet."""
-        return [one for one in self.appends if isinstance(one, asyncio.Future)]
-
-    @property
-    def parked(self) -> list[asyncio.Future[ErrorCode]]:
-        """Of what is appended, what waits for replicas."""
-        outcomes = [one.outcome for one in self.ended if isinstance(one, _Appended)]
-        return [outcome for outcome in outcomes if isinstance(outcome, asyncio.Future)]
-
-    @property
     def ended(self) -> list[_Ended]:
         """Appends that take too long are refused in their turn."""
         return [_ended(one) for one in self.appends]
+
+    def parked(self) -> list[asyncio.Future[ErrorCode]]:
+        """Of what is appended, what waits for replicas."""
+        return [
+            one.outcome
+            for one in (self.ended() if self.waiting else self.appends)
+            if isinstance(one, _Appended) and isinstance(one.outcome, asyncio.Future)
+        ]
 
 
 class ProduceHandler:
@@ -85,39 +83,42 @@ class ProduceHandler:
         The records' bytes are no longer needed when it returns. `client` counts those that are not appended yet.
         """
         begun = self._append_all(request, client)
-        return self._settled(begun) if begun.parked or begun.waiting else self._answer(begun)
+        return self._settled(begun) if begun.waiting or begun.parked() else self._answer(begun)
 
     def refuse_unknown(self, topic_id: UUID, partition: int, records: Buffer) -> None:
         """These records are refused because no topic has that id yet; what was sent behind them is refused as well."""
         self._awaited.note((str(topic_id), partition), records, ErrorCode.UNKNOWN_TOPIC_ID, _now_s())
 
     def _append_all(self, request: ProduceRequest, client: WaitingClient | None) -> _Begun:
-        until_s = _now_s() + request.timeout_ms / 1_000
+        appends = [self._append(wanted, request, client) for wanted in request.partitions]
         return _Begun(
             request_id=request.request_id,
             acks=request.acks,
-            until_s=until_s,
+            timeout_ms=request.timeout_ms,
             places=[(partition.topic, partition.partition) for partition in request.partitions],
-            appends=[self._append(partition, request.acks, until_s, client) for partition in request.partitions],
+            appends=appends,
+            waiting=[one for one in appends if isinstance(one, asyncio.Future)],
         )
 
     def _append(
-        self, wanted: ProducePartition, acks: int, until_s: float, client: WaitingClient | None
+        self, wanted: ProducePartition, request: ProduceRequest, client: WaitingClient | None
     ) -> _Ended | asyncio.Future[_Ended]:
+        acks = request.acks
         try:
             if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
                 raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}: it is 0, 1 or -1 (all)")
             partition = self._partitions.by_name(wanted.topic, wanted.partition)
-            if partition.waiting_appends:
-                return self._append_in_turn(partition, wanted, acks, until_s, client, None)
+            if partition.waiting_appends.waiting:
+                return self._append_in_turn(partition, wanted, request, client, None)
             try:
                 return self._append_now(partition, wanted.records, wanted.records, acks)
             except AppendMustWait as wait:
-                return self._append_in_turn(partition, wanted, acks, until_s, client, wait.work)
+                return self._append_in_turn(partition, wanted, request, client, wait.work)
         except Refusal as refusal:
             place = wanted.topic, wanted.partition
             self._awaited.note(place, wanted.records, refusal.error_code, _now_s())
-            return refusal
+            # The frames that it came through know the records, and others of the request may wait for long.
+            return refusal.with_traceback(None)
 
     def _append_now(self, partition: Partition, sent: Buffer, records: ProducedRecords, acks: int) -> _Appended:
         """`sent` begins with the header that the producer sent. Raises Refusal and AppendMustWait."""
@@ -132,14 +133,14 @@ class ProduceHandler:
         self,
         partition: Partition,
         wanted: ProducePartition,
-        acks: int,
-        until_s: float,
+        request: ProduceRequest,
         client: WaitingClient | None,
         work: AppendWork | None,
     ) -> asyncio.Future[_Ended]:
         """Copies the records, to be appended when it is their turn. Raises Refusal when too many wait."""
         self._waiting.check_room(len(wanted.records))
-        place, sent = (wanted.topic, wanted.partition), bytes(wanted.records[:HEADER_BYTES])
+        # Whoever waits holds on to neither the request nor its records: their bytes are the receive buffer's.
+        place, sent, acks = (wanted.topic, wanted.partition), bytes(wanted.records[:HEADER_BYTES]), request.acks
         outcome: asyncio.Future[_Ended] = asyncio.get_running_loop().create_future()
 
         def ended(how: _Ended) -> None:
@@ -160,21 +161,26 @@ class ProduceHandler:
 
         if client is not None:
             client.began()
-        self._waiting.join(
-            partition.waiting_appends,
-            WaitingAppend(records=bytes(wanted.records), work=work, until_s=until_s, append=append, refuse=refuse),
+        waiting = WaitingAppend(
+            records=bytes(wanted.records),
+            work=work,
+            until_s=_now_s() + request.timeout_ms / 1_000,
+            append=append,
+            refuse=refuse,
         )
+        self._waiting.join(partition.waiting_appends, waiting)
         return outcome
 
     async def _settled(self, begun: _Begun) -> ProduceResponse | None:
+        until_s = _now_s() + begun.timeout_ms / 1_000
         try:
-            if waiting := begun.waiting:
-                await asyncio.wait(waiting, timeout=begun.until_s - _now_s())
-            if parked := begun.parked:
-                await asyncio.wait(parked, timeout=begun.until_s - _now_s())
+            if begun.waiting:
+                await asyncio.wait(begun.waiting, timeout=until_s - _now_s())
+            if parked := begun.parked():
+                await asyncio.wait(parked, timeout=until_s - _now_s())
             return self._answer(begun)
         finally:
-            for outcome in begun.parked:
+            for outcome in begun.parked():
                 outcome.cancel()
             for append in begun.waiting:
                 append.cancel()
@@ -182,11 +188,11 @@ class ProduceHandler:
     def _answer(self, begun: _Begun) -> ProduceResponse | None:
         """What waits no longer, or too long. Raises the Refusal of an append with acks=0."""
         if begun.acks == ACKS_NONE:
-            for one in begun.ended:
+            for one in begun.ended():
                 if isinstance(one, Refusal):
                     raise one
             return None
-        results = [self._result(*place, one) for place, one in zip(begun.places, begun.ended, strict=True)]
+        results = [self._result(*place, one) for place, one in zip(begun.places, begun.ended(), strict=True)]
         return ProduceResponse(request_id=begun.request_id, partitions=results)
 
     def _result(self, topic: str, partition: int, one: _Ended) -> ProducePartitionResult:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kraft.log.record_batch import build_batch
-from kraft.log.record_checks import AT_ONCE_RECORDS_MAX
+from kraft.log.record_checks import AT_ONCE_RECORDS_MAX, RECORD_ERRORS_MAX
 from kraft.log.record_codec import Record
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.requests import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
@@ -146,6 +146,22 @@ def test_many_records_are_looked_into_by_a_thread_and_then_appended(waiting: Wai
     run_virtually(scenario())
 
 
+def test_nothing_holds_on_to_the_receive_buffer(waiting: Waiting) -> None:
+    async def scenario() -> None:
+        buffer = bytearray(large("a"))
+        with memoryview(buffer) as frame:
+            answer = waiting.produce(frame, small("b", key=None))  # type: ignore[arg-type]
+        # A view that is still there would not let it change its size.
+        buffer.clear()
+        await waiting.thread.run_next()
+        response = await answer
+        assert response is not None
+        codes = [each.error_code for each in response.partitions]
+        assert codes == [ErrorCode.NONE, ErrorCode.INVALID_RECORD]
+
+    run_virtually(scenario())
+
+
 def test_what_arrives_behind_one_that_waits_is_appended_behind_it(waiting: Waiting) -> None:
     async def scenario() -> None:
         answers = [waiting.produce(each) for each in (large("a"), small("b"), large("c"), small("d"))]
@@ -182,7 +198,7 @@ def test_records_without_a_key_are_refused_after_the_look_and_named(waiting: Wai
         response = await answer
         assert response is not None
         assert response.partitions[0].error_code is ErrorCode.INVALID_RECORD
-        assert [each.batch_index for each in response.partitions[0].record_errors] == list(range(COUNT))
+        assert [each.batch_index for each in response.partitions[0].record_errors] == list(range(RECORD_ERRORS_MAX))
         assert waiting.partition.log.log_end_offset == 0
 
     run_virtually(scenario())
