@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import ast
-import re
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-CHECKLIST = ROOT / "docs" / "checklist.md"
+from tests.checklist import CHECKLIST, ROOT, Row, rows
 
 # How many lines each section of the mission has; they are numbered from 1 without a gap.
 LINES_PER_SECTION = """
     A 26  B 24  C 31  D 10  E 21  F 16  G 10  H 6  I 8  J 4  K 3  L 17  M 11  M2 99
     N 4  O 4  P 7  Q 4  R 5  S 5  T 5  U 9  V 5  W 3  X 2  Y 12  Z 15
 """
-ROW = re.compile(r"^\| (?P<id>[A-Z]\d{2}|M2-\d{3}) \| (?P<what>.+) \| (?P<shown_by>.+) \|$")
-TEST = re.compile(r"`(?P<file>tests/[^`\s]+?\.py)(?:::(?P<name>[^`\s]+))?`")
 
 
-def rows() -> list[tuple[str, str]]:
-    """ID and last column of every line of every table."""
-    found = [ROW.match(line) for line in CHECKLIST.read_text().splitlines()]
-    return [(row["id"], row["shown_by"]) for row in found if row]
+def checklist() -> list[Row]:
+    return list(rows(CHECKLIST.read_text()))
 
 
 def expected_ids() -> list[str]:
@@ -57,37 +51,36 @@ def names_in(file: Path) -> set[str]:
     return functions | assigned | methods
 
 
-def missing_tests(text: str, root: Path) -> list[str]:
-    """The tests named in `text` that do not exist below `root`."""
-    missing = []
-    for match in TEST.finditer(text):
-        file, name = root / match["file"], match["name"]
+def missing_tests(row: Row, root: Path) -> list[str]:
+    """The tests of a row that do not exist below `root`."""
+    return [
+        str(test)
+        for test in row.tests
         # A parametrized case is named by its function here.
-        if not file.is_file() or (name is not None and name.split("[")[0] not in names_in(file)):
-            missing.append(match[0])
-    return missing
+        if not (root / test.file).is_file()
+        or (test.name is not None and test.name.split("[")[0] not in names_in(root / test.file))
+    ]
 
 
 def test_every_line_of_the_mission_stands_in_it_once_and_in_order() -> None:
-    assert [row_id for row_id, _ in rows()] == expected_ids()
+    assert [row.row_id for row in checklist()] == expected_ids()
 
 
 def test_every_table_line_is_understood() -> None:
     lines = [line for line in CHECKLIST.read_text().splitlines() if line.startswith("|")]
     headings = [line for line in lines if line.startswith(("| ID |", "|---"))]
-    assert len(lines) - len(headings) == len(rows())
+    assert len(lines) - len(headings) == len(checklist())
 
 
 def test_every_test_that_it_names_exists() -> None:
-    missing = [f"{row_id}: {test}" for row_id, shown_by in rows() for test in missing_tests(shown_by, ROOT)]
-    assert missing == []
+    assert [f"{row.row_id}: {test}" for row in checklist() for test in missing_tests(row, ROOT)] == []
 
 
 def test_every_line_says_what_shows_it_or_why_nothing_does() -> None:
     unclear = [
-        row_id
-        for row_id, shown_by in rows()
-        if "`" not in shown_by and not shown_by.startswith(("not yet", "not built: ", "documentation"))
+        row.row_id
+        for row in checklist()
+        if not (row.tests or row.commands or row.is_not_built or row.shown_by.startswith("not yet"))
     ]
     assert unclear == []
 
@@ -102,4 +95,4 @@ def test_a_test_that_does_not_exist_is_noticed(tmp_path: Path, named: str) -> No
         "def test_here(): ...\nclass TestOne:\n    def test_inside(self): ...\n"
     )
     good = "`tests/test_one.py::test_here`, `tests/test_one.py::TestOne::test_inside`, `tests/test_one.py`"
-    assert missing_tests(f"{good}, {named}", tmp_path) == [named]
+    assert missing_tests(Row("A01", f"{good}, {named}"), tmp_path) == [named.strip("`")]

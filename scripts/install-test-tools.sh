@@ -1,0 +1,30 @@
+#!/bin/sh
+# Installs, by apt-get, the programs of others without which tests are skipped. Only what is missing, and only as root.
+# Never fails: a test that lacks a program says so, and .ci/run fails when that test is a proof of docs/checklist.md.
+set -u
+
+say() { printf 'test tools: %s\n' "$*"; }
+
+missing=
+# The program that is looked for, and Debian's package that holds it.
+for pair in kcat:kcat strace:strace openssl:openssl mount:mount mvn:maven node:nodejs npm:npm go:golang-go; do
+  command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
+done
+python3 -c 'import ctypes.util, sys; sys.exit(ctypes.util.find_library("fuse3") is None)' || missing="$missing libfuse3-3"
+
+[ -n "$missing" ] || exit 0
+if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+  say "missing, and not installed without root and apt-get:$missing"
+  exit 0
+fi
+
+export DEBIAN_FRONTEND=noninteractive
+said=$(mktemp)
+trap 'rm -f "$said"' EXIT
+say "installing$missing"
+timeout 120 apt-get -qq update </dev/null >"$said" 2>&1 || say "apt-get update: $(tail -n 1 "$said")"
+for package in $missing; do
+  # One by one, so that a package that this system does not have takes no other with it.
+  timeout 300 apt-get -qq install --no-install-recommends "$package" </dev/null >"$said" 2>&1 ||
+    say "$package was not installed: $(tail -n 1 "$said")"
+done

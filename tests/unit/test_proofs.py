@@ -1,0 +1,79 @@
+"""A test that the checklist names is a proof only in a run in which it passed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.checklist import Row
+from tests.proofs import cases, main, missing_proofs
+
+LOG = "tests.unit.log.test_log"
+
+
+def report(directory: Path, *testcases: str) -> Path:
+    """As pytest writes it."""
+    path = directory / "report.xml"
+    path.write_text(f'<testsuites><testsuite name="pytest">{"".join(testcases)}</testsuite></testsuites>')
+    return path
+
+
+def case(name: str, outcome: str = "", module: str = LOG) -> str:
+    return f'<testcase classname="{module}" name="{name}" time="0.1">{outcome}</testcase>'
+
+
+def missing(directory: Path, named: str, *testcases: str, exceptions: dict[str, str] | None = None) -> list[str]:
+    rows = [Row("B01", f"not yet: the rest; otherwise: `{named}`")]
+    return list(missing_proofs(rows, cases(report(directory, *testcases)), exceptions or {}))
+
+
+@pytest.mark.parametrize(
+    ("named", "testcases"),
+    [
+        ("tests/unit/log/test_log.py::test_a", [case("test_a")]),
+        ("tests/unit/log/test_log.py::test_a", [case("test_a[1]"), case("test_a[2]"), case("test_b", "<failure/>")]),
+        ("tests/unit/log/test_log.py::test_a[2]", [case("test_a[1]", "<skipped/>"), case("test_a[2]")]),
+        ("tests/unit/log/test_log.py::TestLog::test_a", [case("test_a", module=f"{LOG}.TestLog")]),
+        ("tests/unit/log/test_log.py::test_model", [case("runTest", module=f"{LOG}.test_model")]),
+        ("tests/unit/log/test_log.py", [case("test_a"), case("test_b", module=f"{LOG}.TestLog")]),
+    ],
+)
+def test_what_has_passed_is_a_proof(named: str, testcases: list[str], tmp_path: Path) -> None:
+    assert missing(tmp_path, named, *testcases) == []
+
+
+@pytest.mark.parametrize(
+    ("testcases", "told"),
+    [
+        ([], "did not run"),
+        ([case("test_another"), case("test_a_longer_name"), case("test_a", module=f"{LOG}2")], "did not run"),
+        ([case("test_a", '<skipped message="there is no kcat&#10;at all"/>')], "skipped: there is no kcat"),
+        ([case("test_a[1]"), case("test_a[2]", '<skipped type="pytest.xfail"/>')], "skipped"),
+        ([case("test_a", '<failure message="assert 1 == 2">long</failure>')], "failed: assert 1 == 2"),
+        ([case("test_a", '<error message="fixture"/>')], "failed: fixture"),
+    ],
+)
+def test_what_did_not_pass_is_told_in_a_line(testcases: list[str], told: str, tmp_path: Path) -> None:
+    named = "tests/unit/log/test_log.py::test_a"
+    assert missing(tmp_path, named, *testcases) == [f"B01: {named} {told}"]
+
+
+def test_an_exception_need_not_pass_and_has_to_be_named() -> None:
+    row = Row("B01", "`tests/test_one.py::test_here`")
+    exceptions = {"tests/test_one.py::test_here": "why", "tests/test_one.py::test_gone": "why"}
+    assert list(missing_proofs([row], [], exceptions)) == [
+        "tests/test_one.py::test_gone is an exception, and the checklist does not name it"
+    ]
+
+
+def test_a_run_without_a_report_has_shown_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path / "report.xml")]) == 1
+    assert "is not the report of a test run" in capsys.readouterr().err
+
+
+def test_a_run_of_nothing_misses_every_proof(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(report(tmp_path))]) == 1
+    told = capsys.readouterr()
+    assert "proofs: B09 is shown by a command, which is not run here: python -m benchmarks" in told.out
+    assert "proofs: A01: tests/end_to_end/test_durability.py::" in told.err
