@@ -60,9 +60,7 @@ def _case(element: ElementTree.Element) -> Case:
     return Case(element.get("classname", ""), element.get("name", ""), outcome)
 
 
-def missing_proofs(
-    named: Iterable[Row], ran: list[Case], exceptions: Mapping[str, str] = EXCEPTIONS
-) -> Iterator[str]:
+def missing_proofs(named: Iterable[Row], ran: list[Case], exceptions: Mapping[str, str] = EXCEPTIONS) -> Iterator[str]:
     """One line for each named test that has not passed, and for each exception that is none."""
     unused = set(exceptions)
     for row in named:

@@ -340,6 +340,7 @@ def test_leaders_go_back_unasked_and_a_topic_that_may_lose_records_is_led_again(
     with Cluster(nodes=3, overrides=settings) as cluster, Admin(cluster.bootstrap_servers) as admin:
         admin.create_topic("led", partitions=3, replication_factor=3)
         preferred = {number: each.replicas[0] for number, each in partitions(admin, "led").items()}
+        assert sorted(preferred.values()) == [1, 2, 3]
         cluster.node(1).kill()
         until(lambda: all(each.leader_id > 1 for each in partitions(admin, "led").values()), lambda: "leaders stay")
         cluster.start()

@@ -37,6 +37,11 @@ def test_the_first_replica_that_is_in_sync_and_can_lead_is_elected() -> None:
     assert elect(ids(1, 2, 3), ids(3, 2), lambda broker_id: broker_id != 2) == 3
 
 
+def test_an_election_takes_the_next_of_the_assignment_however_much_it_leads_already() -> None:
+    image = fenced(with_topic(cluster(1, 2, 3), [1, 2, 3], [2, 3, 1], [2, 1, 3]), 1)
+    assert [partition(image, number).leader for number in range(3)] == [2, 2, 2]
+
+
 def test_nobody_outside_the_isr_is_ever_elected() -> None:
     assert elect(ids(1, 2, 3), ids(1), lambda broker_id: broker_id != 1) == NO_BROKER
 
