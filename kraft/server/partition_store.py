@@ -158,6 +158,9 @@ class PartitionStore:
             opened = self._opened(directory, topic_partition, config)
         if found is not None:
             log.info("log is open", partition=str(topic_partition), **_facts(opened))
+            if rebuilt := opened.recovery_report.indexes_rebuilt:
+                event = "indexes are missing or corrupt: deleted and rebuilt"
+                log.warning(event, partition=str(topic_partition), directory=directory, segments=rebuilt)
         return opened
 
     def _opened(self, directory: str, topic_partition: TopicPartition, config: TopicConfig) -> PartitionLog:

@@ -13,6 +13,7 @@ from kraft.runtime.disk import RealDisk
 from kraft.server.high_watermarks import read_high_watermarks
 from kraft.testing import Cluster
 from tests.end_to_end.records import create_topic, once_each, publish, read_all
+from tests.end_to_end.waiting import until
 
 RECORDS = 5_000
 
@@ -83,8 +84,16 @@ def test_a_stopped_node_hands_on_what_it_leads() -> None:
 
 @pytest.mark.parametrize("enabled", ["true", "false"])
 def test_leaderships_are_handed_on_at_a_stop_unless_that_is_switched_off(enabled: str) -> None:
-    with Cluster(nodes=1, overrides={"controlled.shutdown.enable": enabled}) as cluster:
-        cluster.node(1).terminate()
+    with Cluster(nodes=3, overrides={"controlled.shutdown.enable": enabled}) as cluster:
+        create_topic(cluster.bootstrap_servers, "orders", partitions=3)
+        with Admin(cluster.bootstrap_servers) as admin:
+            cluster.node(1).terminate()
+            until(lambda: admin.describe_brokers([1])[0].fenced, "broker 1 is thought to run")
+            (stopped,) = admin.describe_brokers([1])
+            (described,) = admin.describe_topics(["orders"])
+        # One that hands on says to the controller that it stops; otherwise the controller finds that it is gone.
+        assert stopped.in_controlled_shutdown == (enabled == "true")
+        assert {partition.leader_id for partition in described.metadata.partitions} == {2, 3}
         told = cluster.node(1).log_path.read_text()
         assert ("leaderships are handed on" in told) == (enabled == "true")
         assert "node stopped" in told
