@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import kafka
 import pytest
 
 from kraft.client import Admin
+from kraft.model.requests import MetadataRequest
+from kraft.rpc.peers import Connections
 from kraft.server import cluster_files, storage
 from kraft.server.cluster_files import NodePlan
 from kraft.server.free_ports import ReservedPorts
@@ -20,7 +23,10 @@ DEADLINE_S = 30
 
 
 class Doors:
-    """Both nodes have INTERNAL, only the first one has EXTERNAL as well, advertised under another name of the host."""
+    """Both nodes have INTERNAL, only the first one has EXTERNAL as well.
+
+    The first advertises that one and GRPC under another name of the host than the one that it binds.
+    """
 
     def __init__(self, ports: list[int]) -> None:
         self.grpc, self.controller = ports[:2], ports[2:4]
@@ -47,7 +53,7 @@ class Doors:
         advertised = [listeners[0], listeners[2]]
         if number == 0:
             listeners.append(f"EXTERNAL://127.0.0.1:{self.external}")
-            advertised.append(f"EXTERNAL://localhost:{self.external}")
+            advertised = [f"GRPC://localhost:{self.grpc[0]}", listeners[2], f"EXTERNAL://localhost:{self.external}"]
         return {
             "listeners": ",".join(listeners),
             "advertised.listeners": ",".join(advertised),
@@ -86,6 +92,20 @@ def test_each_listener_tells_its_own_addresses(doors: Doors) -> None:
     }
     external = told(f"127.0.0.1:{doors.external}")
     assert [str(broker) for broker in external.brokers.values()] == [f"localhost:{doors.external}/1"]
+
+
+def test_clients_of_grpc_are_told_the_advertised_addresses(doors: Doors) -> None:
+    async def told_by(number: int) -> set[tuple[int, str, int]]:
+        connections = Connections()
+        try:
+            peer = connections.broker(f"127.0.0.1:{doors.grpc[number]}")
+            answer = await peer.metadata(MetadataRequest(topics=[]), DEADLINE_S)
+        finally:
+            await connections.close()
+        return {(broker.broker_id, broker.host, broker.port) for broker in answer.brokers}
+
+    expected = {(1, "localhost", doors.grpc[0]), (2, "127.0.0.1", doors.grpc[1])}
+    assert [asyncio.run(told_by(number)) for number in (0, 1)] == [expected, expected]
 
 
 def test_a_leader_without_the_clients_listener_is_told_as_such(doors: Doors) -> None:
