@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -102,5 +103,5 @@ def test_a_fetch_that_finds_nothing_waits_at_the_leader_for_replica_fetch_wait_m
             await until(lambda: len(asked_at_ms) == 5, within_s=5 * wait_ms / 1_000)
 
     run_virtually(scenario())
-    apart_ms = [later - earlier for earlier, later in zip(asked_at_ms, asked_at_ms[1:], strict=False)]
+    apart_ms = [later - earlier for earlier, later in pairwise(asked_at_ms)]
     assert apart_ms == pytest.approx([wait_ms] * 4, abs=20)
