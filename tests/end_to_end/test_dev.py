@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 import kraft
+from kraft.client import Admin
 from kraft.server.free_ports import ReservedPorts
 
 
@@ -99,6 +100,30 @@ def test_a_kept_cluster_comes_back_as_itself(start_dev: Callable[..., Dev], base
     second.wait_for(f"127.0.0.1:{int(base_port) + 2}")
     assert second.end(signal.SIGINT) == 0
     assert (tmp_path / "node-1" / "meta.properties").read_text() == meta
+
+
+def test_nodes_that_nobody_gave_an_id_are_numbered_and_keep_their_numbers(
+    start_dev: Callable[..., Dev], base_port: str, tmp_path: Path
+) -> None:
+    def identities() -> dict[str, str]:
+        """What each node's `meta.properties` says: its id is in there."""
+        return {path.parent.name: path.read_text() for path in sorted(tmp_path.glob("node-*/meta.properties"))}
+
+    arguments = ("--data-dir", str(tmp_path), "--base-port", base_port)
+    two = start_dev("--nodes", "2", *arguments)
+    two.wait_for("Ctrl-C stops it")
+    assert two.end(signal.SIGINT) == 0
+    before = identities()
+    assert [re.findall(r"^node\.id=(.*)$", text, re.MULTILINE) for text in before.values()] == [["1"], ["2"]]
+
+    three = start_dev("--nodes", "3", *arguments)
+    three.wait_for("Ctrl-C stops it")
+    with Admin(f"127.0.0.1:{int(base_port) + 2}") as admin:
+        assert [broker.broker_id for broker in admin.describe_brokers()] == [1, 2, 3]
+    assert three.end(signal.SIGINT) == 0
+    after = identities()
+    assert re.findall(r"^node\.id=(.*)$", after.pop("node-3"), re.MULTILINE) == ["3"]
+    assert after == before
 
 
 def test_a_node_that_dies_is_named_and_ends_the_command(start_dev: Callable[..., Dev], base_port: str) -> None:
