@@ -11,7 +11,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 CHECKLIST: Final = ROOT / "docs" / "checklist.md"
 
-_ROW: Final = re.compile(r"^\| (?P<id>[A-Z]\d{2}|M2-\d{3}) \| (?P<what>.+) \| (?P<shown_by>.+) \|$")
+_ROW: Final = re.compile(r"^\| (?P<id>(?:[A-Z]|DC)\d{2}|M2-\d{3}) \| (?P<what>.+) \| (?P<shown_by>.+) \|$")
 _TEST: Final = re.compile(r"`(?P<file>tests/[^`\s]+?\.py)(?:::(?P<name>[^`\s]+))?`")
 _COMMAND: Final = re.compile(r"`((?:python|kraft|make) [^`]+)`")
 
