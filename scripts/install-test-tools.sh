@@ -1,13 +1,14 @@
 #!/bin/sh
-# Installs, by apt-get, the programs of others without which tests are skipped. Only what is missing, and only as root.
-# Never fails: a test that lacks a program says so, and .ci/run fails when that test is a proof of docs/checklist.md.
+# Installs, with apt-get, the programs of others that tests run: only what is missing, and only as root.
+# Never fails: a test that lacks a program is skipped and says so, and .ci/run fails where it is a proof of the checklist.
 set -u
 
 say() { printf 'test tools: %s\n' "$*"; }
 
 missing=
 # The program that is looked for, and Debian's package that holds it.
-for pair in kcat:kcat strace:strace openssl:openssl mount:mount mvn:maven node:nodejs npm:npm go:golang-go; do
+for pair in kcat:kcat strace:strace openssl:openssl mount:mount java:openjdk-17-jre-headless mvn:maven node:nodejs npm:npm \
+  go:golang-go; do
   command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
 done
 python3 -c 'import ctypes.util, sys; sys.exit(ctypes.util.find_library("fuse3") is None)' || missing="$missing libfuse3-3"
