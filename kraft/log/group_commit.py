@@ -63,7 +63,7 @@ class GroupCommit:
         return ticket.error
 
     def durable_up_to(self, end: Offset) -> None:
-        """All up to `end`, where the log ends, was synced beside the ticket. Raises OSError if the ticket's sync did."""
+        """All up to `end`, where the log ends, was synced beside the ticket. Raises the ticket's OSError."""
         if self._ticket is None:
             self.synced_end = end
             return

@@ -30,7 +30,9 @@ def file_name(base_offset: int, suffix: str) -> str:
     return f"{base_offset:020d}{suffix}"
 
 
-def scan_batches(file: ReadableFile, path: str, start: int = 0, with_crc: bool = False) -> Iterator[tuple[int, BatchHeader]]:
+def scan_batches(
+    file: ReadableFile, path: str, start: int = 0, with_crc: bool = False
+) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of every batch from the one that begins at `start`.
 
     Raises Corruption where a batch is broken or cut; everything yielded before was whole.

@@ -14,11 +14,12 @@ from typing import Annotated
 
 import typer
 
+from chaos.nemesis import power_loss
 from tests.end_to_end import full_disk_runs, kill_runs, sync_error_runs
 from tests.end_to_end.full_disk_runs import HEAD_ROOM_BYTES, RESUMED_WITHIN_S, CannotMount, FullDisk
 from tests.end_to_end.kill_runs import Kill
 from tests.end_to_end.numbered_load import Contents
-from tests.end_to_end.sync_error_runs import CannotInject, SyncError
+from tests.end_to_end.sync_error_runs import SyncError
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help="Faults of disks and deaths of nodes.")
 
@@ -48,20 +49,20 @@ def kill(times: Times = 50, nodes: Annotated[int, typer.Option(min=1, max=9)] = 
 
 @app.command()
 def sync_error(times: Times = 20, seed: Seed = None) -> None:
-    """fsync and fdatasync fail with EIO: the node ends, and had acknowledged nothing that was not synced."""
+    """fsync and fdatasync fail with EIO: the node ends and is started again, and then the power fails."""
     chosen = _chosen(seed)
 
     def tell(met: SyncError) -> None:
         where = "of the log" if met.only_log else "of every file"
-        _say(f"syncs {where} fail from number {met.failed_at}: {met.cut_bytes} bytes not synced; {met.contents}")
+        _say(f"syncs {where} failed: {met.failed_bytes} bytes not written; {met.contents}")
 
-    with _judged():
-        errors = sync_error_runs.run(times=times, seed=chosen, tell=tell)
+    with _judged(), tempfile.TemporaryDirectory(prefix="kraft-sync-error-") as directory:
+        errors = sync_error_runs.run(times=times, seed=chosen, directory=Path(directory), tell=tell)
         lost, repeated = (sum(map(len, each)) for each in _wrongs(met.contents for met in errors))
         _print_figures(
-            f"{len(errors)} times failing syncs, seed {chosen}; what was not synced was cut off before the new start",
+            f"{len(errors)} times failing syncs, seed {chosen}; each with a new start and then a loss of power",
             f"{sum(met.contents.acknowledged for met in errors):,} acknowledged, {lost} lost, {repeated} repeated",
-            f"cut off: {sum(met.cut_bytes for met in errors):,} bytes in all",
+            f"not written by syncs that failed: {sum(met.failed_bytes for met in errors):,} bytes in all",
             f"the last one said: {errors[-1].last_words}",
         )
 
@@ -119,7 +120,7 @@ def _judged() -> Iterator[None]:
     """What did not hold, or cannot be run here, ends in one line and exit code 1."""
     try:
         yield
-    except (AssertionError, TimeoutError, CannotInject, CannotMount) as failure:
+    except (AssertionError, TimeoutError, CannotMount, power_loss.CannotMount) as failure:
         print(f"{type(failure).__name__}: {failure}", file=sys.stderr)
         for note in getattr(failure, "__notes__", ()):
             print(note, file=sys.stderr)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
+from kraft.log.log_checkpoint import CHECKPOINT_NAME
 from kraft.log.record_batch import split
 from kraft.model.errors import Corruption
 from tests.simulation.log_workload import Workload
@@ -46,6 +47,8 @@ def _is_a_beginning(disk: SimDisk, model: ModelledLog, clean_shutdown: bool) -> 
         raise Broken(f"the log began at {model.start} and begins at {log.log_start_offset}, of {left} all that is left")
     found = [bytes(batch) for header, batch in split(read_bytes(log)) if header.next_offset > model.start]
     expected = [batch.data for batch in model.batches]
-    if not model.is_sparse and found != expected[: len(found)]:
+    # Without its checkpoint a log may be a compacted one, and segments in its middle are not missed.
+    knows_holes = CHECKPOINT_NAME in left and not model.is_sparse
+    if knows_holes and found != expected[: len(found)]:
         raise Broken(f"{len(found)} batches are not the first of {len(expected)}, of {left} all that is left")
     return True

@@ -51,6 +51,11 @@ def _done(volume: Volume, command: dict[str, Any]) -> dict[str, Any]:
         case {"do": "hold syncs"}:
             volume.hold_syncs()
             return {}
+        case {"do": "fail syncs", "path_ends_with": path_ends_with}:
+            volume.fail_syncs(path_ends_with)
+            return {}
+        case {"do": "heal syncs"}:
+            return {"failed_bytes": volume.heal_syncs()}
         case {"do": "cut power"}:
             volume.cut_power()
             return {}

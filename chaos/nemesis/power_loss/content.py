@@ -64,11 +64,18 @@ class Content:
         self._image = image
         self._pending: list[_Write | _Truncate] = []
         self._settled = 0
+        self._marked_clean: list[_Write | _Truncate] = []
+        """What programs see above the durable image though no sync will write it, and what was done to it since."""
 
     def read(self, position: int, size: int) -> bytes:
         """What programs see: the durable image with everything that was done since."""
         end = min(position + size, self.size)
-        return bytes(self._changed(position, end, len(self._pending))) if position < end else b""
+        if position >= end:
+            return b""
+        image = self._durable(position, end)
+        for operation in (*self._marked_clean, *self._pending):
+            operation.apply(image, position)
+        return bytes(image)
 
     def write(self, position: int, data: bytes) -> None:
         if data:
@@ -88,7 +95,7 @@ class Content:
 
     @property
     def is_synced(self) -> bool:
-        return not self._pending
+        return not self._pending and not self._marked_clean
 
     @property
     def unsynced_bytes(self) -> int:
@@ -100,8 +107,27 @@ class Content:
         with self._opened() as descriptor:
             for operation in self._pending[:count]:
                 self._pass_on(descriptor, operation)
+        if self._marked_clean:
+            # So that what is read stays in the order in which it was done.
+            self._marked_clean += self._pending[:count]
         del self._pending[:count]
         self._settled += count
+
+    def fail_sync(self, mark: int) -> int:
+        """As a kernel that cannot write the pages: they stay readable, and no sync writes them any more.
+
+        What was cut off is in the file system's journal, and becomes durable. Returns how many bytes were not written.
+        """
+        count = max(mark - self._settled, 0)
+        failed = self._pending[:count]
+        with self._opened() as descriptor:
+            for operation in failed:
+                if isinstance(operation, _Truncate):
+                    self._pass_on(descriptor, operation)
+        self._marked_clean += failed
+        del self._pending[:count]
+        self._settled += count
+        return sum(len(operation.data) for operation in failed if isinstance(operation, _Write))
 
     def lose_power(self, loss: Loss, chance: Random) -> None:
         """What survives becomes the durable image, and all there is."""
@@ -114,6 +140,7 @@ class Content:
                 pass
         self._settled += len(self._pending)
         self._pending.clear()
+        self._marked_clean.clear()
         self.size = self._durable_size
 
     # --- what survives ----------------------------------------------------------------------------------------
@@ -166,7 +193,7 @@ class Content:
         return bytes(survived)
 
     def _versions(self, begin: int, numbers: list[int]) -> Iterator[bytes]:
-        image = self._changed(begin, begin + PAGE_BYTES, 0)
+        image = self._durable(begin, begin + PAGE_BYTES)
         yield bytes(image)
         for number in numbers[1:]:
             self._pending[number - 1].apply(image, begin)
@@ -174,13 +201,11 @@ class Content:
 
     # --- inside ----------------------------------------------------------------------------------------------
 
-    def _changed(self, begin: int, end: int, count: int) -> bytearray:
-        """The durable image, after the first `count` operations."""
+    def _durable(self, begin: int, end: int) -> bytearray:
+        """Of the durable image; behind its end there are zeros."""
         with self._opened() as descriptor:
             image = bytearray(_read_all(descriptor, begin, end - begin))
         image.extend(bytes(end - begin - len(image)))
-        for operation in self._pending[:count]:
-            operation.apply(image, begin)
         return image
 
     def _pass_on(self, descriptor: int, operation: _Write | _Truncate) -> None:

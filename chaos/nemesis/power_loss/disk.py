@@ -66,6 +66,16 @@ class Disk:
         """From now on no sync ends until the power is cut, as on a disk that hangs; what is unsynced piles up."""
         self._command({"do": "hold syncs"})
 
+    def fail_syncs(self, path_ends_with: str) -> None:
+        """From now on syncs of what was opened by such a path fail with EIO. What they should have written stays
+        readable, and no later sync writes it: the kernel has said so once."""
+        self._command({"do": "fail syncs", "path_ends_with": path_ends_with})
+
+    def heal_syncs(self) -> int:
+        """They succeed again. Returns how many bytes can be read that no sync has written."""
+        failed_bytes: int = self._command({"do": "heal syncs"})["failed_bytes"]
+        return failed_bytes
+
     def cut_power(self) -> None:
         """From now on nothing becomes durable, and everything fails. Those who use the disk have to be killed first."""
         self._command({"do": "cut power"})

@@ -38,6 +38,9 @@ class _Node:
 @dataclass(frozen=True, slots=True)
 class _Handle:
     node: NodeId
+    path: str
+    """By which it was opened."""
+
     appends: bool
     syncs: bool
 
@@ -54,6 +57,8 @@ class Volume:
         self._wait_for_disk = wait_for_disk
         self._guard = Lock()
         self._is_off = False
+        self._failing: str | None = None
+        self._failed_bytes = 0
         self._may_sync = Event()
         self._may_sync.set()
         self._names = Names()
@@ -67,6 +72,18 @@ class Volume:
     def hold_syncs(self) -> None:
         """From now on no sync ends until the power is cut, as on a disk that hangs; what is unsynced piles up."""
         self._may_sync.clear()
+
+    def fail_syncs(self, path_ends_with: str) -> None:
+        """From now on syncs of what was opened by such a path fail with EIO, and its pages are marked clean."""
+        with self._guard:
+            self._failing = path_ends_with
+
+    def heal_syncs(self) -> int:
+        """They succeed again. Returns how many bytes are to be read that no sync has written, or will."""
+        with self._guard:
+            self._failing = None
+            failed_bytes, self._failed_bytes = self._failed_bytes, 0
+            return failed_bytes
 
     def cut_power(self) -> None:
         """From now on nothing becomes durable, and everything fails with EIO, syncs that are under way too."""
@@ -125,14 +142,14 @@ class Volume:
         if flags & os.O_TRUNC and content.size:
             content.truncate(0)
         # O_SYNC contains O_DSYNC.
-        return self._new_handle(_Handle(node_id, bool(flags & os.O_APPEND), bool(flags & os.O_DSYNC)))
+        return self._new_handle(_Handle(node_id, path, bool(flags & os.O_APPEND), bool(flags & os.O_DSYNC)))
 
     def open_dir(self, path: str) -> int:
         with self._powered():
             node_id = self._find(path)
             if self._nodes[node_id].content is not None:
                 raise _error(errno.ENOTDIR, path)
-            return self._new_handle(_Handle(node_id, appends=False, syncs=False))
+            return self._new_handle(_Handle(node_id, path, appends=False, syncs=False))
 
     def read(self, handle: int, position: int, size: int) -> bytes:
         with self._powered():
@@ -177,7 +194,11 @@ class Volume:
             raise _error(errno.EIO)
         with self._powered():
             # The power may have been lost and restored meanwhile; then there is no such handle.
-            self._handle(handle)
+            path = self._handle(handle).path
+            if self._failing is not None and path.endswith(self._failing):
+                # Names are in the journal of the file system, and not lost by this.
+                self._failed_bytes += 0 if content is None else content.fail_sync(mark)
+                raise _error(errno.EIO, path)
             if content is not None:
                 content.sync(mark)
             else:

@@ -352,3 +352,42 @@ def _tree(volume: Volume, directory: str) -> dict[str, bytes]:
         else:
             found[path] = read(volume, path)
     return found
+
+
+# --- syncs that fail -----------------------------------------------------------------------------------------
+
+
+def test_what_a_failed_sync_did_not_write_is_read_until_the_power_is_lost(volume: Volume) -> None:
+    handle = durable(volume, "/f.log", b"old")
+    volume.write(handle, 3, b"lost")
+    volume.fail_syncs(".log")
+    assert_refused(errno.EIO, lambda: volume.sync(handle))
+    assert volume.heal_syncs() == 4
+    volume.sync(handle)
+    volume.write(handle, 7, b"more")
+    volume.sync(handle)
+    assert read(volume, "/f.log") == b"oldlostmore"
+    lose(volume)
+    assert read(volume, "/f.log") == b"old\0\0\0\0more"
+
+
+def test_what_is_written_again_after_a_failed_sync_is_durable(volume: Volume) -> None:
+    handle = durable(volume, "/f.log", b"old")
+    volume.write(handle, 3, b"lost")
+    volume.fail_syncs(".log")
+    assert_refused(errno.EIO, lambda: volume.sync(handle))
+    volume.heal_syncs()
+    volume.write(handle, 3, b"lost")
+    volume.truncate("/f.log", 6)
+    volume.sync(handle)
+    assert read(volume, "/f.log") == b"oldlos"
+    lose(volume)
+    assert read(volume, "/f.log") == b"oldlos"
+
+
+def test_only_the_syncs_of_such_paths_fail(volume: Volume) -> None:
+    volume.fail_syncs("/a/f")
+    durable(volume, "/f", b"kept")
+    assert volume.heal_syncs() == 0
+    lose(volume)
+    assert read(volume, "/f") == b"kept"
