@@ -1,8 +1,8 @@
 """What an earlier process wrote and is not known to have made durable is written again, where it stands.
 
-A kernel that failed to write pages says so once, to one sync, and may mark the pages clean: they are read as if all were
-well, no later sync writes them, and the next loss of power takes them. Writing the same bytes makes the pages dirty
-again. See docs/adr/0022-what-was-not-known-to-be-durable-is-written-again.md.
+A kernel that failed to write pages says so once, to one sync, and may mark the pages clean: they are read as if all
+were well, no later sync writes them, and the next loss of power takes them. Writing the same bytes makes the pages
+dirty again. See docs/adr/0022-what-was-not-known-to-be-durable-is-written-again.md.
 """
 
 from __future__ import annotations
