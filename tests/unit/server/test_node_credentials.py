@@ -12,7 +12,7 @@ import grpc.aio
 import pytest
 
 from kraft.rpc.refusal_log import RefusalLog
-from kraft.server import cluster_files
+from kraft.server import cluster_files, machine_secret
 from kraft.server.cluster_files import HOST, NodePlan
 from kraft.server.config import CONTROLLER, GRPC, load
 from kraft.server.node_credentials import (
@@ -281,6 +281,22 @@ def test_only_those_whom_the_same_authority_certified_get_through(
     assert not answered(server, made(tmp_path / "open", None))
     assert not answered(made(tmp_path / "open-server", None), server)
     assert not answered(crafty(misplaced), server), "the dialing side looks for the host in the certificate"
+
+
+def test_only_those_with_the_secret_are_answered_where_certificates_are_not_asked_for(tmp_path: Path) -> None:
+    server, peer, stranger = (credentials(tmp_path / name) for name in ("server", "peer", "stranger"))
+    stranger._secrets = None
+    other = tmp_path / "other"
+    machine_secret.write_new(other)
+    assert answered(server, peer)
+    assert not answered(server, stranger)
+    assert not answered(server, credentials(tmp_path / "other-cluster", cluster_secret_file=str(other)))
+
+
+def test_certificates_alone_will_do_where_nodes_share_no_secret(stores: Stores, tmp_path: Path) -> None:
+    server, peer = made(tmp_path / "server", stores), made(tmp_path / "peer", stores)
+    server._secrets = peer._secrets = None
+    assert answered(server, peer)
 
 
 def test_whoever_dials_is_told_what_the_handshake_failed_for(
