@@ -56,6 +56,10 @@ class Unreachable(KraftError):
         self.reason = reason
 
 
+class NotServed(Unreachable):
+    """The peer is there, and of a version that does not know the call."""
+
+
 Dial = Callable[[str, list[tuple[str, Any]]], grpc.aio.Channel]
 """A channel to an address, with these options."""
 
@@ -103,6 +107,13 @@ class BrokerPeer:
         message = messages.LIST_OFFSETS_REQUEST.to_message(request)
         response = await answer(self.address, self._stub.ListOffsets, message, timeout_s)
         return messages.LIST_OFFSETS_RESPONSE.to_value(response)
+
+    async def offset_for_leader_epoch(
+        self, request: values.OffsetForLeaderEpochRequest, timeout_s: float
+    ) -> values.OffsetForLeaderEpochResponse:
+        message = messages.EPOCH_END_REQUEST.to_message(request)
+        response = await answer(self.address, self._stub.OffsetForLeaderEpoch, message, timeout_s)
+        return messages.EPOCH_END_RESPONSE.to_value(response)
 
     async def delete_records(
         self, request: values.DeleteRecordsRequest, timeout_s: float
@@ -342,6 +353,8 @@ def _failure(address: str, error: grpc.aio.AioRpcError) -> Unreachable | Refusal
             reason = "no answer within the time allowed"
         case grpc.StatusCode.UNAVAILABLE:
             reason = connection_failure(error.details() or "")
+        case grpc.StatusCode.UNIMPLEMENTED:
+            return NotServed(address, f"UNIMPLEMENTED: {error.details()}")
         case code:
             reason = f"{code.name}: {error.details()}"
     return Unreachable(address, reason)

@@ -64,6 +64,9 @@ class BrokerHandlers:
     fetch_records: Callable[[values.FetchRecordsRequest], Awaitable[values.FetchRecordsResponse]]
     metadata: Callable[[values.MetadataRequest], Awaitable[values.MetadataResponse]]
     list_offsets: Callable[[values.ListOffsetsRequest], Awaitable[values.ListOffsetsResponse]]
+    offset_for_leader_epoch: Callable[
+        [values.OffsetForLeaderEpochRequest], Awaitable[values.OffsetForLeaderEpochResponse]
+    ]
     delete_records: Callable[[values.DeleteRecordsRequest], Awaitable[values.DeleteRecordsResponse]]
     init_producer_id: Callable[[], Awaitable[values.InitProducerIdResponse]]
 
@@ -155,6 +158,13 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
     ) -> broker_pb2.ListOffsetsResponse:
         value = await read_value(messages.LIST_OFFSETS_REQUEST, request, context)
         return messages.LIST_OFFSETS_RESPONSE.to_message(await answered(self._handlers.list_offsets(value), context))
+
+    async def OffsetForLeaderEpoch(
+        self, request: broker_pb2.OffsetForLeaderEpochRequest, context: Context
+    ) -> broker_pb2.OffsetForLeaderEpochResponse:
+        value = await read_value(messages.EPOCH_END_REQUEST, request, context)
+        response = await answered(self._handlers.offset_for_leader_epoch(value), context)
+        return messages.EPOCH_END_RESPONSE.to_message(response)
 
     async def DeleteRecords(
         self, request: broker_pb2.DeleteRecordsRequest, context: Context

@@ -255,6 +255,7 @@ class BrokerNode:
             fetch_records=plain_records.fetch,
             metadata=MetadataHandler(self._loader, self._controllers, self._config.topics, GRPC).handle,
             list_offsets=ListOffsetsHandler(self._partitions).handle,
+            offset_for_leader_epoch=self._partition_handlers.offset_for_leader_epoch.handle,
             delete_records=DeleteRecordsHandler(self._partitions, self._maintenance.records_deleted).handle,
             init_producer_id=ProducerIdHandler(self._config.node_id, self._broker_epoch, self._controllers).handle,
         )

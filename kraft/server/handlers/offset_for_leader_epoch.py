@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import LeaderEpoch
+from kraft.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
 from kraft.model.requests import (
     EpochEndPartition,
     EpochEndPartitionResult,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
+from kraft.server.partition import Partition
 from kraft.server.partitions import Partitions
 
 
@@ -28,7 +29,7 @@ class OffsetForLeaderEpochHandler:
             return EpochEndPartitionResult(
                 topic=wanted.topic, partition=wanted.partition, error_code=refusal.error_code
             )
-        epoch, end_offset = partition.log.end_offset_for_epoch(LeaderEpoch(wanted.leader_epoch))
+        epoch, end_offset = _end_of(partition, LeaderEpoch(wanted.leader_epoch))
         return EpochEndPartitionResult(
             topic=wanted.topic,
             partition=wanted.partition,
@@ -36,3 +37,16 @@ class OffsetForLeaderEpochHandler:
             leader_epoch=epoch,
             end_offset=end_offset,
         )
+
+
+def _end_of(partition: Partition, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
+    """The largest epoch up to `epoch` that this leader's log has, and its end; -1 for one later than the leader's own.
+
+    The log notes an epoch with its first record. Consumers know epochs without records, too: a position that was looked
+    up bears the epoch of its leader. Of these, what the log holds so far is all that there can be.
+    """
+    log = partition.log
+    if not log.latest_epoch < epoch <= partition.leader_epoch:
+        return log.end_offset_for_epoch(epoch)
+    found = epoch if log.latest_epoch == NO_LEADER_EPOCH or epoch == partition.leader_epoch else log.latest_epoch
+    return found, log.log_end_offset

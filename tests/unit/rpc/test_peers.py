@@ -5,9 +5,18 @@ import socket
 
 import pytest
 
-from kraft.model.errors import Refusal
-from kraft.model.requests import FetchRequest, FetchResponse, MetadataRequest, MetadataResponse
-from kraft.rpc.peers import Connections, Unreachable
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.requests import (
+    EpochEndPartition,
+    EpochEndPartitionResult,
+    FetchRequest,
+    FetchResponse,
+    MetadataRequest,
+    MetadataResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from kraft.rpc.peers import Connections, NotServed, Unreachable
 from tests.unit.rpc.servers import broker_service, served
 
 CALL_S = 5.0
@@ -113,5 +122,40 @@ def test_a_server_that_stops_ends_the_streams_of_its_clients() -> None:
             await asyncio.sleep(0.05)
         with pytest.raises(Unreachable):
             await receiving
+
+    asyncio.run(scenario())
+
+
+def test_where_leader_epochs_end_is_asked_and_answered() -> None:
+    request = OffsetForLeaderEpochRequest(
+        partitions=[EpochEndPartition(topic="orders", partition=3, leader_epoch=4, current_leader_epoch=5)]
+    )
+    response = OffsetForLeaderEpochResponse(
+        partitions=[
+            EpochEndPartitionResult(
+                topic="orders", partition=3, error_code=ErrorCode.NONE, leader_epoch=2, end_offset=70
+            ),
+            EpochEndPartitionResult(topic="orders", partition=4, error_code=ErrorCode.FENCED_LEADER_EPOCH),
+        ]
+    )
+
+    async def handle(asked: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+        assert asked == request
+        return response
+
+    async def scenario() -> None:
+        async with served(broker_service(offset_for_leader_epoch=handle)) as (connections, address):
+            assert await connections.broker(address).offset_for_leader_epoch(request, CALL_S) == response
+
+    asyncio.run(scenario())
+
+
+def test_a_peer_of_a_version_that_does_not_know_a_call_is_told_apart_from_one_that_is_away() -> None:
+    async def scenario() -> None:
+        async with served() as (connections, address):
+            with pytest.raises(NotServed, match="UNIMPLEMENTED"):
+                await connections.broker(address).offset_for_leader_epoch(
+                    OffsetForLeaderEpochRequest(partitions=[]), CALL_S
+                )
 
     asyncio.run(scenario())

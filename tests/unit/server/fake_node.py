@@ -43,6 +43,7 @@ async def serve(config: NodeConfig) -> int:
         fetch_records=unasked,
         metadata=metadata,
         list_offsets=unasked,
+        offset_for_leader_epoch=unasked,
         delete_records=unasked,
         init_producer_id=unasked,
     )

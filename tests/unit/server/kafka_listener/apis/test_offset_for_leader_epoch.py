@@ -62,6 +62,24 @@ def test_where_an_epoch_ends(broker: Broker, version: int, epoch: int, found: tu
     assert ask(broker, version, topic("orders", (0, epoch))) == [("orders", 0, 0, *found)]
 
 
+@pytest.mark.parametrize(("epoch", "found"), [(1, (1, 2)), (4, (4, 3)), (5, (4, 3)), (6, (6, 3)), (7, (-1, -1))])
+def test_a_leader_that_has_written_nothing_yet_knows_its_own_epoch(
+    broker: Broker, epoch: int, found: tuple[int, int]
+) -> None:
+    """A consumer that looked its position up in epoch 5, in which nothing was written either, lost nothing."""
+    lead(broker.partitions.by_name("orders", 0), epoch=6, partition_epoch=2)
+    assert ask(broker, VERSIONS[-1], topic("orders", (0, epoch))) == [("orders", 0, 0, *found)]
+
+
+@pytest.mark.parametrize(("epoch", "found"), [(0, (0, 0)), (1, (1, 0)), (2, (2, 0)), (3, (-1, -1))])
+def test_in_a_log_without_records_every_epoch_ends_at_its_start(
+    tmp_path: Path, epoch: int, found: tuple[int, int]
+) -> None:
+    broker = Broker(tmp_path, partitions=partitions_of())
+    lead(broker.open(), epoch=2)
+    assert ask(broker, VERSIONS[-1], topic("orders", (0, epoch))) == [("orders", 0, 0, *found)]
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_partitions_of_several_topics_are_answered_in_the_requests_order(broker: Broker, version: int) -> None:
     assert ask(broker, version, topic("payments", (0, 1)), topic("orders", (7, 1), (0, 4), (2, 1))) == [
