@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         ClientClosed,
         DeliveryTimeout,
         InvalidSetting,
+        LogTruncated,
         NotBuiltYet,
         RecordTooLarge,
     )
@@ -59,6 +60,7 @@ __all__ = [
     "InvalidBatch",
     "InvalidSetting",
     "KraftError",
+    "LogTruncated",
     "NewTopic",
     "NoBrokerReachable",
     "NotBuiltYet",
@@ -91,6 +93,7 @@ _HOMES = {
         "ClientClosed",
         "DeliveryTimeout",
         "InvalidSetting",
+        "LogTruncated",
         "NotBuiltYet",
         "RecordTooLarge",
     ),

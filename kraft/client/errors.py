@@ -34,6 +34,33 @@ class RecordTooLarge(Refusal):
         )
 
 
+class LogTruncated(Refusal):
+    """Records that a consumer was given are no longer in the log, and auto.offset.reset is none.
+
+    `position` is where the consumer stood. `divergent_offset` is the first offset of which the leader's log is known
+    to be another; None when the leader knows nothing of the records that were read.
+    """
+
+    def __init__(self, partition: TopicPartition, position: int, divergent_offset: int | None) -> None:
+        self.what = describe_truncation(partition, position, divergent_offset)
+        """The message without the remedy."""
+        remedy = "auto.offset.reset=none; seek to where reading shall go on"
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.what}, and {remedy}")
+        self.partition = partition
+        self.position = position
+        self.divergent_offset = divergent_offset
+
+
+def describe_truncation(partition: TopicPartition, position: int, divergent_offset: int | None) -> str:
+    """What an unclean election did to a reader that stood at `position`."""
+    if divergent_offset is None:
+        return f"{partition}: the log was truncated, and its leader has none of what was read up to offset {position}"
+    return (
+        f"{partition}: the log was truncated to offset {divergent_offset}, and offsets {divergent_offset} to "
+        f"{position - 1}, which were read, are gone or hold other records"
+    )
+
+
 class BufferExhausted(KraftError):
     """The producer's `buffer_memory` stayed full for `max_block_ms`: brokers take records slower than they come."""
 

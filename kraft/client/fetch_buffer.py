@@ -3,27 +3,40 @@
 Each assigned partition is a track with two places: `position`, the next offset for the user, and `fetch_offset`, the
 next one to ask the leader for, ahead of it by what is buffered. A seek starts a new generation of the track; answers
 to requests of an older one are dropped.
+
+Before anything is fetched in a new leader epoch, the leader is asked where the epoch of the last record read ends:
+after an unclean election its log may lack some of what was read (KIP-320).
 """
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kraft.client.backoff import Backoff
+from kraft.client.errors import LogTruncated, describe_truncation
+from kraft.client.read_epochs import UNKNOWN, ReadEpochs
 from kraft.client.settings import ConsumerSettings
-from kraft.log.record_batch import split
+from kraft.client.values import FoundOffset, PartitionColumns
+from kraft.log.record_batch import BatchHeader, split
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.model.requests import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
+    EpochEndPartition,
+    EpochEndPartitionResult,
     FetchPartition,
     FetchPartitionResult,
     FetchRequest,
     FetchResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
 )
+
+log = logging.getLogger("kraft.client")
 
 RESET_TIMESTAMPS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
 
@@ -48,8 +61,14 @@ class Track:
     """The timestamp to look the position up by, while it is not known."""
     stop_at: int | None = None
     """Nothing at or behind this offset is fetched."""
+    epochs: ReadEpochs = field(default_factory=ReadEpochs)
+    """Of what was fetched, up to `fetch_offset`."""
+    checked_epoch: int = UNKNOWN
+    """The last leader epoch whose leader is known to have everything up to `fetch_offset`."""
     chunks: deque[Chunk] = field(default_factory=deque)
     buffered_bytes: int = 0
+    ready: deque[PartitionColumns] = field(default_factory=deque)
+    """Decoded, from `position` on."""
     high_watermark: int = -1
     is_paused: bool = False
     retry_at_ms: int = 0
@@ -62,6 +81,10 @@ class Track:
             return False
         return self.stop_at is None or self.fetch_offset < self.stop_at
 
+    def needs_check(self, leader_epoch: int) -> bool:
+        """True when the leader of this epoch may lack what was read. Nothing is known of a place merely sought."""
+        return self.epochs.latest != UNKNOWN and self.checked_epoch < leader_epoch
+
 
 @dataclass(frozen=True, slots=True)
 class SentFetch:
@@ -70,6 +93,15 @@ class SentFetch:
     address: str
     request: FetchRequest
     generations: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class SentCheck:
+    """A question where epochs end, with each partition's generation and fetch offset when it was made."""
+
+    address: str
+    request: OffsetForLeaderEpochRequest
+    places: list[tuple[int, int]]
 
 
 class FetchBuffer:
@@ -113,10 +145,13 @@ class FetchBuffer:
         """The position is looked up when it is needed."""
         self._restarted(self.track(partition)).reset_to = timestamp_ms
 
-    def position_found(self, track: Track, generation: int, offset: int) -> None:
+    def position_found(self, track: Track, generation: int, found: FoundOffset) -> None:
         """The answer to a look-up; it no longer counts when somebody has sought elsewhere since."""
         if track.generation == generation and track.reset_to is not None:
-            self.seek(track.partition, offset)
+            self.seek(track.partition, found.offset)
+            fresh = self._tracks[track.partition]
+            fresh.epochs.read(found.record_epoch, found.offset)
+            fresh.checked_epoch = found.leader_epoch
 
     def fail(self, partition: TopicPartition, error: Exception) -> None:
         """The track stands still until it is sought elsewhere; the user is told."""
@@ -154,7 +189,11 @@ class FetchBuffer:
         tracks = [track for track in self._tracks.values() if track.partition in partitions]
         if sum(track.buffered_bytes for track in tracks) >= self._settings.fetch_max_bytes:
             return None
-        tracks = [track for track in tracks if track.is_fetchable and now_ms >= track.retry_at_ms]
+        tracks = [
+            track
+            for track in tracks
+            if track.is_fetchable and now_ms >= track.retry_at_ms and not track.needs_check(partitions[track.partition])
+        ]
         if not tracks:
             return None
         # Those with the least at hand come first, since the answer may be full before it reaches the last.
@@ -182,24 +221,24 @@ class FetchBuffer:
         """True when the answer says that what is known of the leaders is out of date."""
         results = {TopicPartition(result.topic, result.partition): result for result in response.partitions}
         is_stale = False
-        for track in self._current(sent):
+        for track, asked in self._current(sent):
             result = results.get(track.partition)
-            if result is not None and self._take(track, result, now_ms):
+            if result is not None and self._take(track, asked, result, now_ms):
                 is_stale = True
         return is_stale
 
     def lost(self, sent: SentFetch, now_ms: int) -> None:
         """No answer will come."""
-        for track in self._current(sent):
+        for track, _ in self._current(sent):
             self._retry(track, now_ms)
 
     def is_wanted(self, sent: SentFetch, partitions: Container[TopicPartition]) -> bool:
         """True while the answer would serve a partition that is still led by whom the request went to."""
-        return any(track.partition in partitions for track in self._current(sent))
+        return any(track.partition in partitions for track, _ in self._current(sent))
 
     def misses(self, sent: SentFetch, partitions: Container[TopicPartition], now_ms: int) -> bool:
         """True when a partition could be fetched of which the request does not know: assigned or sought since."""
-        asked = {track.partition for track in self._current(sent)}
+        asked = {track.partition for track, _ in self._current(sent)}
         return any(
             track.is_fetchable and now_ms >= track.retry_at_ms and track.partition not in asked
             for track in self._tracks.values()
@@ -210,17 +249,21 @@ class FetchBuffer:
         """When a track that failed may be tried again."""
         return min((track.retry_at_ms for track in self._tracks.values() if track.retry_at_ms > now_ms), default=None)
 
-    def _current(self, sent: SentFetch) -> Iterator[Track]:
+    def _current(self, sent: SentFetch) -> Iterator[tuple[Track, FetchPartition]]:
         for asked, generation in zip(sent.request.partitions, sent.generations, strict=True):
             track = self._tracks.get(TopicPartition(asked.topic, asked.partition))
-            if track is not None and track.generation == generation and track.fetch_offset == asked.fetch_offset:
-                yield track
+            if track is None or track.generation != generation or track.fetch_offset != asked.fetch_offset:
+                continue
+            # What a former leader still answers may not be in the log of the one that was checked since.
+            if asked.current_leader_epoch >= track.checked_epoch:
+                yield track, asked
 
-    def _take(self, track: Track, result: FetchPartitionResult, now_ms: int) -> bool:
+    def _take(self, track: Track, asked: FetchPartition, result: FetchPartitionResult, now_ms: int) -> bool:
         match result.error_code:
             case ErrorCode.NONE:
                 track.failures = track.retry_at_ms = 0
                 track.high_watermark = result.high_watermark
+                track.checked_epoch = asked.current_leader_epoch
                 self._keep(track, result.records)
                 return False
             case ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -237,16 +280,18 @@ class FetchBuffer:
         if not records:
             return
         try:
-            header, _ = split(records)[-1]
+            headers = [header for header, _ in split(records)]
         except InvalidBatch as error:
             track.error = InvalidBatch(f"{track.partition} at offset {track.fetch_offset}: {error.message}")
             return
+        header = headers[-1]
         if header.next_offset <= (track.fetch_offset or 0):
             track.error = InvalidBatch(
                 f"{track.partition}: asked for offset {track.fetch_offset}, answered with what ends at "
                 f"{header.next_offset}"
             )
             return
+        _note_epochs(track, headers)
         track.chunks.append(Chunk(records, header.next_offset))
         track.buffered_bytes += len(records)
         track.fetch_offset = header.next_offset
@@ -254,6 +299,104 @@ class FetchBuffer:
     def _retry(self, track: Track, now_ms: int) -> None:
         track.failures += 1
         track.retry_at_ms = now_ms + self._backoff.delay_ms(track.failures)
+
+    # --- after a change of leader ------------------------------------------------------------------------------
+
+    def next_check(self, address: str, partitions: Mapping[TopicPartition, int], now_ms: int) -> SentCheck | None:
+        """What to ask the leader of these partitions before they are fetched in their leader epochs; None: nothing."""
+        tracks = [
+            track
+            for track in self._tracks.values()
+            if track.is_fetchable
+            and now_ms >= track.retry_at_ms
+            and track.partition in partitions
+            and track.needs_check(partitions[track.partition])
+        ]
+        if not tracks:
+            return None
+        asked = [
+            EpochEndPartition(
+                topic=track.partition.topic,
+                partition=track.partition.partition,
+                leader_epoch=track.epochs.latest,
+                current_leader_epoch=partitions[track.partition],
+            )
+            for track in tracks
+        ]
+        places = [(track.generation, track.fetch_offset or 0) for track in tracks]
+        return SentCheck(address, OffsetForLeaderEpochRequest(partitions=asked), places)
+
+    def checked(self, sent: SentCheck, response: OffsetForLeaderEpochResponse, now_ms: int) -> bool:
+        """True when the answer says that what is known of the leaders is out of date."""
+        results = {TopicPartition(result.topic, result.partition): result for result in response.partitions}
+        is_stale = False
+        for track, asked in self._current_checks(sent):
+            result = results.get(track.partition)
+            if result is None:
+                continue
+            if result.error_code is ErrorCode.NONE:
+                track.failures = track.retry_at_ms = 0
+                self._compare(track, asked, result)
+            elif result.error_code.retriable:
+                self._retry(track, now_ms)
+                is_stale = True
+            else:
+                where = f"{track.partition}: where leader epoch {asked.leader_epoch} ends cannot be told"
+                track.error = Refusal(result.error_code, f"{where}: {result.error_code.name}")
+        return is_stale
+
+    def check_lost(self, sent: SentCheck, now_ms: int) -> None:
+        """No answer will come."""
+        for track, _ in self._current_checks(sent):
+            self._retry(track, now_ms)
+
+    def check_not_served(self, sent: SentCheck) -> None:
+        """The leader cannot tell where epochs end."""
+        for track, asked in self._current_checks(sent):
+            track.checked_epoch = asked.current_leader_epoch
+
+    def _current_checks(self, sent: SentCheck) -> Iterator[tuple[Track, EpochEndPartition]]:
+        for asked, place in zip(sent.request.partitions, sent.places, strict=True):
+            track = self._tracks.get(TopicPartition(asked.topic, asked.partition))
+            if track is not None and (track.generation, track.fetch_offset) == place and track.error is None:
+                yield track, asked
+
+    def _compare(self, track: Track, asked: EpochEndPartition, result: EpochEndPartitionResult) -> None:
+        """Goes on, or back to where the leader's log is no longer what was read. Source: KIP-320."""
+        position, read_to = track.position or 0, track.fetch_offset or 0
+        if result.end_offset < 0 or result.leader_epoch < 0:
+            self._truncated(track, None, asked.current_leader_epoch)
+            return
+        difference = track.epochs.first_difference(read_to, result.leader_epoch, result.end_offset)
+        if difference < position:
+            self._truncated(track, difference, asked.current_leader_epoch)
+        elif difference < read_to:
+            # Only what was read ahead is affected, and nobody has seen that.
+            self._go_on_from(track, position, asked.current_leader_epoch)
+        else:
+            track.checked_epoch = asked.current_leader_epoch
+
+    def _truncated(self, track: Track, divergent_offset: int | None, leader_epoch: int) -> None:
+        position = track.position or 0
+        if self._settings.auto_offset_reset not in RESET_TIMESTAMPS:
+            self.fail(track.partition, LogTruncated(track.partition, position, divergent_offset))
+            track.ready.clear()
+            return
+        what = describe_truncation(track.partition, position, divergent_offset)
+        if divergent_offset is None:
+            log.warning("%s; reading goes on at the %s offset", what, self._settings.auto_offset_reset)
+            self._reset(self._restarted(track), what)
+        else:
+            log.warning("%s; reading goes on at offset %d", what, divergent_offset)
+            self._go_on_from(track, divergent_offset, leader_epoch)
+
+    def _go_on_from(self, track: Track, offset: int, leader_epoch: int) -> None:
+        """Nothing that was read ahead counts any more."""
+        fresh = self._restarted(track)
+        fresh.position = fresh.fetch_offset = offset
+        fresh.stop_at = track.stop_at
+        fresh.epochs = track.epochs.up_to(offset)
+        fresh.checked_epoch = leader_epoch
 
     # --- handing out ------------------------------------------------------------------------------------------
 
@@ -264,6 +407,13 @@ class FetchBuffer:
         chunk = track.chunks.popleft()
         track.buffered_bytes -= len(chunk.records)
         return chunk
+
+
+def _note_epochs(track: Track, headers: list[BatchHeader]) -> None:
+    if headers[0].leader_epoch == track.epochs.latest == headers[-1].leader_epoch:
+        return
+    for header in headers:
+        track.epochs.read(header.leader_epoch, header.base_offset)
 
 
 def _out_of_range(track: Track, result: FetchPartitionResult) -> str:

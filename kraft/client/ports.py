@@ -38,6 +38,9 @@ class Broker(Protocol):
     async def list_offsets(
         self, request: values.ListOffsetsRequest, timeout_s: float
     ) -> values.ListOffsetsResponse: ...
+    async def offset_for_leader_epoch(
+        self, request: values.OffsetForLeaderEpochRequest, timeout_s: float
+    ) -> values.OffsetForLeaderEpochResponse: ...
     async def delete_records(
         self, request: values.DeleteRecordsRequest, timeout_s: float
     ) -> values.DeleteRecordsResponse: ...

@@ -39,6 +39,15 @@ class OffsetAndTimestamp(NamedTuple):
     timestamp_ms: int
 
 
+class FoundOffset(NamedTuple):
+    """`record_epoch` is that of the record there, `leader_epoch` the one in which its leader answered."""
+
+    offset: int
+    timestamp_ms: int
+    record_epoch: int
+    leader_epoch: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
     """All records of one `produce_many` are stored; `end_offsets` are those behind the last one of each partition."""

@@ -32,7 +32,7 @@ class Consumer:
     """Reads partitions that it was assigned, in the order of their offsets, ahead of whoever polls.
 
     Leaders that move or die are waited for. An error that waiting does not cure (a topic that does not exist, an
-    offset out of range with auto.offset.reset=none, corrupt bytes) is raised by the next poll.
+    offset out of range or a truncated log with auto.offset.reset=none, corrupt bytes) is raised by the next poll.
     """
 
     def __init__(
@@ -47,7 +47,6 @@ class Consumer:
         self._network = network or Network()
         self._clock = self._network.clock
         self._buffer = FetchBuffer(self._settings, self._network.chance)
-        self._ready: dict[TopicPartition, deque[PartitionColumns]] = {}
         self._turns: deque[TopicPartition] = deque()
         self._engine: _Engine | None = None
         self._is_closed = False
@@ -81,7 +80,6 @@ class Consumer:
         """Replaces what was assigned. Partitions that stay keep their position."""
         chosen = list(dict.fromkeys(partitions))
         self._buffer.assign(chosen)
-        self._ready = {each: self._ready.get(each, deque()) for each in chosen}
         self._turns = deque(chosen)
         self._wake_up()
 
@@ -91,7 +89,7 @@ class Consumer:
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """The next poll begins there. Raises ValueError for a partition that is not assigned."""
         self._buffer.seek(partition, offset)
-        self._sought(partition)
+        self._wake_up()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """To the first offset there is when it is needed; all assigned partitions when none is named."""
@@ -128,10 +126,6 @@ class Consumer:
     def _seek_to(self, timestamp_ms: int, partitions: tuple[TopicPartition, ...]) -> None:
         for partition in partitions or self.assignment():
             self._buffer.seek_to_timestamp(partition, timestamp_ms)
-            self._sought(partition)
-
-    def _sought(self, partition: TopicPartition) -> None:
-        self._ready[partition].clear()
         self._wake_up()
 
     # --- reading ----------------------------------------------------------------------------------------------
@@ -184,7 +178,7 @@ class Consumer:
             self._turns.rotate(-1)
 
     def _next_part(self, track: Track, records_max: int | None) -> PartitionColumns | None:
-        ready = self._ready[track.partition]
+        ready = track.ready
         while not ready:
             chunk = self._buffer.take_chunk(track)
             if chunk is None or track.position is None:
@@ -201,7 +195,7 @@ class Consumer:
         """What precedes bad bytes is still handed out; then poll raises, and goes no further."""
         parts = decode_columns(track.partition, chunk.records, start, check_crcs=self._settings.check_crcs)
         try:
-            self._ready[track.partition].extend(parts)
+            track.ready.extend(parts)
         except InvalidBatch as error:
             self._buffer.fail(track.partition, error)
 
@@ -241,23 +235,29 @@ class Consumer:
         buffer = FetchBuffer(settings, self._network.chance)
         buffer.assign([partition])
         buffer.seek(partition, start, stop_at=end)
-        track = buffer.track(partition)
         fetcher = engine.new_fetcher(buffer, settings)
         try:
             position = start
             while position < end:
-                chunk = await self._next_chunk(buffer, track, fetcher, position, timeout_ms)
+                chunk = await self._next_chunk(buffer, partition, fetcher, position, timeout_ms)
+                position = buffer.track(partition).position = chunk.next_offset
                 fetcher.wake_up()
                 yield chunk.records
-                position = chunk.next_offset
         finally:
             await fetcher.close()
 
     async def _next_chunk(
-        self, buffer: FetchBuffer, track: Track, fetcher: Fetcher, position: int, timeout_ms: int | None
+        self,
+        buffer: FetchBuffer,
+        partition: TopicPartition,
+        fetcher: Fetcher,
+        position: int,
+        timeout_ms: int | None,
     ) -> Chunk:
         deadline_ms = self._clock.monotonic_ms() + self._timeout(timeout_ms)
         while True:
+            # Looked up each time: the track is another one after a truncation.
+            track = buffer.track(partition)
             chunk = buffer.take_chunk(track)
             if chunk is not None:
                 return chunk
@@ -267,7 +267,7 @@ class Consumer:
             if left_ms <= 0:
                 raise Refusal(
                     ErrorCode.REQUEST_TIMED_OUT,
-                    f"{track.partition}: nothing came from offset {position} on for {self._timeout(timeout_ms)} ms; "
+                    f"{partition}: nothing came from offset {position} on for {self._timeout(timeout_ms)} ms; "
                     f"its high watermark was {track.high_watermark}",
                 )
             await fetcher.wait_for_news(left_ms)

@@ -6,14 +6,15 @@ import asyncio
 from typing import Any, Final
 
 from kraft.client.aio.offset_lookup import OffsetLookup, no_such_partition
-from kraft.client.fetch_buffer import FetchBuffer, SentFetch
+from kraft.client.any_broker import ATTEMPT_MAX_MS
+from kraft.client.fetch_buffer import FetchBuffer, SentCheck, SentFetch
 from kraft.client.metadata_cache import MISSING_TOPIC_GRACE_MS, MetadataCache
 from kraft.client.ports import Connections, FetchStream
 from kraft.client.settings import ConsumerSettings
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.model.requests import FetchResponse
-from kraft.rpc.peers import Unreachable
+from kraft.rpc.peers import NotServed, Unreachable
 from kraft.runtime.clock import Clock
 
 STALL_MS: Final = 1_000
@@ -172,7 +173,7 @@ class Fetcher:
             for track in self._buffer.tracks:
                 if track.partition in found:
                     generation = wanted[track.partition][0]
-                    self._buffer.position_found(track, generation, found[track.partition].offset)
+                    self._buffer.position_found(track, generation, found[track.partition])
         self._news.set()
         self.wake_up()
 
@@ -184,6 +185,10 @@ class Fetcher:
         try:
             while True:
                 changed.clear()
+                check = self._buffer.next_check(address, self._led_by(address), self._clock.monotonic_ms())
+                if check is not None:
+                    await self._check(check)
+                    continue
                 sent = self._buffer.next_request(address, self._led_by(address), self._clock.monotonic_ms())
                 if sent is None:
                     await changed.wait()
@@ -197,6 +202,25 @@ class Fetcher:
         finally:
             if stream is not None:
                 await stream.close()
+
+    async def _check(self, sent: SentCheck) -> None:
+        """Asks a new leader whether it has what was read."""
+        timeout_s = min(ATTEMPT_MAX_MS, self._settings.request_timeout_ms) / 1000
+        broker = self._connections.broker(sent.address)
+        try:
+            response = await broker.offset_for_leader_epoch(sent.request, timeout_s)
+        except NotServed:
+            # A broker of an earlier version, in a cluster that is being upgraded: read on as its clients do.
+            self._buffer.check_not_served(sent)
+        except Unreachable:
+            self._buffer.check_lost(sent, self._clock.monotonic_ms())
+            self._metadata.request_refresh()
+        else:
+            if self._buffer.checked(sent, response, self._clock.monotonic_ms()):
+                self._metadata.request_refresh()
+        self._news.set()
+        # A position may have been lost, or a retry be due.
+        self.wake_up()
 
     async def _exchange(self, stream: FetchStream, sent: SentFetch) -> bool:
         """One request and its answer. False when the stream is of no more use."""

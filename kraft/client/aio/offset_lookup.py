@@ -9,9 +9,10 @@ from kraft.client.any_broker import ATTEMPT_MAX_MS, NoBrokerReachable
 from kraft.client.backoff import Backoff
 from kraft.client.metadata_cache import MetadataCache
 from kraft.client.ports import Connections
+from kraft.client.values import FoundOffset
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
-from kraft.model.requests import ListOffsetsPartition, ListOffsetsPartitionResult, ListOffsetsRequest
+from kraft.model.requests import ListOffsetsPartition, ListOffsetsRequest
 from kraft.rpc.peers import Unreachable
 from kraft.runtime.clock import Clock
 
@@ -27,7 +28,7 @@ class OffsetLookup:
 
     async def find(
         self, timestamps_ms: Mapping[TopicPartition, int], timeout_ms: int
-    ) -> dict[TopicPartition, ListOffsetsPartitionResult]:
+    ) -> dict[TopicPartition, FoundOffset]:
         """For each partition, the first record at or after the timestamp, which may be one of the special ones.
 
         Raises NoBrokerReachable with the leader's address, or a Refusal with the partition, when time is up.
@@ -35,7 +36,7 @@ class OffsetLookup:
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         for topic in {partition.topic for partition in timestamps_ms}:
             await self._metadata.topic(topic, max(1, deadline_ms - self._clock.monotonic_ms()))
-        found: dict[TopicPartition, ListOffsetsPartitionResult] = {}
+        found: dict[TopicPartition, FoundOffset] = {}
         failures = 0
         while True:
             missing = {each: time_ms for each, time_ms in timestamps_ms.items() if each not in found}
@@ -55,7 +56,7 @@ class OffsetLookup:
     async def _ask_leaders(
         self,
         missing: dict[TopicPartition, int],
-        found: dict[TopicPartition, ListOffsetsPartitionResult],
+        found: dict[TopicPartition, FoundOffset],
         deadline_ms: int,
     ) -> dict[TopicPartition, Exception]:
         """One round; adds to `found` and returns why the others are still missing."""
@@ -79,7 +80,7 @@ class OffsetLookup:
         )
         for answer in answers:
             for partition, outcome in answer.items():
-                if isinstance(outcome, ListOffsetsPartitionResult):
+                if isinstance(outcome, FoundOffset):
                     found[partition] = outcome
                 else:
                     troubles[partition] = outcome
@@ -87,19 +88,22 @@ class OffsetLookup:
 
     async def _ask(
         self, address: str, asked: list[ListOffsetsPartition], deadline_ms: int
-    ) -> dict[TopicPartition, ListOffsetsPartitionResult | Exception]:
+    ) -> dict[TopicPartition, FoundOffset | Exception]:
         left_ms = max(1, min(ATTEMPT_MAX_MS, deadline_ms - self._clock.monotonic_ms()))
         try:
             request = ListOffsetsRequest(partitions=asked)
             response = await self._connections.broker(address).list_offsets(request, left_ms / 1000)
         except Unreachable as error:
             return {TopicPartition(each.topic, each.partition): error for each in asked}
-        outcomes: dict[TopicPartition, ListOffsetsPartitionResult | Exception] = {}
+        outcomes: dict[TopicPartition, FoundOffset | Exception] = {}
+        epochs = {TopicPartition(each.topic, each.partition): each.current_leader_epoch for each in asked}
         for result in response.partitions:
             partition = TopicPartition(result.topic, result.partition)
             refusal = Refusal(result.error_code, f"{partition}: {result.error_message or result.error_code.name}")
             if result.error_code is ErrorCode.NONE:
-                outcomes[partition] = result
+                outcomes[partition] = FoundOffset(
+                    result.offset, result.timestamp_ms, result.leader_epoch, epochs[partition]
+                )
             elif result.error_code.retriable:
                 outcomes[partition] = refusal
             else:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from uuid import UUID, uuid5
 
+from kraft.log.leader_epochs import LeaderEpochCache
 from kraft.log.record_batch import BatchHeader, assign_offsets, decode_batch, read_header, split, validate
 from kraft.log.record_codec import Record
 from kraft.metadata.configs import KAFKA_DEFAULTS
@@ -28,7 +29,7 @@ from kraft.model import quota_requests as quotas
 from kraft.model import requests as values
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, Offset, TopicId, TopicPartition
-from kraft.rpc.peers import Unreachable
+from kraft.rpc.peers import NotServed, Unreachable
 from kraft.server.handlers.describe_topics import topic_metadata
 from tests.unit.client.fake_streams import FakeFetchStream, FakeProduceStream, FakeStream
 from tests.unit.metadata import clusters
@@ -72,6 +73,27 @@ class FakePartition:
         self.batches.append(bytes(stored))
         base_offset, self.end_offset = self.end_offset, placed.next_offset
         return ErrorCode.NONE, base_offset
+
+    def elect_unclean(self, leader_id: int, end_offset: int) -> None:
+        """A replica that has only what lies before `end_offset` leads in the next epoch."""
+        self.batches = [batch for batch in self.batches if read_header(batch).next_offset <= end_offset]
+        self.end_offset = end_offset
+        self.leader_id = leader_id
+        self.leader_epoch += 1
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        epochs = LeaderEpochCache()
+        for batch in map(read_header, self.batches):
+            epochs.assign(LeaderEpoch(batch.leader_epoch), Offset(batch.base_offset))
+        epochs.assign(LeaderEpoch(self.leader_epoch), Offset(self.end_offset))
+        return epochs.end_offset_for(LeaderEpoch(epoch), Offset(self.end_offset))
+
+    def objection(self, broker_id: int, current_leader_epoch: int) -> ErrorCode:
+        """To a consumer that asks this broker, and believes to be in that epoch; -1 for none."""
+        if current_leader_epoch not in (-1, self.leader_epoch):
+            stale = current_leader_epoch < self.leader_epoch
+            return ErrorCode.FENCED_LEADER_EPOCH if stale else ErrorCode.UNKNOWN_LEADER_EPOCH
+        return ErrorCode.NONE if broker_id == self.leader_id else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def read(self, offset: int, bytes_max: int) -> bytes:
         chosen: list[bytes] = []
@@ -160,6 +182,8 @@ class FakeBroker:
         self.address = address or f"broker-{broker_id}:9094"
         self.is_up = is_up
         self.hangs = False
+        self.is_of_earlier_version = False
+        """Does not say where leader epochs end."""
         self.loses_answers = 0
         """Streams of the next produce requests break after the request was carried out."""
         self.loses_requests = 0
@@ -231,9 +255,9 @@ class FakeBroker:
 
     def _offset(self, asked: values.ListOffsetsPartition) -> values.ListOffsetsPartitionResult:
         partition = self.cluster.partition(asked.topic, asked.partition)
-        code, offset, timestamp_ms = ErrorCode.NONE, -1, -1
-        if partition.leader_id != self.broker_id:
-            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        code, offset, timestamp_ms = partition.objection(self.broker_id, asked.current_leader_epoch), -1, -1
+        if code is not ErrorCode.NONE:
+            pass
         elif asked.timestamp_ms == values.LATEST_TIMESTAMP:
             offset = partition.end_offset
         elif asked.timestamp_ms == values.EARLIEST_TIMESTAMP:
@@ -244,7 +268,30 @@ class FakeBroker:
                     offset, timestamp_ms = record.offset, record.timestamp_ms
                     break
         return values.ListOffsetsPartitionResult(
-            topic=asked.topic, partition=asked.partition, error_code=code, offset=offset, timestamp_ms=timestamp_ms
+            topic=asked.topic,
+            partition=asked.partition,
+            error_code=code,
+            offset=offset,
+            timestamp_ms=timestamp_ms,
+            leader_epoch=partition.leader_epoch,
+        )
+
+    async def offset_for_leader_epoch(
+        self, request: values.OffsetForLeaderEpochRequest, timeout_s: float
+    ) -> values.OffsetForLeaderEpochResponse:
+        await self._answering("offset_for_leader_epoch")
+        if self.is_of_earlier_version:
+            raise NotServed(self.address, "its version does not know this call")
+        await self._hang(timeout_s)
+        return values.OffsetForLeaderEpochResponse(partitions=[self._epoch_end(asked) for asked in request.partitions])
+
+    def _epoch_end(self, asked: values.EpochEndPartition) -> values.EpochEndPartitionResult:
+        partition = self.cluster.partition(asked.topic, asked.partition)
+        code, epoch, end_offset = partition.objection(self.broker_id, asked.current_leader_epoch), -1, -1
+        if code is ErrorCode.NONE:
+            epoch, end_offset = partition.epoch_end(asked.leader_epoch)
+        return values.EpochEndPartitionResult(
+            topic=asked.topic, partition=asked.partition, error_code=code, leader_epoch=epoch, end_offset=end_offset
         )
 
     async def delete_records(
@@ -313,9 +360,9 @@ class FakeBroker:
 
     def _fetch(self, asked: values.FetchPartition) -> values.FetchPartitionResult:
         partition = self.cluster.partition(asked.topic, asked.partition)
-        code, records = ErrorCode.NONE, b""
-        if partition.leader_id != self.broker_id:
-            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        code, records = partition.objection(self.broker_id, asked.current_leader_epoch), b""
+        if code is not ErrorCode.NONE:
+            pass
         elif not partition.log_start_offset <= asked.fetch_offset <= partition.end_offset:
             code = ErrorCode.OFFSET_OUT_OF_RANGE
         else:
