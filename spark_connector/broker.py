@@ -40,6 +40,10 @@ class OffsetOutOfRange(Exception):
     """The log begins behind the offset asked for, or ends before it."""
 
 
+class TruncatedWhileRead(Exception):
+    """An unclean election took back, or replaced, records that were read already. Says which."""
+
+
 class Broker(Protocol):
     """A cluster as the connector sees it. Every call ends within its own deadline."""
 
@@ -53,7 +57,10 @@ class Broker(Protocol):
         """The high watermark of each partition: everything below it is committed and can be read."""
 
     def read(self, partition: TopicPartition, start: int, end: int) -> Iterator[ColumnChunk]:
-        """The records from `start` up to, without, `end`. Raises OffsetOutOfRange, at any chunk."""
+        """The records from `start` up to, without, `end`.
+
+        Raises OffsetOutOfRange and TruncatedWhileRead, at any chunk.
+        """
 
     def close(self) -> None:
         """Frees connections and threads."""

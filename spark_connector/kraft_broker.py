@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from kraft.client import Admin, Consumer, ErrorCode, PartitionColumns, Refusal, TopicPartition
-from spark_connector.broker import Broker, ColumnChunk, OffsetOutOfRange, TopicMissing
+from kraft.client import Admin, Consumer, ErrorCode, LogTruncated, PartitionColumns, Refusal, TopicPartition
+from spark_connector.broker import Broker, ColumnChunk, OffsetOutOfRange, TopicMissing, TruncatedWhileRead
 
 FIRST_CONTACT_TIMEOUT_MS = 10_000
 """A wrong address is told soon; once the cluster has answered, it is given the client's own time to recover."""
@@ -58,6 +58,8 @@ class KraftBroker:
             for part in self._consumer.read_columns(partition, start, end):
                 if part.columns.offsets:
                     yield _chunk(part)
+        except LogTruncated as truncated:
+            raise TruncatedWhileRead(truncated.what) from None
         except Refusal as refusal:
             if refusal.error_code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise OffsetOutOfRange(refusal.message) from None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql.datasource import InputPartition
 
 from kraft.client import TopicPartition
-from spark_connector.broker import Broker, ColumnChunk, OffsetOutOfRange
+from spark_connector.broker import Broker, ColumnChunk, OffsetOutOfRange, TruncatedWhileRead
 from spark_connector.data_loss import LossPolicy
 from spark_connector.offsets import Offsets
 
@@ -43,6 +43,9 @@ def read(broker: Broker, wanted: OffsetRange, losses: LossPolicy) -> Iterator[Co
             for chunk in broker.read(wanted.partition, position, wanted.end):
                 position = chunk.offsets[-1] + 1
                 yield chunk
+        except TruncatedWhileRead as truncated:
+            # What was read stays read, as it would be had the election come later; nobody can tell how much is lost.
+            losses.report(str(truncated), records=0)
         except OffsetOutOfRange:
             position = _skip_lost(broker, wanted, position, losses)
         else:

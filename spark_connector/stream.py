@@ -142,7 +142,8 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             latest[partition] = min(settled[partition], begin[partition])
             if latest[partition] < begin[partition]:
                 what = f"{partition} ends at offset {latest[partition]}, the query stands at {begin[partition]}"
-                self._losses.report(f"{what}: was the topic deleted and created again?", records=0)
+                why = "the log was truncated by an unclean election, or the topic was deleted and created again"
+                self._losses.report(f"{what}: {why}", records=0)
 
     def _wait_until_caught_up(self, begin: Offsets, behind: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         deadline = time.monotonic() + self.settle_timeout_s

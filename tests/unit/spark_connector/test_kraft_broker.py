@@ -7,9 +7,17 @@ from typing import Any
 
 import pytest
 
-from kraft.client import ErrorCode, PartitionColumns, RecordColumns, Refusal, TimestampType, TopicPartition
+from kraft.client import (
+    ErrorCode,
+    LogTruncated,
+    PartitionColumns,
+    RecordColumns,
+    Refusal,
+    TimestampType,
+    TopicPartition,
+)
 from spark_connector import kraft_broker
-from spark_connector.broker import ColumnChunk, OffsetOutOfRange, TopicMissing
+from spark_connector.broker import ColumnChunk, OffsetOutOfRange, TopicMissing, TruncatedWhileRead
 
 ORDERS_0 = TopicPartition("orders", 0)
 UNKNOWN = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic")
@@ -125,3 +133,11 @@ def test_a_read_that_fails_otherwise_says_why(consumer: FakeConsumer) -> None:
     consumer.parts = [Refusal(ErrorCode.REQUEST_TIMED_OUT, "orders-0: nothing came")]
     with pytest.raises(Refusal, match="nothing came"):
         list(kraft_broker.connect(["localhost:9094"]).read(ORDERS_0, 0, 4))
+
+
+def test_a_truncated_log_is_told_with_what_was_lost_and_without_the_clients_remedy(consumer: FakeConsumer) -> None:
+    consumer.parts = [part(b"a", b"b"), LogTruncated(ORDERS_0, 2, 1)]
+    chunks = kraft_broker.KraftBroker(["any:1"]).read(ORDERS_0, 0, 9)
+    assert len(next(chunks).offsets) == 2
+    with pytest.raises(TruncatedWhileRead, match=r"orders-0: the log was truncated to offset 1.*hold other records$"):
+        next(chunks)

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import logging
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kraft.client import TopicPartition
 from spark_connector import ranges
+from spark_connector.broker import ColumnChunk, TruncatedWhileRead
 from spark_connector.data_loss import DataLoss, LossPolicy
 from tests.unit.spark_connector.file_broker import CHUNK_RECORDS, FileBroker, FileCluster
 
@@ -96,3 +98,40 @@ def test_a_log_that_ends_before_the_range_does_is_a_loss_too(cluster: FileCluste
     losses = LossPolicy(fail=False)
     assert read_offsets(cluster([]), 3, 17, losses) == list(range(3, 10))
     assert losses.skipped_records == 7
+
+
+class TruncatingBroker(FileBroker):
+    """After the first chunk, its log is another from offset 4 on."""
+
+    truncations = 1
+
+    def read(self, partition: TopicPartition, start: int, end: int) -> Iterator[ColumnChunk]:
+        for chunk in super().read(partition, start, end):
+            yield chunk
+            if self.truncations:
+                self.truncations -= 1
+                raise TruncatedWhileRead(f"{partition}: the log was truncated to offset 4")
+
+
+def test_a_log_that_is_truncated_while_it_is_read_fails_the_query_by_name(cluster: FileCluster) -> None:
+    with pytest.raises(DataLoss, match="a-0: the log was truncated to offset 4; with the option failOnDataLoss=false"):
+        read_offsets(TruncatingBroker(cluster.directory), 0, 20, LossPolicy(fail=True))
+
+
+def test_a_log_that_is_truncated_while_it_is_read_is_read_on_when_that_is_allowed(
+    cluster: FileCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "spark_connector"):
+        found = read_offsets(TruncatingBroker(cluster.directory), 0, 20, LossPolicy(fail=False))
+    assert found == list(range(20))
+    assert "truncated to offset 4" in caplog.text
+
+
+def test_a_log_that_is_shorter_after_a_truncation_ends_the_range(cluster: FileCluster) -> None:
+    losses = LossPolicy(fail=False)
+    broker = TruncatingBroker(cluster.directory)
+    chunks = ranges.read(broker, ranges.OffsetRange(partition=A0, start=0, end=20), losses)
+    next(chunks)
+    cluster.truncate("a", 0, 5)
+    assert list(chunks) == []
+    assert losses.skipped_records == 20 - CHUNK_RECORDS

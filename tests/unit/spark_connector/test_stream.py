@@ -141,7 +141,9 @@ def test_an_added_partition_is_read_from_its_first_record(cluster: FileCluster) 
 
 
 def test_a_log_that_is_shorter_than_what_was_read_fails_the_query_by_name(cluster: FileCluster) -> None:
-    with pytest.raises(DataLoss, match="a-0 ends at offset 30, the query stands at 99"):
+    with pytest.raises(
+        DataLoss, match="a-0 ends at offset 30, the query stands at 99: the log was truncated by an unclean election"
+    ):
         reader(cluster).latestOffset(at(99, 0), ReadAllAvailable())
 
 
