@@ -19,6 +19,7 @@ DEFAULT_BOOTSTRAP_SERVERS: Final = "localhost:9094"
 
 _ACKS: Final = {"all": -1, "-1": -1, "0": 0, "1": 1}
 _OFFSET_RESETS: Final = ("earliest", "latest", "none")
+_OLD_OFFSET_RESETS: Final = {"smallest": "earliest", "largest": "latest"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +126,11 @@ class ConsumerSettings(ClientSettings):
     """Of a consumer."""
 
     auto_offset_reset: str = "latest"
-    """auto.offset.reset: earliest, latest or none; where to read when there is no position, or it is out of range."""
+    """auto.offset.reset: earliest, latest or none; where to read when there is no position, or it is out of range.
+
+    The older words smallest and largest stand for earliest and latest. After a truncation of the log both policies go
+    on at the first offset that differs, and none raises LogTruncated.
+    """
 
     fetch_min_bytes: int = 1
     """fetch.min.bytes"""
@@ -148,7 +153,8 @@ class ConsumerSettings(ClientSettings):
     def __post_init__(self) -> None:
         ClientSettings.__post_init__(self)
         if self.auto_offset_reset not in _OFFSET_RESETS:
-            raise InvalidSetting(f"auto.offset.reset={self.auto_offset_reset} is none of {', '.join(_OFFSET_RESETS)}")
+            words = f"{', '.join(_OFFSET_RESETS)}, nor of the older words {', '.join(_OLD_OFFSET_RESETS)}"
+            raise InvalidSetting(f"auto.offset.reset={self.auto_offset_reset} is none of {words}")
 
 
 def settings_of(kind: type[Settings], bootstrap_servers: str | Sequence[str], given: Mapping[str, Any]) -> Settings:
@@ -162,6 +168,8 @@ def settings_of(kind: type[Settings], bootstrap_servers: str | Sequence[str], gi
             raise InvalidSetting(_unknown(kind, name, list(known)))
     if kind is ProducerSettings:
         _read_producer_words(named)
+    if kind is ConsumerSettings:
+        _read_consumer_words(named)
     for name, value in named.items():
         named[name] = _typed(name, value, str(known[name]))
     return kind(bootstrap_servers=parse_addresses(bootstrap_servers), **named)
@@ -193,6 +201,18 @@ def _read_producer_words(named: dict[str, Any]) -> None:
         if word not in CODEC_OF_NAME:
             raise InvalidSetting(f"compression.type={word} is none of {', '.join(CODEC_OF_NAME)}")
         named["compression_type"] = CODEC_OF_NAME[word]
+
+
+def _read_consumer_words(named: dict[str, Any]) -> None:
+    """Replaces the words that Kafka uses, or once used, for where to read. Raises NotBuiltYet."""
+    if "auto_offset_reset" in named:
+        word = str(named["auto_offset_reset"]).lower()
+        if word.startswith("by_duration"):
+            raise NotBuiltYet(
+                f"auto.offset.reset={named['auto_offset_reset']}: resets by duration are not built yet; "
+                "use offsets_for_times and seek"
+            )
+        named["auto_offset_reset"] = _OLD_OFFSET_RESETS.get(word, word)
 
 
 def _typed(name: str, value: Any, wanted: str) -> Any:

@@ -11,8 +11,10 @@ from concurrent.futures import Future
 
 import pytest
 
-from kraft.client import Admin, Consumer, Producer, RecordMetadata, Refusal, TopicPartition
+from kraft.client import Admin, Consumer, DeliveryTimeout, Producer, RecordMetadata, Refusal, TopicPartition
+from kraft.model.requests import PartitionMetadata
 from kraft.testing import Cluster
+from tests.end_to_end.waiting import until
 
 DEADLINE_S = 60
 
@@ -78,6 +80,37 @@ def test_a_record_above_the_topics_bound_is_refused_in_one_line(cluster: Cluster
         with pytest.raises(Refusal, match=r"max\.message\.bytes"):
             too_large.result(DEADLINE_S)
         assert (fits.result(DEADLINE_S).offset, behind.result(DEADLINE_S).offset) == (0, 1)
+
+
+def test_each_number_of_acks_gets_what_it_stands_for(cluster: Cluster) -> None:
+    """All three need min.insync.replicas; one and none are content with the leader; none gets no answer."""
+    with Admin(cluster.bootstrap_servers) as admin:
+        admin.create_topic("acknowledged", 1, 3, {"min.insync.replicas": "3"})
+
+        def state() -> PartitionMetadata:
+            return admin.describe_topics(["acknowledged"])[0].metadata.partitions[0]
+
+        follower = next(each for each in state().replicas if each != state().leader_id)
+        cluster.node(follower).kill()
+        until(lambda: len(state().isr) == 2, state)
+        for acks in ("all", "-1"):
+            with (
+                Producer(
+                    cluster.bootstrap_servers, acks=acks, delivery_timeout_ms=3_000, request_timeout_ms=1_000
+                ) as all_of_them,
+                pytest.raises(DeliveryTimeout, match="NOT_ENOUGH_REPLICAS"),
+            ):
+                all_of_them.send("acknowledged", b"all").result(DEADLINE_S)
+        with Producer(cluster.bootstrap_servers, acks=1) as leader_alone:
+            assert leader_alone.send("acknowledged", b"one").result(DEADLINE_S).offset == 0
+        with Producer(cluster.bootstrap_servers, acks=0) as nobody:
+            assert nobody.send("acknowledged", b"none").result(DEADLINE_S).offset == -1
+        cluster.node(follower).start()
+        cluster.wait_ready()
+        until(lambda: len(state().isr) == 3, state)
+        with Producer(cluster.bootstrap_servers, acks="all") as all_of_them:
+            assert all_of_them.send("acknowledged", b"all again").result(DEADLINE_S).offset == 2
+    assert read_all(cluster, "acknowledged", 1) == [[b"one", b"none", b"all again"]]
 
 
 def test_a_killed_leader_costs_no_record_and_repeats_none(cluster: Cluster) -> None:

@@ -184,6 +184,19 @@ def test_without_acks_a_record_counts_as_stored_when_it_was_sent() -> None:
     run_virtually(scenario())
 
 
+@pytest.mark.parametrize(("word", "acks"), [("all", -1), ("-1", -1), (1, 1), ("0", 0)])
+def test_every_request_says_how_many_acknowledgements_are_wanted(word: object, acks: int) -> None:
+    async def scenario() -> None:
+        cluster = FakeCluster(brokers=1)
+        cluster.create("orders", partitions=2)
+        async with producer_of(cluster, acks=word) as producer:
+            for number in range(4):
+                await producer.send_and_wait("orders", b"a", partition=number % 2)
+        assert {request.acks for request in cluster.brokers[1].produced} == {acks}
+
+    run_virtually(scenario())
+
+
 def test_without_acks_a_broken_stream_is_reason_to_look_for_the_new_leader() -> None:
     async def scenario() -> None:
         cluster = FakeCluster()

@@ -58,9 +58,31 @@ def test_a_wrong_setting_of_a_producer_is_named(given: dict[str, Any], message: 
     assert message in str(caught.value)
 
 
-def test_a_wrong_reset_policy_is_named() -> None:
-    with pytest.raises(InvalidSetting, match=r"auto\.offset\.reset=oldest is none of earliest, latest, none"):
+@pytest.mark.parametrize(
+    ("word", "policy"),
+    [
+        ("earliest", "earliest"),
+        ("latest", "latest"),
+        ("none", "none"),
+        ("smallest", "earliest"),
+        ("largest", "latest"),
+        ("Earliest", "earliest"),
+    ],
+)
+def test_reset_policies_have_kafkas_words_of_today_and_of_old(word: str, policy: str) -> None:
+    assert consumer(auto_offset_reset=word).auto_offset_reset == policy
+    assert consumer(**{"auto.offset.reset": word}).auto_offset_reset == policy
+
+
+def test_a_wrong_reset_policy_is_named_with_those_there_are() -> None:
+    words = r"earliest, latest, none, nor of the older words smallest, largest"
+    with pytest.raises(InvalidSetting, match=rf"auto\.offset\.reset=oldest is none of {words}"):
         consumer(auto_offset_reset="oldest")
+
+
+def test_a_reset_by_duration_is_refused_as_not_built_yet() -> None:
+    with pytest.raises(NotBuiltYet, match=r"auto\.offset\.reset=by_duration:PT1H: .*offsets_for_times"):
+        consumer(auto_offset_reset="by_duration:PT1H")
 
 
 def test_a_group_id_is_refused_as_not_built_yet() -> None:
