@@ -36,6 +36,7 @@ from kraft.server.broker_lifecycle import BrokerIdentity, BrokerLifecycle
 from kraft.server.config_values import CONTROLLER, GRPC, Durability, NodeConfig, host_and_port
 from kraft.server.controller_client import ControllerClient
 from kraft.server.disk_space import DiskSpace
+from kraft.server.fenced_lately import FencedLately
 from kraft.server.handlers.alter_replica_log_directories import AlterReplicaLogDirectoriesHandler
 from kraft.server.handlers.brokers import BrokersHandler
 from kraft.server.handlers.client_quotas import ClientQuotasHandler
@@ -66,6 +67,7 @@ from kraft.server.kafka_listener.requests import Api
 from kraft.server.log_directories import LogDirectories
 from kraft.server.log_maintenance import LogMaintenanceTasks
 from kraft.server.log_syncer import LogSyncer
+from kraft.server.lost_leaders import LostLeaders
 from kraft.server.metadata_loader import MetadataLoader
 from kraft.server.metadata_snapshots import MetadataSnapshots, SnapshotPolicy
 from kraft.server.node_credentials import NodeCredentials
@@ -181,6 +183,7 @@ class BrokerNode:
             moved=self._publisher.checkpoint,
             draw_move_id=lambda: world.entropy.bytes(16).hex(),
         )
+        self._fenced_lately = FencedLately(world.clock.monotonic_ms)
         self._loader = MetadataLoader(
             storage.cluster_id,
             config.node_id,
@@ -188,6 +191,7 @@ class BrokerNode:
             self._publish,
             is_current=self._lifecycle.is_registered_in,
         )
+        self._lost_leaders = LostLeaders(world.clock.monotonic_ms, self._loader.until)
         self._snapshots = self._metadata_snapshots(storage)
 
     # --- services --------------------------------------------------------------------------------------------
@@ -202,7 +206,7 @@ class BrokerNode:
 
     def kafka_apis(self, listener: str) -> Mapping[ApiKey, Api]:
         """What a listener of Kafka's protocol serves: the same for all but the addresses that clients are told."""
-        metadata = MetadataHandler(self._loader, self._controllers, self._config.topics, listener)
+        metadata = self._metadata_handler(listener)
         return kafka_apis(
             replace(self._broker_handlers, metadata=metadata.handle),
             self._admin_handlers,
@@ -212,6 +216,7 @@ class BrokerNode:
                 broker_id=self._config.node_id,
                 listener=listener,
                 image=lambda: self._loader.image,
+                fenced_lately=self._fenced_lately.brokers,
                 monotonic_ms=self._world.clock.monotonic_ms,
                 sessions=self._fetch_sessions,
             ),
@@ -253,7 +258,7 @@ class BrokerNode:
             fetch=fetch.handle,
             produce_records=plain_records.produce,
             fetch_records=plain_records.fetch,
-            metadata=MetadataHandler(self._loader, self._controllers, self._config.topics, GRPC).handle,
+            metadata=self._metadata_handler(GRPC).handle,
             list_offsets=ListOffsetsHandler(self._partitions).handle,
             offset_for_leader_epoch=self._partition_handlers.offset_for_leader_epoch.handle,
             delete_records=DeleteRecordsHandler(self._partitions, self._maintenance.records_deleted).handle,
@@ -293,6 +298,11 @@ class BrokerNode:
             update_features=features.update,
             describe_client_quotas=quotas.describe,
             alter_client_quotas=quotas.alter,
+        )
+
+    def _metadata_handler(self, listener: str) -> MetadataHandler:
+        return MetadataHandler(
+            self._loader, self._controllers, self._config.topics, listener, self._lost_leaders.replaced
         )
 
     async def _describe_topics(self, request: values.DescribeTopicsRequest) -> values.DescribeTopicsResponse:
@@ -405,6 +415,8 @@ class BrokerNode:
             self._publisher.use_defaults(self._topic_defaults(after))
             self._reconfigure_maintenance(after)
         await self._publisher.publish(before, after)
+        # Last, however long the others took: clients see the broker fenced from here on.
+        self._fenced_lately.published(before, after)
 
     def _reconfigure_maintenance(self, image: MetadataImage) -> None:
         dynamic, static = dynamic_configs(image, str(self._config.node_id)), self._config.log_maintenance
@@ -461,7 +473,11 @@ class BrokerNode:
             peer=lambda: self._replication_peer(leader_id),
             partitions=self._partitions,
             config=self._config.replication,
+            lost=self._lost_leader,
         )
+
+    def _lost_leader(self, broker_id: BrokerId) -> None:
+        self._lost_leaders.lost(broker_id)
 
     def _replication_peer(self, broker_id: BrokerId) -> ReplicationPeer | None:
         """The broker at the address under which it is registered now."""

@@ -43,6 +43,9 @@ class KafkaSurroundings:
     """The listener whose clients are answered."""
 
     image: Callable[[], MetadataImage]
+    fenced_lately: Callable[[], tuple[BrokerId, ...]]
+    """Brokers that clients still find listed."""
+
     monotonic_ms: Callable[[], int]
     sessions: FetchSessions
     """Of the clients of all listeners."""
@@ -61,7 +64,7 @@ def kafka_apis(
         ApiKey.PRODUCE: ProduceApi(partitions.produce.begin, leaders, partitions.produce.refuse_unknown),
         ApiKey.FETCH: FetchApi(partitions.fetch.begin, leaders, surroundings.sessions, surroundings.monotonic_ms),
         ApiKey.LIST_OFFSETS: ListOffsetsApi(broker.list_offsets),
-        ApiKey.METADATA: MetadataApi(broker.metadata, leaders, surroundings.broker_id),
+        ApiKey.METADATA: MetadataApi(broker.metadata, leaders, surroundings.broker_id, surroundings.fenced_lately),
         ApiKey.INIT_PRODUCER_ID: InitProducerIdApi(broker.init_producer_id, surroundings.monotonic_ms),
         ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochApi(partitions.offset_for_leader_epoch.handle),
         **kafka_admin_apis(

@@ -65,7 +65,9 @@ class ReplicaFetcher:
         peer: Callable[[], ReplicationPeer | None],
         partitions: Partitions,
         config: ReplicationConfig,
+        lost: Callable[[BrokerId], None],
     ) -> None:
+        """`lost` is called when the leader cannot be reached any more, and again only after it has answered."""
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._leader_id = leader_id
@@ -76,6 +78,8 @@ class ReplicaFetcher:
         self._rounds = 0
         self._assigned = asyncio.Event()
         self._told = ""
+        self._lost = lost
+        self._is_lost = False
 
     def assignment_changed(self) -> None:
         """Other partitions follow this leader now: a fetch that is under way without them is given up."""
@@ -86,8 +90,13 @@ class ReplicaFetcher:
             try:
                 while await self._follow():
                     pass
-            except (Unreachable, Refusal) as error:
+            except Unreachable as error:
+                if not self._is_lost:
+                    self._is_lost = True
+                    self._lost(self._leader_id)
                 self._tell_once(str(error))
+            except Refusal as refusal:
+                self._tell_once(str(refusal))
             except TimeoutError:
                 self._tell_once("it does not answer")
             await asyncio.sleep(RECONNECT_AFTER_S)
@@ -178,6 +187,7 @@ class ReplicaFetcher:
             receiving.cancel()
             changing.cancel()
         self._told = ""
+        self._is_lost = False
         answers = {(result.topic_id, result.partition): result for result in response.partitions}
         for one in asked:
             result = answers.get((one.partition.topic_id, one.partition.topic_partition.partition))

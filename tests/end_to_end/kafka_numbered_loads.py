@@ -12,11 +12,11 @@ import time
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import aiokafka
 import confluent_kafka
@@ -120,18 +120,16 @@ class NumberedLoad(ABC):
 
 class LibrdkafkaLoad(NumberedLoad):
     client = "librdkafka"
+    settings: ClassVar[Mapping[str, Any]] = {
+        "enable.idempotence": True,
+        "linger.ms": 1,
+        "batch.size": _BATCH_BYTES,
+        "message.timeout.ms": DELIVERY_MS_MAX,
+        "reconnect.backoff.max.ms": 500,
+    }
 
     def _send_until_stopped(self) -> None:
-        producer = confluent_kafka.Producer(
-            {
-                "bootstrap.servers": self._servers,
-                "enable.idempotence": True,
-                "linger.ms": 1,
-                "batch.size": _BATCH_BYTES,
-                "message.timeout.ms": DELIVERY_MS_MAX,
-                "reconnect.backoff.max.ms": 500,
-            }
-        )
+        producer = confluent_kafka.Producer({"bootstrap.servers": self._servers, **self.settings})
         try:
             while not self._stopping.is_set():
                 for partition in self.partitions:
@@ -156,6 +154,13 @@ class LibrdkafkaLoad(NumberedLoad):
                 return
             except BufferError:
                 producer.poll(_POLL_S)
+
+
+class DefaultLibrdkafkaLoad(LibrdkafkaLoad):
+    """With librdkafka's own defaults, so not idempotent: what is sent again after a kill may be stored twice."""
+
+    client = "librdkafka with its defaults"
+    settings: ClassVar[Mapping[str, Any]] = {}
 
 
 class KafkaPythonLoad(NumberedLoad):
@@ -229,6 +234,11 @@ class Comparison:
     lost: list[int]
     repeated: list[int]
     is_in_order: bool
+
+    @property
+    def is_complete(self) -> bool:
+        """Whatever is there more than once."""
+        return not self.lost
 
     @property
     def is_exact(self) -> bool:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from contextlib import closing
+from typing import Final
 
+import aiokafka
+import kafka
 import pytest
 
 from kraft.client import Admin, ElectionType, Producer
 from kraft.testing import Cluster
+from kraft.wire.frame import decode_response
+from kraft.wire.schema.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from kraft.wire.schema.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.end_to_end import leader_kill_runs
+from tests.end_to_end.kafka_connection import Connection
 from tests.end_to_end.waiting import until
 
 SESSION_S = 300.0
@@ -16,6 +25,7 @@ DEADLINE_S = 30.0
 """A tenth of the session, so that whatever happens within it was not brought about by the session's end."""
 
 TOPIC = "orders"
+METADATA_VERSION: Final = 12
 
 
 @pytest.fixture(name="cluster", scope="module")
@@ -62,6 +72,53 @@ def test_what_a_killed_process_led_is_led_by_others_long_before_its_session_ends
     # Else the next turn would have nothing to take from a broker that leads nothing.
     admin.elect_leaders(ElectionType.PREFERRED)
     until(lambda: len(set(leaders(admin))) == 3, "leaders are not even again")
+
+
+def brokers_listed(server: str) -> set[int]:
+    """To Kafka's clients. Asks about one topic, as producers and consumers do."""
+    request = MetadataRequest(topics=(MetadataRequestTopic(name=TOPIC),), allow_auto_topic_creation=False)
+    with Connection(server) as connection:
+        connection.send(request, METADATA_VERSION)
+        _, response = decode_response(MetadataResponse, METADATA_VERSION, connection.frame() or b"")
+    return {each.node_id for each in response.brokers}
+
+
+def brokers_described(server: str) -> set[int]:
+    """To Kafka's operators."""
+    with Connection(server) as connection:
+        connection.send(DescribeClusterRequest(include_cluster_authorized_operations=False), 0)
+        _, response = decode_response(DescribeClusterResponse, 0, connection.frame() or b"")
+    return {each.broker_id for each in response.brokers}
+
+
+def test_kafkas_clients_find_a_dead_broker_listed_for_a_while_and_work_all_the_same(
+    cluster: Cluster, admin: Admin
+) -> None:
+    until(lambda: all_in_sync(admin) and len(set(leaders(admin))) == 3, "no even start")
+    killed = admin.describe_quorum().leader_id % 3 + 1
+    servers = cluster.kafka_bootstrap_servers
+    others = [server for each, server in enumerate(servers.split(","), start=1) if each != killed]
+    cluster.node(killed).kill()
+    until(lambda: not {killed, -1} & set(leaders(admin)), f"broker {killed} still leads")
+    until(lambda: not any(killed in brokers_described(server) for server in others), f"broker {killed} is not fenced")
+    assert [brokers_listed(server) for server in others] == [{1, 2, 3}] * 2
+
+    with closing(kafka.KafkaProducer(bootstrap_servers=servers.split(","))) as producer:
+        for partition in range(3):
+            producer.send(TOPIC, b"kafka-python", partition=partition).get(DEADLINE_S)
+    asyncio.run(send_by_aiokafka(servers))
+
+    until(lambda: all(killed not in brokers_listed(server) for server in others), f"broker {killed} is still listed")
+    cluster.node(killed).start()
+    cluster.wait_ready(DEADLINE_S)
+    until(lambda: all_in_sync(admin), "the new process of the broker is not in sync")
+    admin.elect_leaders(ElectionType.PREFERRED)
+
+
+async def send_by_aiokafka(servers: str) -> None:
+    async with asyncio.timeout(DEADLINE_S), aiokafka.AIOKafkaProducer(bootstrap_servers=servers) as producer:
+        for partition in range(3):
+            await producer.send_and_wait(TOPIC, b"aiokafka", partition=partition)
 
 
 def test_the_command_that_measures_how_long_a_producer_waits_takes_a_turn() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
 from kraft.metadata.image import MetadataImage
@@ -30,14 +31,23 @@ class MetadataHandler:
     """`listener` is the one whose clients are answered: they are told that listener's addresses."""
 
     def __init__(
-        self, loader: MetadataLoader, controllers: ControllerClient, defaults: TopicDefaults, listener: str
+        self,
+        loader: MetadataLoader,
+        controllers: ControllerClient,
+        defaults: TopicDefaults,
+        listener: str,
+        lost_leaders_replaced: Callable[[Iterable[str]], Awaitable[None]],
     ) -> None:
+        """`lost_leaders_replaced` waits a moment where a topic is led by a broker that just went away."""
         self._loader = loader
         self._controllers = controllers
         self._defaults = defaults
         self._listener = listener
+        self._lost_leaders_replaced = lost_leaders_replaced
 
     async def handle(self, request: MetadataRequest) -> MetadataResponse:
+        if not request.all_topics:
+            await self._lost_leaders_replaced(request.topics)
         image = self._loader.image
         names = sorted(image.topic_ids) if request.all_topics else request.topics
         missing = [name for name in dict.fromkeys(names) if image.topic(name) is None]

@@ -108,7 +108,7 @@ def follower(tmp_path: Path) -> Broker:
     return Broker(tmp_path / "follower", broker_id=1)
 
 
-def fetcher_of(leader: Leader, follower: Broker) -> ReplicaFetcher:
+def fetcher_of(leader: Leader, follower: Broker, lost: Callable[[BrokerId], None] = lambda _: None) -> ReplicaFetcher:
     return ReplicaFetcher(
         broker_id=BrokerId(1),
         broker_epoch=lambda: BrokerEpoch(7),
@@ -116,11 +116,14 @@ def fetcher_of(leader: Leader, follower: Broker) -> ReplicaFetcher:
         peer=leader.peer,
         partitions=follower.partitions,
         config=CONFIG,
+        lost=lost,
     )
 
 
 @asynccontextmanager
-async def fetching(leader: Leader, follower: Broker) -> AsyncIterator[ReplicaFetcher]:
+async def fetching(
+    leader: Leader, follower: Broker, lost: Callable[[BrokerId], None] = lambda _: None
+) -> AsyncIterator[ReplicaFetcher]:
     """The follower's disk syncs every millisecond."""
 
     async def sync() -> None:
@@ -128,7 +131,7 @@ async def fetching(leader: Leader, follower: Broker) -> AsyncIterator[ReplicaFet
             await asyncio.sleep(0.001)
             follower.sync()
 
-    fetcher = fetcher_of(leader, follower)
+    fetcher = fetcher_of(leader, follower, lost)
     tasks = [asyncio.create_task(fetcher.run()), asyncio.create_task(sync())]
     try:
         yield fetcher
@@ -344,6 +347,28 @@ def test_a_leader_that_is_down_or_not_registered_is_tried_again_and_again(leader
             assert 5 <= leader.streams <= 12
             leader.answer = honest
             await until(lambda: values_in(copy) == ["a"])
+
+    run_virtually(scenario())
+
+
+def test_a_leader_that_goes_away_is_reported_once_each_time(leader: Leader, follower: Broker) -> None:
+    async def scenario() -> None:
+        led(leader, "a")
+        copy, honest, lost = followed(follower), leader.answer, list[BrokerId]()
+
+        async def down(_: ReplicaFetchRequest) -> ReplicaFetchResponse:
+            raise Unreachable("localhost:9094", "connection refused")
+
+        async with fetching(leader, follower, lost.append):
+            await until(lambda: values_in(copy) == ["a"])
+            assert lost == []
+            for times in (1, 2):
+                leader.answer = down
+                await until(lambda times=times: len(lost) == times)  # type: ignore[misc]
+                await asyncio.sleep(1)
+                assert lost == [BrokerId(2)] * times
+                leader.answer = honest
+                await asyncio.sleep(1)
 
     run_virtually(scenario())
 

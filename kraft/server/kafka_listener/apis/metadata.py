@@ -33,10 +33,18 @@ _LISTENER_NOT_FOUND_FROM: Final = 6
 
 
 class MetadataApi:
-    def __init__(self, handle: Handle, leaders: Leaders, broker_id: BrokerId) -> None:
+    def __init__(
+        self,
+        handle: Handle,
+        leaders: Leaders,
+        broker_id: BrokerId,
+        fenced_lately: Callable[[], tuple[BrokerId, ...]],
+    ) -> None:
+        """`fenced_lately` names the brokers that are listed though they are out of service."""
         self._handle = handle
         self._leaders = leaders
         self._broker_id = broker_id
+        self._fenced_lately = fenced_lately
         self._everything = EncodedAnswers(lambda: leaders.image)
 
     async def __call__(self, request: MetadataRequest, call: Call) -> MetadataResponse | EncodedMessage:
@@ -44,7 +52,8 @@ class MetadataApi:
         if request.topics is None or (call.version == 0 and not request.topics):
             operations = (request.include_cluster_authorized_operations, request.include_topic_authorized_operations)
             return await self._everything.get(
-                (call.version, *operations), lambda: self._told_everything(request, call.version)
+                (call.version, *operations, self._fenced_lately()),
+                lambda: self._told_everything(request, call.version),
             )
         return await self._told(request, request.topics, call.version)
 
@@ -74,15 +83,27 @@ class MetadataApi:
             await turns.done(1 + len(topic.partitions))
         unknown = [_unknown(topic, version) for topic, name in zip(asked, names, strict=True) if name is None]
         return MetadataResponse(
-            brokers=tuple(
-                MetadataResponseBroker(node_id=each.broker_id, host=each.host, port=each.port, rack=each.rack or None)
-                for each in answer.brokers
-            ),
+            brokers=self._brokers(answer),
             cluster_id=answer.cluster_id,
             controller_id=controller_for_clients(answer, self._broker_id),
             topics=(*found, *unknown),
             cluster_authorized_operations=ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED,
         )
+
+    def _brokers(self, answer: values.MetadataResponse) -> tuple[MetadataResponseBroker, ...]:
+        in_service = {
+            each.broker_id: MetadataResponseBroker(
+                node_id=each.broker_id, host=each.host, port=each.port, rack=each.rack or None
+            )
+            for each in answer.brokers
+        }
+        fenced = {
+            broker_id: MetadataResponseBroker(
+                node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=rack or None
+            )
+            for broker_id, endpoint, rack in self._leaders.endpoints(self._fenced_lately())
+        }
+        return tuple(broker for _, broker in sorted((fenced | in_service).items()))
 
 
 def controller_for_clients(answer: values.MetadataResponse, broker_id: BrokerId) -> int:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import cast
 from uuid import UUID
@@ -36,11 +37,18 @@ def ask(
     image: MetadataImage = IMAGE,
     controllers: FakeControllers | None = None,
     auto_create: bool = False,
+    waited_for: list[list[str]] | None = None,
 ) -> MetadataResponse:
+    """`waited_for` takes the topics whose lost leaders were to be replaced before the answer."""
+
+    async def replaced(topics: Iterable[str]) -> None:
+        if waited_for is not None:
+            waited_for.append(list(topics))
+
     loader = cast(MetadataLoader, SimpleNamespace(image=image))
     defaults = cast(TopicDefaults, SimpleNamespace(auto_create_enabled=auto_create))
     client = (controllers or FakeControllers()).as_client()
-    return asyncio.run(MetadataHandler(loader, client, defaults, "GRPC").handle(request))
+    return asyncio.run(MetadataHandler(loader, client, defaults, "GRPC", replaced).handle(request))
 
 
 def test_all_topics_are_told_with_their_leaders_and_where_to_reach_them() -> None:
@@ -56,6 +64,13 @@ def test_all_topics_are_told_with_their_leaders_and_where_to_reach_them() -> Non
         (2, [1, 2], [2]),
         (2, [2, 3], [2]),
     ]
+
+
+def test_an_answer_about_named_topics_waits_for_their_next_leaders_and_one_about_all_does_not() -> None:
+    waited_for: list[list[str]] = []
+    ask(MetadataRequest(topics=["orders", "payments"]), waited_for=waited_for)
+    ask(MetadataRequest(topics=[], all_topics=True), waited_for=waited_for)
+    assert waited_for == [["orders", "payments"]]
 
 
 def test_no_names_are_no_topics() -> None:

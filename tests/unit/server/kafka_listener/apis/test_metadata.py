@@ -1,15 +1,16 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.records import BrokerFenced
+from kraft.metadata.records import BrokerFenced, PartitionChanged
 from kraft.model import requests as values
 from kraft.model.errors import ErrorCode
-from kraft.model.ids import BrokerId
+from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch
 from kraft.model.requests import CreateTopicsRequest, TopicResult, TopicResults
 from kraft.server.config_values import TopicDefaults
 from kraft.server.handlers.describe_topics import describe_topics
@@ -37,18 +38,24 @@ ON_TOPIC = 0b1101_1111_1000
 """Read, write, create, delete, alter, describe, describe and alter configs: bits 3 to 8, 10 and 11 (KIP-430)."""
 
 
+async def at_once(_: Iterable[str]) -> None:
+    return
+
+
 def ask(
     version: int,
     *names: str,
     image: MetadataImage = IMAGE,
     controllers: FakeControllers | None = None,
     auto_create: bool = True,
+    fenced_lately: tuple[BrokerId, ...] = (),
     **fields: Any,
 ) -> MetadataResponse:
     loader = cast(MetadataLoader, SimpleNamespace(image=image))
     defaults = cast(TopicDefaults, SimpleNamespace(auto_create_enabled=auto_create))
     client = (controllers or FakeControllers()).as_client()
-    api = MetadataApi(MetadataHandler(loader, client, defaults, LISTENER).handle, leaders(image), BrokerId(2))
+    handler = MetadataHandler(loader, client, defaults, LISTENER, at_once)
+    api = MetadataApi(handler.handle, leaders(image), BrokerId(2), lambda: fenced_lately)
     topics = tuple(MetadataRequestTopic(name=name) for name in names)
     request = MetadataRequest(**{"topics": topics} | fields)
     response: MetadataResponse = run_virtually(answered(api, request, version, MetadataResponse))
@@ -163,6 +170,54 @@ def test_a_replica_on_a_broker_that_is_away_is_offline_and_a_partition_without_a
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_a_broker_that_was_fenced_a_moment_ago_is_still_listed_and_leads_nothing(version: int) -> None:
+    image = IMAGE.replay([BrokerFenced(broker_id=BrokerId(1), broker_epoch=epoch_of(IMAGE, 1))])
+    moved = PartitionChanged(
+        topic_id=ORDERS,
+        partition=0,
+        leader=BrokerId(2),
+        isr=[BrokerId(2)],
+        leader_epoch=LeaderEpoch(1),
+        partition_epoch=PartitionEpoch(1),
+    )
+    image = image.replay([moved])
+    controllers = FakeControllers()
+    controllers.active_id = 1
+    response = ask(version, "orders", image=image, controllers=controllers, fenced_lately=(BrokerId(1),))
+    assert [(each.node_id, each.host, each.port) for each in response.brokers] == [
+        (1, "localhost", 9095),
+        (2, "localhost", 9096),
+    ]
+    assert response.controller_id == (2 if version >= 1 else -1)
+    first = response.topics[0].partitions[0]
+    assert (first.leader_id, first.error_code) == (2, ErrorCode.NONE)
+    assert first.offline_replicas == ((1,) if version >= 5 else ())
+    assert [each.node_id for each in ask(version, "orders", image=image).brokers] == [2]
+
+
+@pytest.mark.parametrize("version", VERSIONS[1:])
+def test_the_answer_about_everything_is_made_anew_when_a_broker_is_no_longer_listed(version: int) -> None:
+    image = IMAGE.replay([BrokerFenced(broker_id=BrokerId(1), broker_epoch=epoch_of(IMAGE, 1))])
+    listed: list[BrokerId] = [BrokerId(1)]
+
+    async def handle(request: values.MetadataRequest) -> values.MetadataResponse:
+        only_second = [values.BrokerEndpoint(broker_id=2, host="localhost", port=9096, rack="")]
+        return values.MetadataResponse(cluster_id=CLUSTER, controller_id=2, brokers=only_second, topics=[])
+
+    api = MetadataApi(handle, leaders(image), BrokerId(2), lambda: tuple(listed))
+
+    async def scenario() -> list[list[int]]:
+        found = []
+        for now_listed in ([BrokerId(1)], []):
+            listed[:] = now_listed
+            response = await answered(api, MetadataRequest(topics=None), version, MetadataResponse)
+            found.append([each.node_id for each in response.brokers])
+        return found
+
+    assert run_virtually(scenario()) == [[1, 2], [2]]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_a_leader_that_has_no_listener_of_the_clients_name_is_no_leader_to_it(version: int) -> None:
     async def handle(request: values.MetadataRequest) -> values.MetadataResponse:
         (topic,) = describe_topics(IMAGE, values.DescribeTopicsRequest(topics=["orders"])).topics
@@ -170,7 +225,7 @@ def test_a_leader_that_has_no_listener_of_the_clients_name_is_no_leader_to_it(ve
         return values.MetadataResponse(cluster_id=CLUSTER, controller_id=1, brokers=only_first, topics=[topic.metadata])
 
     request = MetadataRequest(topics=(MetadataRequestTopic(name="orders"),))
-    api = MetadataApi(handle, leaders(IMAGE), BrokerId(1))
+    api = MetadataApi(handle, leaders(IMAGE), BrokerId(1), tuple)
     ((topic,)) = run_virtually(answered(api, request, version, MetadataResponse)).topics
     code = ErrorCode.LISTENER_NOT_FOUND if version >= 6 else ErrorCode.LEADER_NOT_AVAILABLE
     assert [(each.leader_id, each.error_code) for each in topic.partitions] == [(1, ErrorCode.NONE), (-1, code)]
