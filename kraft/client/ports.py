@@ -19,6 +19,9 @@ class ProduceStream(Protocol):
     """Requests are answered in their order; one with acks=0 is not answered."""
 
     async def send(self, request: values.ProduceRequest) -> None: ...
+    async def finish(self) -> None:
+        """No more is sent. The broker ends the stream when it has carried out everything."""
+
     async def receive(self) -> values.ProduceResponse: ...
     async def close(self) -> None: ...
 

@@ -293,6 +293,10 @@ class CallStream(Generic[Request, Response]):
             raise Unreachable(self.address, "it ended the stream")
         return self._response.to_value(message)
 
+    async def finish(self) -> None:
+        """No more is sent. The peer ends the call when it has carried out everything. Raises as `receive` does."""
+        await self._whole(self._call.done_writing())
+
     async def close(self) -> None:
         """Ends the call; answers still on their way are dropped, and whoever waits for one is told Unreachable."""
         self._call.cancel()

@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from kraft.client.ports import ProduceStream
 from kraft.client.send_buffer import Attempt
@@ -13,6 +14,9 @@ from kraft.client.settings import ProducerSettings
 from kraft.model.requests import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
 from kraft.rpc.peers import Unreachable
 from kraft.runtime.clock import Clock
+
+FINISH_MAX_S: Final = 5.0
+"""How long closing waits for a broker to read what gets no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +52,8 @@ class ProduceLink:
         self._in_flight: deque[_InFlight] = deque()
         self._outbox: asyncio.Queue[_InFlight] = asyncio.Queue()
         loop = asyncio.get_running_loop()
-        self._tasks = [
-            loop.create_task(self._send_all(), name=f"produce to {address}"),
-            loop.create_task(self._receive_all(), name=f"produce answers of {address}"),
-        ]
+        self._receiving = loop.create_task(self._receive_all(), name=f"produce answers of {address}")
+        self._tasks = [loop.create_task(self._send_all(), name=f"produce to {address}"), self._receiving]
 
     @property
     def has_room(self) -> bool:
@@ -100,9 +102,20 @@ class ProduceLink:
         self._events.has_room()
 
     async def close(self) -> None:
+        if self._settings.acks == 0 and not self.is_broken and not self._in_flight:
+            await self._finish()
         self.fail("the producer is being closed")
         await asyncio.wait(self._tasks)
         await self._stream.close()
+
+    async def _finish(self) -> None:
+        """Without answers, only the end of the stream says that what counts as sent has reached the broker."""
+        try:
+            async with asyncio.timeout(FINISH_MAX_S):
+                await self._stream.finish()
+                await asyncio.wait([self._receiving])
+        except (Unreachable, TimeoutError):
+            return
 
     async def _send_all(self) -> None:
         while not self.is_broken:

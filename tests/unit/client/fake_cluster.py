@@ -182,6 +182,10 @@ class FakeBroker:
         self.address = address or f"broker-{broker_id}:9094"
         self.is_up = is_up
         self.hangs = False
+        self.reads_late = False
+        """What is produced to it is lost when the stream is closed before it was finished."""
+        self.never_finishes = False
+        """Does not end a stream whose producer has said that no more comes."""
         self.is_of_earlier_version = False
         """Does not say where leader epochs end."""
         self.loses_answers = 0

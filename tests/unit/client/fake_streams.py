@@ -44,6 +44,7 @@ class FakeProduceStream(FakeStream):
     def __init__(self, broker: FakeBroker) -> None:
         super().__init__(broker)
         self.answers: asyncio.Queue[values.ProduceResponse] = asyncio.Queue()
+        self.unread: list[values.ProduceRequest] = []
 
     async def send(self, request: values.ProduceRequest) -> None:
         self.check()
@@ -54,6 +55,9 @@ class FakeProduceStream(FakeStream):
             self.broker.loses_requests -= 1
             self.break_off()
             return
+        if self.broker.reads_late:
+            self.unread.append(request)
+            return
         response = self.broker.produce(request)
         if self.broker.loses_answers:
             self.broker.loses_answers -= 1
@@ -63,6 +67,14 @@ class FakeProduceStream(FakeStream):
         elif any(result.error_code for result in response.partitions):
             # All that a broker can tell of a request that gets no answer.
             self.break_off()
+
+    async def finish(self) -> None:
+        self.check()
+        if self.broker.never_finishes:
+            return
+        for request in self.unread:
+            self.broker.produce(request)
+        self.break_off()
 
     async def receive(self) -> values.ProduceResponse:
         self.check()

@@ -197,6 +197,32 @@ def test_every_request_says_how_many_acknowledgements_are_wanted(word: object, a
     run_virtually(scenario())
 
 
+def test_without_acks_what_was_sent_before_the_close_still_arrives() -> None:
+    async def scenario() -> None:
+        cluster = FakeCluster(brokers=1)
+        cluster.create("orders")
+        cluster.brokers[1].reads_late = True
+        async with producer_of(cluster, acks=0) as producer:
+            await producer.send_and_wait("orders", b"a")
+            await producer.send_and_wait("orders", b"b")
+        assert cluster.values("orders") == [b"a", b"b"]
+
+    run_virtually(scenario())
+
+
+def test_without_acks_a_broker_that_hangs_does_not_keep_the_producer_from_closing() -> None:
+    async def scenario() -> None:
+        cluster = FakeCluster(brokers=1)
+        cluster.create("orders")
+        producer = producer_of(cluster, acks=0)
+        await producer.send_and_wait("orders", b"a")
+        cluster.brokers[1].never_finishes = True
+        async with asyncio.timeout(10):
+            await producer.close()
+
+    run_virtually(scenario())
+
+
 def test_without_acks_a_broken_stream_is_reason_to_look_for_the_new_leader() -> None:
     async def scenario() -> None:
         cluster = FakeCluster()
