@@ -48,6 +48,7 @@ async def fetching(leader: Leader, follower: Broker, config: ReplicationConfig) 
         peer=leader.peer,
         partitions=follower.partitions,
         config=config,
+        lost=lambda leader_id: None,
     )
     tasks = [asyncio.create_task(fetcher.run()), asyncio.create_task(sync())]
     try:
