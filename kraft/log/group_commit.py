@@ -64,14 +64,15 @@ class GroupCommit:
 
     def durable_up_to(self, end: Offset) -> None:
         """All up to `end`, where the log ends, was synced beside the ticket. Raises the ticket's OSError."""
-        if self._ticket is None:
+        ticket = self._ticket
+        if ticket is None:
             self.synced_end = end
             return
-        # An error of the disk may have been told to the ticket's sync instead of ours: both have to succeed.
-        if self._ticket.error is not None:
-            raise self._ticket.error
-        self.synced_end = min(self.synced_end, end)
-        self._ticket.end_offset = end
+        # An error of the disk may have been reported to the ticket's sync instead of ours: both have to succeed.
+        if ticket.error is not None:
+            raise ticket.error
+        self.synced_end = end if ticket.is_run else min(self.synced_end, end)
+        ticket.end_offset = end
 
     def begin_anew(self, offset: Offset) -> None:
         """The log is empty and begins at `offset`."""

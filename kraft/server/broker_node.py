@@ -349,13 +349,14 @@ class BrokerNode:
     async def close(self) -> None:
         """The second half, after `run` was cancelled: every log is closed durably."""
         await self._isr_proposals.close()
+        # Before the logs are closed: a sync that is under way may fail, and then they are not closed in order.
+        self._sync_thread.shutdown()
         await self._publisher.close()
         await self._publisher.checkpoint()
         await self._waiting_appends.close()
         if self._snapshots is not None:
             await self._snapshots.write()
             self._snapshots.close()
-        self._sync_thread.shutdown()
         self._store_thread.shutdown()
         self._move_thread.shutdown()
         self._moves.close()

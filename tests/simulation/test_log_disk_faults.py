@@ -75,6 +75,26 @@ def test_what_counts_as_synced_after_a_failed_sync_and_a_restart_survives_a_loss
     assert tally.failed_syncs >= 30
 
 
+def test_a_segment_that_was_closed_beside_a_failing_sync_is_written_again() -> None:
+    """The process is killed before that sync returns, and the sync of the roll had nothing to complain of."""
+    disk = new_disk()
+    log = open_log(disk, LogConfig())
+    append(log, "a")
+    sync(log)
+    append(log, "b")
+    ticket = log.prepare_sync()
+    disk.fail_next_sync(SyncFailure.MARKS_CLEAN, ".log")
+    with pytest.raises(OSError, match="Input/output"):
+        ticket.file.sync()
+    log.roll()
+    append(log, "c")
+    disk.crash(CrashMode.KEEP, Random(0))
+    again = open_log(disk, LogConfig())
+    assert (again.synced_end_offset, len(again.segments())) == (3, 2)
+    disk.crash(CrashMode.DROP, Random(0))
+    assert read_all(open_log(disk, LogConfig())) == ["a", "b", "c"]
+
+
 # --- a full disk ---------------------------------------------------------------------------------------------
 
 

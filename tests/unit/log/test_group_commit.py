@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+from kraft.log.log_checkpoint import read_checkpoint
+from kraft.log.partition_log import PartitionLog
+from kraft.model.errors import Refusal
 from kraft.model.ids import Offset
 from tests.unit.log.log_building import (
+    DIRECTORY,
     SMALL_SEGMENTS,
     append,
     open_log,
@@ -93,3 +99,40 @@ def test_rolling_makes_the_old_segment_durable() -> None:
     append(log, "b")
     disk.crash()
     assert read_all(open_log(disk)) == ["a"]
+
+
+@pytest.mark.parametrize("change", [PartitionLog.roll, PartitionLog.close, PartitionLog.settle])
+def test_no_other_sync_makes_up_for_one_that_failed(change: Callable[[PartitionLog], None]) -> None:
+    """The disk has said so once; whoever syncs after that hears that all is well."""
+    disk = MemoryDisk()
+    log = open_log(disk)
+    append(log, "a")
+    ticket = log.prepare_sync()
+    disk.fails_next_sync = True
+    ticket.run()
+    with pytest.raises(Refusal, match="goes offline"):
+        change(log)
+    assert read_checkpoint(disk, DIRECTORY).recovery_point == 0
+    assert log.failure is not None
+
+
+@pytest.mark.parametrize("change", [PartitionLog.roll, PartitionLog.close])
+def test_the_recovery_point_waits_for_a_sync_that_is_under_way(change: Callable[[PartitionLog], None]) -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    append(log, "a")
+    sync(log)
+    append(log, "b")
+    log.prepare_sync()
+    change(log)
+    assert read_checkpoint(disk, DIRECTORY).recovery_point == 1
+
+
+def test_a_sync_that_was_run_and_not_completed_yet_is_enough_for_the_recovery_point() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    append(log, "a")
+    log.prepare_sync().run()
+    append(log, "b")
+    log.close()
+    assert read_checkpoint(disk, DIRECTORY).recovery_point == 2
