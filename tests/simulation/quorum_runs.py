@@ -71,7 +71,7 @@ def shape_of(random: Random) -> Shape:
         clients=random.choice([1, 2, 6]),
         link_bytes_per_s=random.choice([0, 0, 50_000]),
         segment_bytes=random.choice([400, 2_000, 1 << 20]),
-        disk_s_max=random.choice([0.0, 0.002, 0.02, 0.1]),
+        disk_s_max=random.choice([0.0, 0.0, 0.001, 0.005, 0.03]),
         entries_between_snapshots=random.choice([0, 4, 15, 50]),
     )
 

@@ -104,13 +104,13 @@ def test_removing_segments_without_a_sync_between_leaves_a_gap(monkeypatch: pyte
 def test_the_simulation_notices_entries_that_are_lost_with_the_front_of_a_journal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    rebase = QuorumJournal.rebase
+    rebase = QuorumJournal.begin_rebase
 
     def forget_the_rest(journal: QuorumJournal, index: int, term: int) -> None:
         del journal._entries[index + 1 - journal.first_index :]
         rebase(journal, index, term)
 
-    monkeypatch.setattr(QuorumJournal, "rebase", forget_the_rest)
+    monkeypatch.setattr(QuorumJournal, "begin_rebase", forget_the_rest)
     assert notices(Invariant.COMMITTED_STAYS, "has lost entry", seeds=WEAKENED_SEEDS)
 
 
