@@ -123,9 +123,9 @@ class SimDiskThread:
         self._free_at_s = 0.0
 
     def start(self, work: Callable[[], Result], done: Callable[[Future[Result]], None], /) -> None:
-        loop, random, slow_s = self._cluster.loop, self._cluster.random, self._cluster.shape.disk_s_max
-        begins_s = max(self._free_at_s, loop.now_s) + random.uniform(0, slow_s)
-        self._free_at_s = begins_s + random.uniform(0, slow_s)
+        loop = self._cluster.loop
+        begins_s = max(self._free_at_s, loop.now_s) + self._delay_s()
+        self._free_at_s = begins_s + self._delay_s()
 
         def carry_out() -> None:
             ended: Future[Result] = Future()
@@ -138,6 +138,10 @@ class SimDiskThread:
             loop.call_at(max(self._free_at_s, loop.now_s), done, ended)
 
         loop.call_at(begins_s, carry_out)
+
+    def _delay_s(self) -> float:
+        slow_s = self._cluster.shape.disk_s_max
+        return self._cluster.random.uniform(0, slow_s) if slow_s else 0.0
 
     def be_busy_for(self, seconds: float) -> None:
         self._free_at_s = self._cluster.loop.now_s + seconds
