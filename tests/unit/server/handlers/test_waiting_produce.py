@@ -147,17 +147,42 @@ def test_many_records_are_looked_into_by_a_thread_and_then_appended(waiting: Wai
 
 
 def test_nothing_holds_on_to_the_receive_buffer(waiting: Waiting) -> None:
+    """Of a request with a partition that is refused at once, and one that waits."""
+
     async def scenario() -> None:
         buffer = bytearray(large("a"))
-        with memoryview(buffer) as frame:
-            answer = waiting.produce(frame, small("b", key=None))  # type: ignore[arg-type]
+        frame = memoryview(buffer)
+        partitions = [
+            ProducePartition(topic="orders", partition=9, records=frame),
+            ProducePartition(topic="orders", partition=0, records=frame),
+        ]
+        begun = waiting.handler.begin(
+            ProduceRequest(request_id=7, acks=1, timeout_ms=9_000, partitions=partitions), WaitingClient()
+        )
+        assert isinstance(begun, Awaitable)
+        answer = asyncio.ensure_future(begun)
+        del partitions, frame
         # A view that is still there would not let it change its size.
         buffer.clear()
         await waiting.thread.run_next()
         response = await answer
         assert response is not None
         codes = [each.error_code for each in response.partitions]
-        assert codes == [ErrorCode.NONE, ErrorCode.INVALID_RECORD]
+        assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE]
+
+    run_virtually(scenario())
+
+
+def test_what_the_thread_says_of_an_append_that_was_given_up_is_said_of_no_other(waiting: Waiting) -> None:
+    async def scenario() -> None:
+        given_up = waiting.produce(large("a", key=None))
+        await settle()
+        lead(waiting.partition, epoch=2, isr=(1,))
+        other = waiting.produce(large("b"))
+        await waiting.thread.run_next()
+        await waiting.thread.run_next()
+        assert await code_of(given_up) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert await code_of(other) is ErrorCode.NONE
 
     run_virtually(scenario())
 
