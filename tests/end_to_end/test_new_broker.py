@@ -58,9 +58,9 @@ def test_a_new_broker_stays_empty_until_topics_are_created_or_partitions_are_mov
         assert (empty.replicas, empty.leaders, held(cluster)) == (0, 0, set())
 
         create_topic(cluster.bootstrap_servers, "after", partitions=4)
+        # Each of the four brokers leads one; how many it follows depends on where the placement begins.
         assert described(admin).leaders == 1
         given = {f"after-{each.partition}" for each in partitions(admin, "after") if NEW in each.replicas}
-        assert len(given) == 3
         until(lambda: held(cluster) == given, lambda: held(cluster))
 
         moved = TopicPartition("before", 2)
