@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -38,6 +39,9 @@ CODEC_OF_NAME: Final = {codec.config_name: codec for codec in Codec}
 
 DECOMPRESSED_BYTES_MAX: Final = 128 << 20
 """What a reader accepts from one batch unless it says otherwise: far above any sane batch, far below a bomb."""
+
+PIECE_BYTES: Final = 128 << 10
+"""What is unpacked at a time by one who does not want all of it: some thousand small records."""
 
 _ALWAYS_ACCEPTED_BYTES: Final = 16 << 20
 _RATIO_MAX: Final = 1100
@@ -108,34 +112,56 @@ def decompress(codec: Codec, data: bytes | bytearray | memoryview, bytes_max: in
     """
     if codec is not Codec.NONE:
         bytes_max = min(bytes_max, decompressed_bytes_max(len(data)))
-    output = _BoundedOutput(len(data), bytes_max)
+    step = min(max(_OUTPUT_STEP_BYTES_MIN, 4 * len(data)), _OUTPUT_STEP_BYTES_MAX)
+    output = _BoundedOutput(len(data), bytes_max, step, _OUTPUT_STEP_BYTES_MAX)
+    pieces = list(_unpacked(codec, data, output, _unpacked_zstd_frame))
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def unpacked_pieces(codec: Codec, data: bytes | bytearray | memoryview) -> Iterator[bytes]:
+    """The same bytes in pieces of at most `PIECE_BYTES`, each unpacked when it is asked for.
+
+    One who finds what it looks for stops early, and holds one piece at a time. (A block of snappy is unpacked as a
+    whole.) Raises InvalidBatch where the payload is broken; the pieces before that were whole.
+    """
+    bytes_max = DECOMPRESSED_BYTES_MAX if codec is Codec.NONE else decompressed_bytes_max(len(data))
+    output = _BoundedOutput(len(data), bytes_max, PIECE_BYTES, PIECE_BYTES)
+    for unpacked in _unpacked(codec, data, output, _streamed_zstd_frame):
+        for start in range(0, len(unpacked), PIECE_BYTES):
+            yield unpacked[start : start + PIECE_BYTES]
+
+
+def _unpacked(
+    codec: Codec, data: bytes | bytearray | memoryview, output: _BoundedOutput, unpack_zstd_frame: _UnpackZstdFrame
+) -> Iterator[bytes]:
     match codec:
         case Codec.NONE:
-            output.add(bytes(data))
+            yield output.counted(bytes(data))
         case Codec.GZIP:
-            _decompress_gzip(data, output)
+            yield from _decompress_gzip(data, output)
         case Codec.SNAPPY:
-            _decompress_snappy(data, output)
+            yield from _decompress_snappy(data, output)
         case Codec.LZ4:
-            _decompress_lz4(data, output)
+            yield from _decompress_lz4(data, output)
         case Codec.ZSTD:
-            _decompress_zstd(data, output)
-    return output.joined()
+            yield from _decompress_zstd(data, output, unpack_zstd_frame)
 
 
 class _BoundedOutput:
-    """Collects unpacked pieces and refuses the first byte above the bound.
+    """Counts unpacked bytes and refuses the first above the bound.
 
-    A library is asked for `room` bytes at a time: that doubles, up to a size that is copied quickly, since meanwhile
-    other threads stand still, and it ends one byte above the bound.
+    A library is asked for `room` bytes at a time: that doubles up to `step_bytes_max`, and ends one byte above the
+    bound. That much is copied quickly: meanwhile other threads stand still.
     """
 
-    def __init__(self, compressed_size: int, bytes_max: int) -> None:
+    def __init__(
+        self, compressed_size: int, bytes_max: int, step_bytes: int, step_bytes_max: int
+    ) -> None:
         self._compressed_size = compressed_size
-        self._pieces: list[bytes] = []
         self._left = bytes_max
         self._bytes_max = bytes_max
-        self._step = min(max(_OUTPUT_STEP_BYTES_MIN, 4 * compressed_size), _OUTPUT_STEP_BYTES_MAX)
+        self._step = step_bytes
+        self._step_max = min(step_bytes_max, bytes_max + 1)
 
     @property
     def room(self) -> int:
@@ -152,14 +178,11 @@ class _BoundedOutput:
                 ErrorCode.INVALID_RECORD,
             )
 
-    def add(self, piece: bytes) -> None:
+    def counted(self, piece: bytes) -> bytes:
         self.check_fits(len(piece))
         self._left -= len(piece)
-        self._step = min(2 * self._step, _OUTPUT_STEP_BYTES_MAX, self._bytes_max + 1)
-        self._pieces.append(piece)
-
-    def joined(self) -> bytes:
-        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._step = min(2 * self._step, self._step_max)
+        return piece
 
 
 def _broken(codec: Codec, reason: object) -> InvalidBatch:
@@ -169,7 +192,7 @@ def _broken(codec: Codec, reason: object) -> InvalidBatch:
 # --- gzip ----------------------------------------------------------------------------------------------------
 
 
-def _decompress_gzip(data: bytes | bytearray | memoryview, output: _BoundedOutput) -> None:
+def _decompress_gzip(data: bytes | bytearray | memoryview, output: _BoundedOutput) -> Iterator[bytes]:
     rest: bytes | bytearray | memoryview = data
     # Clients write one stream; several are read because Java reads them, but each costs a copy of all that follow.
     for _ in range(_STREAMS_MAX):
@@ -179,7 +202,7 @@ def _decompress_gzip(data: bytes | bytearray | memoryview, output: _BoundedOutpu
                 piece = stream.decompress(rest, output.room)
             except zlib.error as error:
                 raise _broken(Codec.GZIP, error) from None
-            output.add(piece)
+            yield output.counted(piece)
             rest = stream.unconsumed_tail
             if not piece and not stream.eof:
                 raise _broken(Codec.GZIP, "it ends in the middle")
@@ -201,10 +224,10 @@ def _compress_xerial(data: bytes) -> bytes:
     return b"".join(framed)
 
 
-def _decompress_snappy(data: bytes | bytearray | memoryview, output: _BoundedOutput) -> None:
+def _decompress_snappy(data: bytes | bytearray | memoryview, output: _BoundedOutput) -> Iterator[bytes]:
     """Java frames blocks as the xerial library does; librdkafka writes one raw block. Both are read."""
     if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        output.add(_decompress_snappy_block(data, output))
+        yield output.counted(_decompress_snappy_block(data, output))
         return
     position = 0
     while position < len(data):
@@ -218,7 +241,7 @@ def _decompress_snappy(data: bytes | bytearray | memoryview, output: _BoundedOut
         position += 4
         if size > len(data) - position:
             raise _broken(Codec.SNAPPY, f"a block of {size} bytes reaches beyond the end")
-        output.add(_decompress_snappy_block(data[position : position + size], output))
+        yield output.counted(_decompress_snappy_block(data[position : position + size], output))
         position += size
 
 
@@ -244,7 +267,7 @@ def _snappy_size(block: bytes | bytearray | memoryview) -> int:
 # --- lz4 -----------------------------------------------------------------------------------------------------
 
 
-def _decompress_lz4(data: bytes | bytearray | memoryview, output: _BoundedOutput) -> None:
+def _decompress_lz4(data: bytes | bytearray | memoryview, output: _BoundedOutput) -> Iterator[bytes]:
     rest: bytes | bytearray | memoryview = data
     for _ in range(_STREAMS_MAX):
         frame = lz4.frame.LZ4FrameDecompressor()
@@ -253,7 +276,7 @@ def _decompress_lz4(data: bytes | bytearray | memoryview, output: _BoundedOutput
                 piece: bytes = frame.decompress(rest, max_length=output.room)
             except RuntimeError as error:
                 raise _broken(Codec.LZ4, error) from None
-            output.add(piece)
+            yield output.counted(piece)
             # What was not unpacked yet, the library keeps.
             rest = b""
             if not piece and not frame.eof:
@@ -267,12 +290,11 @@ def _decompress_lz4(data: bytes | bytearray | memoryview, output: _BoundedOutput
 # --- zstd ----------------------------------------------------------------------------------------------------
 
 
-def _decompress_zstd(data: bytes | bytearray | memoryview, output: _BoundedOutput) -> None:
-    """Frame by frame, each in one call into memory of the size that its blocks can need.
-
-    The library's streaming reader would first allocate the window that the frame's header asks for, up to 128 MiB, and
-    would take a payload that was cut for the end of the stream.
-    """
+def _decompress_zstd(
+    data: bytes | bytearray | memoryview, output: _BoundedOutput, unpack_frame: _UnpackZstdFrame
+) -> Iterator[bytes]:
+    """Frame by frame. Where a frame ends is read off its blocks: the library's streaming reader would take a payload
+    that was cut for the end of the stream."""
     rest = memoryview(data)
     decompressor = zstandard.ZstdDecompressor()
     while True:
@@ -282,7 +304,7 @@ def _decompress_zstd(data: bytes | bytearray | memoryview, output: _BoundedOutpu
                 # The library allocates what the header promises, so the promise is checked first.
                 output.check_fits(frame.promised_bytes)
             if not frame.is_skippable:
-                output.add(_unpacked_zstd(decompressor, rest[: frame.size_bytes], frame.unpacked_bytes_max, output))
+                yield from unpack_frame(decompressor, rest[: frame.size_bytes], frame.unpacked_bytes_max, output)
         except zstandard.ZstdError as error:
             raise _broken(Codec.ZSTD, error) from None
         rest = rest[frame.size_bytes :]
@@ -329,12 +351,27 @@ def _whole(frame: _ZstdFrame, data: memoryview) -> _ZstdFrame:
     return frame
 
 
-def _unpacked_zstd(
+_UnpackZstdFrame = Callable[[zstandard.ZstdDecompressor, memoryview, int, _BoundedOutput], Iterator[bytes]]
+
+
+def _unpacked_zstd_frame(
     decompressor: zstandard.ZstdDecompressor, frame: memoryview, unpacked_bytes_max: int, output: _BoundedOutput
-) -> bytes:
+) -> Iterator[bytes]:
+    """In one call, into memory of the size that the frame's blocks can need."""
     try:
-        return decompressor.decompress(frame, max_output_size=min(unpacked_bytes_max, output.left) or 1)
+        unpacked = decompressor.decompress(frame, max_output_size=min(unpacked_bytes_max, output.left) or 1)
     except zstandard.ZstdError:
         # The library says the same of a frame that is broken and of one that needs more memory than it was given.
         output.check_fits(unpacked_bytes_max)
         raise
+    yield output.counted(unpacked)
+
+
+def _streamed_zstd_frame(
+    decompressor: zstandard.ZstdDecompressor, frame: memoryview, unpacked_bytes_max: int, output: _BoundedOutput
+) -> Iterator[bytes]:
+    """Piece by piece. The library sets aside the window that the frame's header asks for, up to 128 MiB, but the
+    system gives memory only for what is written there: no more than is unpacked."""
+    with decompressor.stream_reader(frame, closefd=False) as reader:
+        while piece := reader.read(output.room):
+            yield output.counted(piece)

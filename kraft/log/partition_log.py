@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from kraft.log import segment_lookup
+from kraft.log import segment_lookup, timestamp_lookup
 from kraft.log.admission import admit
 from kraft.log.append_work import ProducedRecords
 from kraft.log.cleaned_segments import CleaningResult, close_cleaned, discard
@@ -28,7 +28,7 @@ from kraft.log.rolling import is_old, must_roll_before
 from kraft.log.segment import Segment
 from kraft.log.segment_facts import SegmentFacts
 from kraft.log.side_files import SideFiles
-from kraft.log.timestamp_lookup import offset_for_timestamp, offset_of_max_timestamp
+from kraft.log.timestamp_lookup import TimestampLookup
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
 
@@ -302,13 +302,17 @@ class PartitionLog:
         except OSError as error:
             self._health.fail(error)
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[Offset, int] | None:
-        """Offset and timestamp of the first record at or after that time."""
-        return offset_for_timestamp(self._segments, timestamp_ms, self.log_start_offset)
+    def prepare_lookup(self, timestamp_ms: int) -> TimestampLookup:
+        """Of the first record at or after that time. Its outcome counts if the log `has_still` what it read."""
+        return timestamp_lookup.prepare(self._disk, self._segments, timestamp_ms, self.log_start_offset)
 
-    def offset_of_max_timestamp(self) -> tuple[Offset, int] | None:
-        """Offset and timestamp of the first record that has the largest timestamp; None for an empty log."""
-        return offset_of_max_timestamp(self._segments, self.log_start_offset)
+    def prepare_newest_lookup(self) -> TimestampLookup:
+        """Of the first record that has the largest timestamp."""
+        return timestamp_lookup.prepare_newest(self._disk, self._segments, self.log_start_offset)
+
+    def has_still(self, segments: Sequence[Segment]) -> bool:
+        """Whether none of these was dropped or cleaned. Truncation is not noticed: a leader does not truncate."""
+        return all(segment in self._segments for segment in segments)
 
     # --- durability ------------------------------------------------------------------------------------------
 

@@ -499,3 +499,83 @@ def _read_nullable(data: bytes, position: i64, end: i64) -> tuple[bytes | None, 
     if field_end > end:
         raise InvalidBatch(f"the key or value of a header of {length} bytes reaches beyond its record")
     return data[position:field_end], field_end
+
+
+# --- looking without decoding --------------------------------------------------------------------------------
+
+
+def record_size(data: bytes, position: int) -> int:
+    """Of the record that begins at `position`, with its length in front; 0 where the data end within that length.
+
+    Raises InvalidBatch.
+    """
+    try:
+        length, after = _read_varint(data, position, _VARINT_BYTES_MAX)
+    except IndexError:
+        return 0
+    if length < RECORD_BYTES_MIN - 1:
+        raise InvalidBatch(f"a record claims a length of {length} bytes")
+    return int(after - position + length)
+
+
+class RecordFinder:
+    """Finds the first record with at least these two deltas in a payload that comes in pieces.
+
+    Of every record it reads length and deltas only: nothing is made of keys, values and headers, nor are they checked.
+    """
+
+    def __init__(self, count: int, timestamp_delta_min: int, offset_delta_min: int) -> None:
+        """`count` is how many records the payload holds."""
+        self.timestamp_delta = 0
+        self.offset_delta = -1
+        """Of the last record that was looked at: the one that was found, if one was."""
+        self.rest: bytes = b""
+        """What was fed, from the record found on."""
+        self._timestamp_delta_min: i64 = timestamp_delta_min
+        self._offset_delta_min: i64 = offset_delta_min
+        self._left: i64 = count
+        self._skip: i64 = 0
+
+    @property
+    def left(self) -> int:
+        """How many records were not looked at yet."""
+        return int(self._left)
+
+    def feed(self, piece: bytes) -> bool:
+        """True when the record begins in what was fed so far. Raises InvalidBatch."""
+        data: bytes = self.rest + piece if self.rest else piece
+        self.rest = b""
+        size: i64 = len(data)
+        position: i64 = self._skip
+        start: i64 = position
+        previous_delta: i64 = self.offset_delta
+        timestamp_delta: i64 = 0
+        offset_delta: i64 = 0
+        try:
+            while self._left > 0 and position < size:
+                start = position
+                length, position = _read_varint(data, position, _VARINT_BYTES_MAX)
+                end: i64 = position + length
+                if length < RECORD_BYTES_MIN - 1:
+                    raise InvalidBatch(f"a record claims a length of {length} bytes")
+                timestamp_delta, position = _read_varint(data, position + 1, _VARLONG_BYTES_MAX)
+                offset_delta, position = _read_varint(data, position, _VARINT_BYTES_MAX)
+                if position > end:
+                    raise InvalidBatch(f"a record ends {position - end} bytes behind where it says")
+                if offset_delta <= previous_delta:
+                    raise InvalidBatch("the offsets of a batch do not ascend")
+                previous_delta = offset_delta
+                self._left -= 1
+                if timestamp_delta >= self._timestamp_delta_min and offset_delta >= self._offset_delta_min:
+                    self.timestamp_delta = timestamp_delta
+                    self.offset_delta = offset_delta
+                    self.rest = data[start:]
+                    return True
+                position = end
+        except IndexError:
+            # The piece ends within the first fields of a record.
+            self.rest = data[start:]
+            position = size
+        self.offset_delta = previous_delta
+        self._skip = position - size
+        return False

@@ -10,6 +10,7 @@ from kraft.log.leader_epochs import LeaderEpochCache
 from kraft.log.offset_index import OffsetIndex
 from kraft.log.record_batch import HEADER_BYTES, BatchHeader, Buffer, check_crc, check_frame, read_frame, read_header
 from kraft.log.segment_facts import SegmentFacts
+from kraft.log.stored_indexes import OffsetEntries, StoredOffsetIndex
 from kraft.log.time_index import TimeIndex
 from kraft.log.written_again import ReadableFile
 from kraft.model.errors import Corruption, InvalidBatch
@@ -31,22 +32,22 @@ def file_name(base_offset: int, suffix: str) -> str:
 
 
 def scan_batches(
-    file: ReadableFile, path: str, start: int = 0, with_crc: bool = False
+    file: ReadableFile, path: str, start: int = 0, with_crc: bool = False, size: int | None = None
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of every batch from the one that begins at `start`.
+    """Position and header of every batch from the one that begins at `start`, up to `size` instead of the whole file.
 
     Raises Corruption where a batch is broken or cut; everything yielded before was whole.
     """
     position = window_start = start
     window = b""
     window_bytes = _CRC_WINDOW_BYTES if with_crc else _HEADER_WINDOW_BYTES
-    while position < file.size:
+    while position < (file_size := file.size if size is None else size):
         if position + HEADER_BYTES > window_start + len(window):
             window, window_start = file.read_at(position, window_bytes), position
         try:
             header = read_header(window, position - window_start)
             end = position + header.size_bytes
-            if end > file.size:
+            if end > file_size:
                 raise InvalidBatch(f"a batch of {header.size_bytes} bytes reaches beyond the end of the file")
             if with_crc:
                 if end > window_start + len(window):
@@ -56,6 +57,16 @@ def scan_batches(
             raise Corruption(path, position, error.message) from None
         yield position, header
         position = end
+
+
+def read_batch(file: File, path: str, position: int, header: BatchHeader) -> bytes:
+    """The whole batch; raises Corruption when its bytes are not those that were written."""
+    batch = file.read_at(position, header.size_bytes)
+    try:
+        check_crc(header, batch)
+    except InvalidBatch as error:
+        raise Corruption(path, position, error.message) from None
+    return batch
 
 
 class Continuity:
@@ -117,6 +128,7 @@ class Segment:
         self._index_interval_bytes = index_interval_bytes
         self._index: OffsetIndex | None = OffsetIndex(base_offset, index_interval_bytes)
         self._time_index: TimeIndex | None = TimeIndex(base_offset)
+        self._stored_index: StoredOffsetIndex | None = None
         self._first_timestamp_ms: int | None = None
 
     @classmethod
@@ -142,6 +154,16 @@ class Segment:
         if self._first_timestamp_ms is None and self.file.size:
             self._first_timestamp_ms = next(self.scan())[1].max_timestamp_ms
         return -1 if self._first_timestamp_ms is None else self._first_timestamp_ms
+
+    @property
+    def max_timestamp_offset(self) -> int:
+        """Last offset of the first batch with `max_timestamp_ms`; the segment's own when no batch has a timestamp."""
+        return self._max_timestamp_offset
+
+    @property
+    def indexes_in_memory(self) -> tuple[OffsetIndex, TimeIndex] | None:
+        """None when they are to be read from their files."""
+        return None if self._index is None or self._time_index is None else (self._index, self._time_index)
 
     def facts(self, end_offset: Offset) -> SegmentFacts:
         """`end_offset` is where the next segment begins, or the log ends."""
@@ -222,8 +244,7 @@ class Segment:
 
     def _scan_from_entry(self, offset: int) -> Iterator[tuple[int, BatchHeader]]:
         """All batches from one at or before `offset`, found through the index; the batch there proves the index."""
-        index, _ = self._indexes()
-        entry_offset, position = index.entry_before_offset(offset)
+        entry_offset, position = self._offset_entries().entry_before_offset(offset)
         if position == 0:
             return self.scan()
         if not self._has_batch(position, entry_offset):
@@ -278,35 +299,10 @@ class Segment:
 
     def _check_reaches_above(self, position: int, header: BatchHeader, upper: Offset) -> None:
         """A batch that is withheld, because it ends above `upper`, must be a true one, or nobody would ever notice."""
-        self.read_batch(position, header)
+        read_batch(self.file, self.path, position, header)
         if header.next_offset > self.next_offset or header.last_offset < upper:
             reason = f"a batch claims to end at offset {header.last_offset}, the segment ends at {self.next_offset - 1}"
             raise Corruption(self.path, position, reason)
-
-    def read_batch(self, position: int, header: BatchHeader) -> bytes:
-        """The whole batch; raises Corruption when its bytes are not those that were written."""
-        batch = self.file.read_at(position, header.size_bytes)
-        try:
-            check_crc(header, batch)
-        except InvalidBatch as error:
-            raise Corruption(self.path, position, error.message) from None
-        return batch
-
-    def batches_since(self, timestamp_ms: int, least: Offset) -> Iterator[tuple[int, BatchHeader]]:
-        """Batches from `least` on with a record at or after that time; found through the time index."""
-        _, time_index = self._indexes()
-        entry = time_index.entry_before(timestamp_ms)
-        if entry is not None and not self._has_timestamp(*entry):
-            self.rebuild_indexes()
-            entry = self._indexes()[1].entry_before(timestamp_ms)
-        start = least if entry is None else max(least, entry[1])
-        for position, header in self._scan_from_entry(start):
-            if header.last_offset >= least and header.max_timestamp_ms >= timestamp_ms and header.record_count:
-                yield position, header
-
-    def _has_timestamp(self, timestamp_ms: int, last_offset: int) -> bool:
-        _, header = next(self.scan(self.position_of(last_offset)), (0, None))
-        return header is not None and (header.last_offset, header.max_timestamp_ms) == (last_offset, timestamp_ms)
 
     # --- shrinking -------------------------------------------------------------------------------------------
 
@@ -427,6 +423,17 @@ class Segment:
         assert self._time_index is not None
         return self._index, self._time_index
 
+    def _offset_entries(self) -> OffsetEntries:
+        """To look something up. A closed segment's index is left as it is stored: to decode it would hold up others."""
+        if self._index is not None:
+            return self._index
+        if self._stored_index is None:
+            try:
+                self._stored_index = StoredOffsetIndex(self._disk.read_file(self.index_path), self.base_offset)
+            except (FileNotFoundError, ValueError):
+                return self._indexes()[0]
+        return self._stored_index
+
     def _load_indexes(self) -> None:
         """Raises FileNotFoundError and ValueError."""
         data, time_data = self._disk.read_file(self.index_path), self._disk.read_file(self.time_index_path)
@@ -459,6 +466,7 @@ class Segment:
         return self.next_offset
 
     def _forget_batches(self) -> None:
+        self._stored_index = None
         self._index = OffsetIndex(self.base_offset, self._index_interval_bytes)
         self._time_index = TimeIndex(self.base_offset)
         self.next_offset = self.base_offset
@@ -474,7 +482,7 @@ class Segment:
 
     def release_indexes(self) -> None:
         """The index files are written: the memory is given back until it is needed."""
-        self._index = self._time_index = None
+        self._index = self._time_index = self._stored_index = None
 
     def moved_to(self, directory: str) -> None:
         """The directory of the files, which are the same, has this name now."""

@@ -46,10 +46,14 @@ class TimeIndex:
             self._timestamps_ms.append(timestamp_ms)
             self._relative_offsets.append(last_offset - self._base_offset)
 
-    def entry_before(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """The last entry with a smaller timestamp: every record up to its offset is older than `timestamp_ms`."""
+    def entries_around(self, timestamp_ms: int) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
+        """The last entry with a smaller timestamp, and the first with this or a larger one.
+
+        Every record up to the offset of the former is older than `timestamp_ms`.
+        """
         found = bisect_left(self._timestamps_ms, timestamp_ms)
-        return self.entry(found - 1) if found else None
+        before = self.entry(found - 1) if found else None
+        return before, self.entry(found) if found < len(self) else None
 
     def entry(self, number: int) -> tuple[int, int]:
         """Timestamp and offset of the entry, counted from 0."""

@@ -15,6 +15,7 @@ from kraft.log.record_codec import Record
 from kraft.log.verification import verify_partition
 from kraft.model.errors import Corruption, InvalidBatch
 from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
+from tests.unit.log.log_building import offset_at
 from tests.unit.log.memory_disk import MemoryDisk
 
 DIRECTORY: Final = "data/orders-0"
@@ -81,7 +82,7 @@ def _disk(files: Mapping[str, bytes]) -> MemoryDisk:
 
 def _read(log: PartitionLog) -> None:
     assert log.log_start_offset <= log.log_end_offset, "the log ends before it starts"
-    log.offset_for_timestamp(_NOW_MS + 5)
+    offset_at(log, _NOW_MS + 5)
     offset = log.log_start_offset
     while batches := log.read(offset, _READ_BYTES_MAX, log.log_end_offset):
         end = split(batches)[-1][0].next_offset

@@ -25,7 +25,7 @@ from kraft.log.record_codec import Record
 from kraft.model.errors import KraftError, Refusal
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.simulation.sim_disk import CrashMode, SimDisk
-from tests.unit.log.log_building import DIRECTORY, NOW_MS, ORDERS
+from tests.unit.log.log_building import DIRECTORY, NOW_MS, ORDERS, newest, offset_at
 
 READ_BYTES: Final = 1 << 20
 MAP_BYTES: Final = 1 << 16
@@ -496,12 +496,12 @@ class ModelledLog:
         records = [(offset, record.timestamp_ms) for offset, record in _records(self.batches).items()]
         records = [(offset, found_ms) for offset, found_ms in records if offset >= self.start]
         first = next(((offset, found_ms) for offset, found_ms in records if found_ms >= timestamp_ms), None)
-        found = self.log.offset_for_timestamp(timestamp_ms)
+        found = offset_at(self.log, timestamp_ms)
         assert found == first, f"the first at or after {timestamp_ms} is {first}, found {found}"
         newest_ms = max((found_ms for _, found_ms in records), default=None)
-        newest = next(((offset, found_ms) for offset, found_ms in records if found_ms == newest_ms), None)
-        found = self.log.offset_of_max_timestamp()
-        assert found == newest, f"the newest is {newest}, found {found}"
+        expected = next(((offset, found_ms) for offset, found_ms in records if found_ms == newest_ms), None)
+        found = newest(self.log)
+        assert found == expected, f"the newest is {expected}, found {found}"
 
     def _batch(
         self, value_sizes: Sequence[int], producer_id: int = -1, producer_epoch: int = -1, sequence: int = -1

@@ -10,6 +10,7 @@ from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import AppendResult, PartitionLog
 from kraft.log.record_batch import build_batch, iter_records, placed, split
 from kraft.log.record_codec import Record
+from kraft.log.timestamp_lookup import TimestampLookup
 from kraft.model.errors import Refusal
 from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
 
@@ -64,6 +65,26 @@ def sync(log: PartitionLog) -> None:
     ticket = log.prepare_sync()
     ticket.run()
     log.complete_sync(ticket)
+
+
+def looked_up(lookup: TimestampLookup) -> tuple[int, int] | None:
+    """Offset and timestamp of what was found, with every step of the look-up done."""
+    while True:
+        try:
+            next(lookup.steps)
+        except StopIteration as end:
+            found: tuple[int, int] | None = end.value
+            return found
+
+
+def offset_at(log: PartitionLog, timestamp_ms: int) -> tuple[int, int] | None:
+    """Offset and timestamp of the first record at or after that time."""
+    return looked_up(log.prepare_lookup(timestamp_ms))
+
+
+def newest(log: PartitionLog) -> tuple[int, int] | None:
+    """Offset and timestamp of the first record with the largest timestamp."""
+    return looked_up(log.prepare_newest_lookup())
 
 
 def read_records(log: PartitionLog, bytes_max: int = 1 << 20) -> list[Record]:

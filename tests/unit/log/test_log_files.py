@@ -19,6 +19,8 @@ from tests.unit.log.log_building import (
     NOW_MS,
     SMALL_SEGMENTS,
     append,
+    newest,
+    offset_at,
     open_log,
     read_all,
     read_records,
@@ -164,8 +166,8 @@ def test_a_look_up_by_time_does_not_find_what_was_deleted() -> None:
     log = open_log(MemoryDisk())
     append(log, "a", "b", "c", timestamp_ms=1_000)
     log.advance_log_start(Offset(2))
-    assert log.offset_for_timestamp(0) == (2, 1_002)
-    assert log.offset_of_max_timestamp() == (2, 1_002)
+    assert offset_at(log, 0) == (2, 1_002)
+    assert newest(log) == (2, 1_002)
 
 
 # --- compaction -----------------------------------------------------------------------------------------------

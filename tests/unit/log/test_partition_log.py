@@ -14,6 +14,8 @@ from tests.unit.log.log_building import (
     SMALL_SEGMENTS,
     append,
     batch_of,
+    newest,
+    offset_at,
     open_log,
     read_all,
     refused,
@@ -51,7 +53,7 @@ def test_append_time_replaces_the_producers_timestamps() -> None:
     batch = log.read(Offset(0), 1 << 20, Offset(2))
     validate(batch)
     assert [record.timestamp_ms for record in decode_batch(batch)] == [NOW_MS, NOW_MS]
-    assert log.offset_of_max_timestamp() == (0, NOW_MS)
+    assert newest(log) == (0, NOW_MS)
 
 
 def test_create_time_is_answered_with_no_append_time() -> None:
@@ -164,19 +166,19 @@ def test_a_rotten_header_is_corruption_when_it_is_read() -> None:
 
 def test_timestamps_are_looked_up_to_the_record() -> None:
     log = open_log(MemoryDisk(), SMALL_SEGMENTS)
-    assert log.offset_for_timestamp(0) is None
-    assert log.offset_of_max_timestamp() is None
+    assert offset_at(log, 0) is None
+    assert newest(log) is None
     for start in (1000, 5000, 3000, 9000, 7000):
         append(log, "a", "b", "c", timestamp_ms=start)
-    assert log.offset_for_timestamp(0) == (0, 1000)
-    assert log.offset_for_timestamp(1002) == (2, 1002)
-    assert log.offset_for_timestamp(1003) == (3, 5000)
-    assert log.offset_for_timestamp(5002) == (5, 5002)
-    assert log.offset_for_timestamp(5003) == (9, 9000)
-    assert log.offset_for_timestamp(9003) is None
-    assert log.offset_of_max_timestamp() == (11, 9002)
+    assert offset_at(log, 0) == (0, 1000)
+    assert offset_at(log, 1002) == (2, 1002)
+    assert offset_at(log, 1003) == (3, 5000)
+    assert offset_at(log, 5002) == (5, 5002)
+    assert offset_at(log, 5003) == (9, 9000)
+    assert offset_at(log, 9003) is None
+    assert newest(log) == (11, 9002)
     log.truncate_to(Offset(9))
-    assert log.offset_of_max_timestamp() == (5, 5002)
+    assert newest(log) == (5, 5002)
 
 
 # --- end of life ---------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from kraft.log.record_batch import build_batch, split
 from kraft.log.record_codec import Record
 from kraft.model.errors import Corruption, ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, Offset
-from tests.unit.log.log_building import DIRECTORY, NOW_MS, append, open_log, read_all, sync
+from tests.unit.log.log_building import DIRECTORY, NOW_MS, append, newest, open_log, read_all, sync
 from tests.unit.log.memory_disk import MemoryDisk
 
 SMALL_SEGMENTS = LogConfig(segment_bytes=400, index_interval_bytes=100)
@@ -88,7 +88,7 @@ def test_what_was_durable_is_not_read_again_after_a_kill(monkeypatch: pytest.Mon
     assert read_all(again) == values(21)
     assert 0 < again.recovery_report.batches_checked < 5
     assert again.epoch_cache.entries == ((0, 0), (1, 5), (2, 10), (3, 15), (4, 20))
-    assert again.offset_of_max_timestamp() == log.offset_of_max_timestamp()
+    assert newest(again) == newest(log)
 
 
 def test_a_log_that_lost_what_was_durable_is_refused() -> None:

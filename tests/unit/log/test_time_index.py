@@ -30,17 +30,19 @@ def test_only_a_larger_timestamp_is_news() -> None:
 
 def test_an_empty_index_knows_no_timestamp() -> None:
     assert TimeIndex(7).last == (NO_TIMESTAMP, 7)
-    assert TimeIndex(7).entry_before(10**15) is None
+    assert TimeIndex(7).entries_around(10**15) == (None, None)
     assert TimeIndex.decode(b"", 7).last == TimeIndex.decode_last(b"", 7) == (NO_TIMESTAMP, 7)
 
 
 @given(st.lists(st.integers(0, 50), max_size=30), st.integers(0, 60))
 def test_every_record_up_to_the_entry_found_is_older(timestamps: list[int], timestamp_ms: int) -> None:
-    found = index_of(*timestamps).entry_before(timestamp_ms)
+    found, after = index_of(*timestamps).entries_around(timestamp_ms)
     offset = 999 if found is None else found[1]
     before = [each for number, each in enumerate(timestamps) if 1009 + 10 * number <= offset]
     assert all(each < timestamp_ms for each in before)
     assert found is not None or not timestamps or timestamps[0] >= timestamp_ms
+    assert (after is None) == all(each < timestamp_ms for each in timestamps)
+    assert after is None or (after[0] >= timestamp_ms and timestamps[(after[1] - 1009) // 10] == after[0])
 
 
 @given(st.lists(st.integers(0, 50), max_size=30), st.integers(0, 30))

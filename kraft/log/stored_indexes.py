@@ -1,0 +1,79 @@
+"""The two indexes of a segment as they lie on the disk, without making a number of each entry.
+
+To decode an index takes as long as it is large, half a second at the most; a look-up needs some twenty of its entries.
+Any bytes are answered from, so a caller compares what it learns with the log.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right
+from typing import Final, Protocol
+
+Entry = tuple[int, int]
+
+_OFFSET_ENTRY: Final = struct.Struct(">II")
+_TIME_ENTRY: Final = struct.Struct(">qI")
+
+
+class OffsetEntries(Protocol):
+    """An `OffsetIndex`, or a stored one."""
+
+    @property
+    def last(self) -> Entry: ...
+
+    def entry_before_offset(self, offset: int) -> Entry: ...
+
+
+class TimeEntries(Protocol):
+    """A `TimeIndex`, or a stored one."""
+
+    def entries_around(self, timestamp_ms: int) -> tuple[Entry | None, Entry | None]: ...
+
+
+class StoredOffsetIndex:
+    def __init__(self, data: bytes, base_offset: int) -> None:
+        """`data` are the bytes of the file. Raises ValueError for no whole number of entries."""
+        self._data = data
+        self._base_offset = base_offset
+        self._count = _count(data, _OFFSET_ENTRY.size)
+
+    @property
+    def last(self) -> Entry:
+        """As `OffsetIndex.last`."""
+        return self._entry(self._count - 1)
+
+    def entry_before_offset(self, offset: int) -> Entry:
+        """As `OffsetIndex.entry_before_offset`."""
+        found = bisect_right(range(self._count), offset, key=lambda number: self._entry(number)[0])
+        return self._entry(found - 1)
+
+    def _entry(self, number: int) -> Entry:
+        if number < 0:
+            return self._base_offset, 0
+        relative_offset, position = _OFFSET_ENTRY.unpack_from(self._data, number * _OFFSET_ENTRY.size)
+        return self._base_offset + relative_offset, position
+
+
+class StoredTimeIndex:
+    def __init__(self, data: bytes, base_offset: int) -> None:
+        """`data` are the bytes of the file. Raises ValueError for no whole number of entries."""
+        self._data = data
+        self._base_offset = base_offset
+        self._count = _count(data, _TIME_ENTRY.size)
+
+    def entries_around(self, timestamp_ms: int) -> tuple[Entry | None, Entry | None]:
+        """As `TimeIndex.entries_around`."""
+        found = bisect_left(range(self._count), timestamp_ms, key=lambda number: self._entry(number)[0])
+        before = self._entry(found - 1) if found else None
+        return before, self._entry(found) if found < self._count else None
+
+    def _entry(self, number: int) -> Entry:
+        timestamp_ms, relative_offset = _TIME_ENTRY.unpack_from(self._data, number * _TIME_ENTRY.size)
+        return timestamp_ms, self._base_offset + relative_offset
+
+
+def _count(data: bytes, entry_bytes: int) -> int:
+    if len(data) % entry_bytes:
+        raise ValueError(f"{len(data)} bytes are no whole number of entries")
+    return len(data) // entry_bytes
