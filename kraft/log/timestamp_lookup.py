@@ -150,9 +150,7 @@ def _first_of(
     return None
 
 
-def _newest_of(
-    disk: Disk, cut: _Seen | None, best: _Seen | None, least: Offset
-) -> Generator[None, None, Found | None]:
+def _newest_of(disk: Disk, cut: _Seen | None, best: _Seen | None, least: Offset) -> Generator[None, None, Found | None]:
     if cut is not None:
         file = disk.open(cut.path, create=False)
         try:

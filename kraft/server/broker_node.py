@@ -78,6 +78,7 @@ from kraft.server.replica_failures import ReplicaFailures
 from kraft.server.replica_fetcher import ReplicaFetcher
 from kraft.server.replica_moves import ReplicaMoves
 from kraft.server.replica_publisher import ReplicaPublisher
+from kraft.server.slow_reads import SlowReads
 from kraft.server.storage import NodeStorage
 from kraft.server.waiting_appends import WaitingAppends
 from kraft.wire.api_keys import ApiKey
@@ -120,6 +121,9 @@ class BrokerNode:
             1 + config.log_maintenance.cleaner_threads, thread_name_prefix="log-upkeep"
         )
         self._waiting_appends = WaitingAppends()
+        # What clients ask for and takes long to read: look-ups by time, plain records.
+        self._read_thread = ThreadPoolExecutor(1, thread_name_prefix="slow-reads")
+        self._slow_reads = SlowReads(self._read_thread)
         self._topic_defaults = TopicDefaultsInEffect(config.settings, config.topics.configs, str(config.node_id))
         self._syncer = LogSyncer(self._sync_thread)
         self._disk_space = DiskSpace(world.disk, config.log_maintenance.free_space_bytes_min, world.clock.monotonic_ms)
@@ -252,14 +256,14 @@ class BrokerNode:
     @cached_property
     def _broker_handlers(self) -> BrokerHandlers:
         produce, fetch = self._partition_handlers.produce, self._partition_handlers.fetch
-        plain_records = PlainRecordsHandler(produce, fetch, self._world.clock.wall_ms)
+        plain_records = PlainRecordsHandler(produce, fetch, self._slow_reads, self._world.clock.wall_ms)
         return BrokerHandlers(
             produce=produce.handle,
             fetch=fetch.handle,
             produce_records=plain_records.produce,
             fetch_records=plain_records.fetch,
             metadata=self._metadata_handler(GRPC).handle,
-            list_offsets=ListOffsetsHandler(self._partitions).handle,
+            list_offsets=ListOffsetsHandler(self._partitions, self._slow_reads).handle,
             offset_for_leader_epoch=self._partition_handlers.offset_for_leader_epoch.handle,
             delete_records=DeleteRecordsHandler(self._partitions, self._maintenance.records_deleted).handle,
             init_producer_id=ProducerIdHandler(self._config.node_id, self._broker_epoch, self._controllers).handle,
@@ -361,6 +365,7 @@ class BrokerNode:
         self._move_thread.shutdown()
         self._moves.close()
         self._upkeep_threads.shutdown()
+        self._read_thread.shutdown(cancel_futures=True)
         await self._connections.close()
         await self._controller_connections.close()
 

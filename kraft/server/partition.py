@@ -153,15 +153,6 @@ class Partition:
             records = self.log.read(start, bytes_max, upper)
         return records if at_least_one or len(records) <= bytes_max else b""
 
-    def offset_at(self, timestamp_ms: int) -> tuple[Offset, int] | None:
-        """Offset and timestamp of the first record at or after that time."""
-        with self._watching_storage():
-            return self.log.offset_for_timestamp(timestamp_ms)
-
-    def offset_of_max_timestamp(self) -> tuple[Offset, int] | None:
-        with self._watching_storage():
-            return self.log.offset_of_max_timestamp()
-
     # --- roles -----------------------------------------------------------------------------------------------
 
     def lead(self, state: PartitionImage, broker_epoch: BrokerEpoch) -> None:

@@ -5,14 +5,19 @@ Translates to the batches of Produce and Fetch, which do the work.
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
-from kraft.log.record_batch import build_batch, iter_records
+from kraft.log.record_batch import build_batch
 from kraft.log.record_codec import Record
-from kraft.model.errors import ErrorCode, InvalidBatch
+from kraft.log.record_stream import UnpackedRecords, unpack_records
+from kraft.model.errors import ErrorCode
 from kraft.model.requests import (
     FetchPartition,
+    FetchPartitionResult,
     FetchRecordsRequest,
     FetchRecordsResponse,
     FetchRequest,
@@ -25,15 +30,32 @@ from kraft.model.requests import (
 )
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.produce import ProduceHandler
+from kraft.server.slow_reads import RequestReads, SlowReads
 
 NOW: Final = -1
 
+FETCHED_RECORDS_MAX: Final = 2_000
+"""In one answer: the loop makes a message of them."""
+
+FETCHED_BYTES_MAX: Final = 4 << 20
+"""In one answer, of records as they are unpacked, unless the first one is larger; and read from the log for it."""
+
+UNPACKED_AT_ONCE_MAX: Final = 16
+"""So many requests hold batches and records at a time; others wait for their turn."""
+
+UNPACK_S_MAX: Final = 20.0
+"""What one request takes to read and unpack, beside its wait."""
+
 
 class PlainRecordsHandler:
-    def __init__(self, produce: ProduceHandler, fetch: FetchHandler, wall_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, produce: ProduceHandler, fetch: FetchHandler, slow_reads: SlowReads, wall_ms: Callable[[], int]
+    ) -> None:
         self._produce = produce
         self._fetch = fetch
+        self._slow_reads = slow_reads
         self._wall_ms = wall_ms
+        self._unpacking = asyncio.Semaphore(UNPACKED_AT_ONCE_MAX)
 
     async def produce(self, request: ProduceRecordsRequest) -> ProducePartitionResult:
         if not request.records:
@@ -55,36 +77,69 @@ class PlainRecordsHandler:
         return response.partitions[0]
 
     async def fetch(self, request: FetchRecordsRequest) -> FetchRecordsResponse:
+        """Looks, waits when there is no record, and looks again: what waits holds no memory."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + request.max_wait_ms / 1_000
+        reads = self._slow_reads.of_request(max(request.max_wait_ms, 0) / 1_000 + UNPACK_S_MAX)
+        while True:
+            async with self._unpacking:
+                response, next_offset = await self._look(request, reads)
+            wait_ms = math.ceil((deadline_s - loop.time()) * 1_000)
+            if response.records or response.error_code is not ErrorCode.NONE:
+                return response
+            if next_offset > request.fetch_offset:
+                # Batches without a record for consumers, as compaction leaves them.
+                request = replace(request, fetch_offset=next_offset)
+            elif wait_ms > 0:
+                await self._fetch_batches(request, max_bytes=1, max_wait_ms=wait_ms)
+            else:
+                return response
+
+    async def _look(self, request: FetchRecordsRequest, reads: RequestReads) -> tuple[FetchRecordsResponse, int]:
+        """The answer as it is now, and the offset to go on from."""
+        bytes_max = max(min(request.max_bytes, FETCHED_BYTES_MAX), 1)
+        result = await self._fetch_batches(request, max_bytes=bytes_max, max_wait_ms=0)
+        code, message = result.error_code, result.error_message
+        unpacked = UnpackedRecords(records=[], next_offset=request.fetch_offset)
+        try:
+            if result.records:
+                steps = unpack_records(result.records, request.fetch_offset, FETCHED_RECORDS_MAX, bytes_max)
+                unpacked = await reads.run(steps)
+        except TimeoutError:
+            code, message = ErrorCode.REQUEST_TIMED_OUT, f"records were not unpacked within {UNPACK_S_MAX:g} s"
+        if unpacked.error is not None:
+            # Its checksum fits, so this is what a producer sent: whoever takes plain records cannot have it.
+            code, message = unpacked.error.error_code, unpacked.error.message
+        response = FetchRecordsResponse(
+            error_code=code,
+            error_message=message,
+            high_watermark=result.high_watermark,
+            log_start_offset=result.log_start_offset,
+            records=list(map(_plain, unpacked.records)),
+        )
+        return response, unpacked.next_offset
+
+    async def _fetch_batches(
+        self, request: FetchRecordsRequest, max_bytes: int, max_wait_ms: int
+    ) -> FetchPartitionResult:
         response = await self._fetch.handle(
             FetchRequest(
                 request_id=0,
-                max_wait_ms=request.max_wait_ms,
+                max_wait_ms=max_wait_ms,
                 min_bytes=1,
-                max_bytes=request.max_bytes,
+                max_bytes=max_bytes,
                 partitions=[
                     FetchPartition(
                         topic=request.topic,
                         partition=request.partition,
                         fetch_offset=request.fetch_offset,
-                        partition_max_bytes=request.max_bytes,
+                        partition_max_bytes=max_bytes,
                     )
                 ],
             )
         )
         (result,) = response.partitions
-        code, message, records = result.error_code, result.error_message, list[PlainRecord]()
-        try:
-            records = [_plain(each) for each in iter_records(result.records) if each.offset >= request.fetch_offset]
-        except InvalidBatch as error:
-            # Its checksum fits, so this is what a producer sent: whoever takes plain records cannot have it.
-            code, message = error.error_code, error.message
-        return FetchRecordsResponse(
-            error_code=code,
-            error_message=message,
-            high_watermark=result.high_watermark,
-            log_start_offset=result.log_start_offset,
-            records=records,
-        )
+        return result
 
     def _batch(self, request: ProduceRecordsRequest) -> bytes:
         now_ms = self._wall_ms()

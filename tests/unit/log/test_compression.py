@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraft.log import compression
-from kraft.log.compression import CODEC_OF_NAME, Codec, compress, decompress, decompressed_bytes_max
+from kraft.log.compression import (
+    CODEC_OF_NAME,
+    PIECE_BYTES,
+    Codec,
+    compress,
+    decompress,
+    decompressed_bytes_max,
+    unpacked_pieces,
+)
 from kraft.model.errors import ErrorCode, InvalidBatch
 
 TEXT = b"the quick brown fox jumps over the lazy dog " * 3000
@@ -195,3 +203,41 @@ def test_any_bytes_end_in_invalid_batch(codec: Codec, garbage: bytes, position: 
             assert len(decompress(codec, data, bytes_max=10_000)) <= 10_000
         except InvalidBatch:
             continue
+
+
+# --- in pieces -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("size", [0, 1, PIECE_BYTES, PIECE_BYTES + 1, 5 * PIECE_BYTES + 7])
+def test_the_pieces_of_a_payload_are_all_of_it_and_none_is_large(codec: Codec, size: int) -> None:
+    data = (TEXT * 6)[:size]
+    pieces = list(unpacked_pieces(codec, compress(codec, data)))
+    assert b"".join(pieces) == data
+    assert all(len(piece) <= PIECE_BYTES for piece in pieces)
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
+def test_who_wants_the_first_piece_needs_memory_for_little_more(codec: Codec) -> None:
+    packed = compress(codec, bytes(16 << 20))
+    tracemalloc.start()
+    try:
+        assert len(next(unpacked_pieces(codec, packed))) <= PIECE_BYTES
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 << 20
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_pieces_end_with_an_error_where_the_payload_is_cut(codec: Codec) -> None:
+    packed = compress(codec, TEXT)
+    with pytest.raises(InvalidBatch):
+        list(unpacked_pieces(codec, packed[:-3]))
+
+
+def test_pieces_are_bounded_as_the_whole_is() -> None:
+    packed = compress(Codec.ZSTD, bytes(17 << 20))
+    assert len(packed) < 16 << 10
+    with pytest.raises(InvalidBatch, match="more than 16777216"):
+        list(unpacked_pieces(Codec.ZSTD, packed))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
+from itertools import pairwise
 from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -221,3 +224,68 @@ def test_any_bytes_end_in_invalid_batch(
             assert len(codec.decode_records(payload, records, 0, 0)) == records
         except InvalidBatch:
             continue
+
+
+# --- looking without decoding --------------------------------------------------------------------------------
+
+
+def fed(finder: Any, payload: bytes, cuts: list[int]) -> bool:
+    """Whether it finds a record in the payload cut up at these places."""
+    edges = [0, *sorted(cut % (len(payload) + 1) for cut in cuts), len(payload)]
+    return any(finder.feed(payload[start:end]) for start, end in pairwise(edges) if start < end)
+
+
+@given(
+    st.lists(FIELDS, min_size=1, max_size=12),
+    st.lists(st.integers(0, 5_000), max_size=6),
+    TIMESTAMPS,
+    st.integers(0, 13),
+)
+def test_in_any_pieces_the_first_record_of_that_time_and_offset_is_found(
+    codec: ModuleType, fields: list[Any], cuts: list[int], timestamp_ms: int, offset: int
+) -> None:
+    records = [codec.Record(at, *each) for at, each in enumerate(fields)]
+    payload = codec.encode_records(records, 0)
+    found = next((each for each in records if each.timestamp_ms >= timestamp_ms and each.offset >= offset), None)
+    finder = codec.RecordFinder(len(records), timestamp_ms, offset)
+    assert fed(finder, payload, cuts) == (found is not None)
+    if found is None:
+        assert (finder.left, finder.rest) == (0, b"")
+    else:
+        assert (finder.offset_delta, finder.timestamp_delta) == (found.offset, found.timestamp_ms)
+        assert finder.left == len(records) - 1 - found.offset
+        assert finder.rest in payload
+        assert finder.rest[:1] == codec.encode_records([found], 0)[:1]
+
+
+@given(st.lists(FIELDS, min_size=1, max_size=5))
+def test_the_size_of_a_record_leads_to_the_next(codec: ModuleType, fields: list[Any]) -> None:
+    records = [codec.Record(at, *each) for at, each in enumerate(fields)]
+    payload, position = codec.encode_records(records, 0), 0
+    for record in records:
+        size = codec.record_size(payload, position)
+        (decoded,) = codec.decode_records(payload[position : position + size], 1, 0, 0)
+        assert decoded == record
+        position += size
+    assert position == len(payload)
+    assert codec.record_size(payload, position) == 0
+
+
+@given(st.binary(max_size=200), st.lists(st.integers(0, 300), max_size=4), st.integers(0, 2**31 - 1))
+def test_a_finder_takes_any_bytes(codec: ModuleType, data: bytes, cuts: list[int], count: int) -> None:
+    with suppress(codec.InvalidBatch):
+        fed(codec.RecordFinder(count, 5, 1), data, cuts)
+    with suppress(codec.InvalidBatch):
+        codec.record_size(data, 0)
+
+
+def test_a_finder_refuses_what_no_record_can_be(codec: ModuleType) -> None:
+    payload = codec.encode_records([codec.Record(0, 1, None, b"a"), codec.Record(1, 1, None, b"b")], 0)
+    size = codec.record_size(payload, 0)
+    for broken, reason in (
+        (b"\x02" + payload[1:], "a length of 1"),
+        (payload[:size] * 2, "do not ascend"),
+        (b"\x0c\x00" + b"\xff" * 9 + b"\x01" + b"\x00" * 8, "behind where it says"),
+    ):
+        with pytest.raises(codec.InvalidBatch, match=reason):
+            codec.RecordFinder(9, 50, 0).feed(broken)

@@ -1,11 +1,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from errno import EIO, EMFILE
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kraft.log.cleaned_segments import open_cleaned
+from kraft.log.cleaning_plan import plan_cleaning
+from kraft.log.compaction import clean
+from kraft.log.compression import PIECE_BYTES, Codec
+from kraft.log.record_batch import build_batch
+from kraft.log.record_codec import Record
 from kraft.model.errors import ErrorCode
+from kraft.model.ids import Offset
 from kraft.model.requests import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
@@ -17,8 +28,12 @@ from kraft.model.requests import (
     ListOffsetsPartitionResult,
     ListOffsetsRequest,
 )
+from kraft.replication.effects import TruncateTo
+from kraft.server.handlers import list_offsets
 from kraft.server.handlers.list_offsets import PARTITIONS_AT_ONCE, ListOffsetsHandler
-from tests.unit.server.replicas import Broker, batch, fetched, follow, lead, leaders_batch
+from kraft.server.partition import Partition
+from kraft.server.slow_reads import SlowReads
+from tests.unit.server.replicas import WALL_MS, Broker, InlineExecutor, batch, fetched, follow, lead, leaders_batch
 
 
 @pytest.fixture
@@ -26,9 +41,35 @@ def broker(tmp_path: Path) -> Broker:
     return Broker(tmp_path)
 
 
-def ask(broker: Broker, timestamp_ms: int, *, epoch: int = -1) -> ListOffsetsPartitionResult:
+class Meanwhile(InlineExecutor):
+    """A thread; before its first step something happens on the loop, and behind its first step something else."""
+
+    def __init__(
+        self, before: Callable[[], object] = lambda: None, behind: Callable[[], object] = lambda: None
+    ) -> None:
+        self.tasks = 0
+        self._before = before
+        self._behind = behind
+
+    def submit(self, work: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
+        self.tasks += 1
+        if self.tasks == 1:
+            self._before()
+        done = super().submit(work, *arguments, **named)
+        if self.tasks == 1:
+            self._behind()
+        return done
+
+
+def handler(broker: Broker, thread: Executor | None = None) -> ListOffsetsHandler:
+    return ListOffsetsHandler(broker.partitions, SlowReads(thread or InlineExecutor()))
+
+
+def ask(
+    broker: Broker, timestamp_ms: int, *, epoch: int = -1, thread: Executor | None = None
+) -> ListOffsetsPartitionResult:
     wanted = ListOffsetsPartition(topic="orders", partition=0, timestamp_ms=timestamp_ms, current_leader_epoch=epoch)
-    response = asyncio.run(ListOffsetsHandler(broker.partitions).handle(ListOffsetsRequest(partitions=[wanted])))
+    response = asyncio.run(handler(broker, thread).handle(ListOffsetsRequest(partitions=[wanted])))
     (result,) = response.partitions
     return result
 
@@ -137,12 +178,164 @@ def test_only_the_leader_in_the_epoch_that_the_client_knows_answers(broker: Brok
 def test_others_have_their_turn_while_very_many_partitions_are_looked_up(broker: Broker) -> None:
     async def scenario() -> None:
         wanted = [ListOffsetsPartition(topic="orders", partition=0, timestamp_ms=LATEST_TIMESTAMP)] * 2_000
-        asked = ListOffsetsHandler(broker.partitions).handle(ListOffsetsRequest(partitions=wanted))
+        asked = handler(broker).handle(ListOffsetsRequest(partitions=wanted))
         looking = asyncio.ensure_future(asked)
         turns = 0
         while not looking.done():
             await asyncio.sleep(0)
             turns += 1
         assert turns >= 2_000 // PARTITIONS_AT_ONCE
+
+    asyncio.run(scenario())
+
+
+# --- by time, while the partition goes on --------------------------------------------------------------------
+
+
+def with_a_record_a_second(broker: Broker, count: int = 6, **configs: Any) -> Partition:
+    """At 1,000 ms, 2,000 ms and so on, all committed, each in a segment of its own."""
+    partition = broker.open(segment_bytes=100, index_interval_bytes=0, retention_ms=-1, **configs)
+    lead(partition, replicas=(1,), epoch=2)
+    for number in range(count):
+        partition.append(build_batch([Record(0, 1_000 * (number + 1), b"k", b"v" * 30)]), 1)
+        broker.sync()
+    return partition
+
+
+def test_only_what_needs_a_record_looked_up_asks_for_the_thread(broker: Broker) -> None:
+    with_a_record_a_second(broker)
+    thread = Meanwhile()
+    for special in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP, LATEST_TIERED_TIMESTAMP, -9):
+        ask(broker, special, thread=thread)
+    assert thread.tasks == 0
+    assert ask(broker, 1_500, thread=thread).offset == 1
+    assert ask(broker, MAX_TIMESTAMP, thread=thread).offset == 5
+    assert thread.tasks >= 2
+
+
+@pytest.mark.parametrize("when", ["before", "behind"])
+def test_what_was_read_while_another_leader_came_is_not_given_out(broker: Broker, when: str) -> None:
+    partition = with_a_record_a_second(broker)
+    thread = Meanwhile(**{when: lambda: follow(partition, epoch=3)})
+    assert ask(broker, 1_500, thread=thread).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize("when", ["before", "behind"])
+def test_a_leader_that_comes_back_with_another_log_looks_into_that_one(broker: Broker, when: str) -> None:
+    partition = with_a_record_a_second(broker)
+
+    def lose_the_tail() -> None:
+        follow(partition, epoch=3)
+        partition.cut_back(TruncateTo(offset=Offset(2)))
+        partition.append_as_follower(build_batch([Record(2, 7_000, b"k", b"new")], base_offset=2, leader_epoch=3))
+        broker.sync()
+        lead(partition, replicas=(1,), epoch=4)
+
+    result = ask(broker, 2_500, thread=Meanwhile(**{when: lose_the_tail}))
+    assert (result.offset, result.timestamp_ms, result.leader_epoch) == (2, 7_000, 3)
+    fenced = Meanwhile(**{when: lambda: lead(partition, replicas=(1,), epoch=5)})
+    assert ask(broker, 2_500, epoch=4, thread=fenced).error_code is ErrorCode.FENCED_LEADER_EPOCH
+
+
+@pytest.mark.parametrize("when", ["before", "behind"])
+def test_what_was_deleted_meanwhile_is_not_found(broker: Broker, when: str) -> None:
+    partition = with_a_record_a_second(broker)
+
+    def delete() -> None:
+        partition.delete_records(3)
+        for path in partition.apply_retention():
+            broker.disk.remove(path)
+
+    result = ask(broker, 500, thread=Meanwhile(**{when: delete}))
+    assert (result.error_code, result.offset) == (ErrorCode.NONE, 3)
+    result = ask(broker, 500, thread=Meanwhile(**{when: lambda: partition.delete_records(4)}))
+    assert result.offset == 4, "no file is gone, the record is"
+
+
+@pytest.mark.parametrize("when", ["before", "behind"])
+def test_what_is_deleted_or_fails_meanwhile_is_answered_as_such(broker: Broker, when: str) -> None:
+    partition = with_a_record_a_second(broker)
+
+    def drop() -> None:
+        broker.partitions.remove(partition)
+        partition.retire()
+        partition.delete()
+
+    result = ask(broker, 500, thread=Meanwhile(**{when: drop}))
+    assert result.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (broker.failures, broker.rotten) == ([], [])
+
+
+@pytest.mark.parametrize("when", ["before", "behind"])
+def test_segments_that_were_cleaned_meanwhile_are_looked_into_again(broker: Broker, when: str) -> None:
+    partition = with_a_record_a_second(broker, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
+
+    def clean_all() -> None:
+        log = partition.log
+        plan = plan_cleaning(log.segments(), log.config, log.cleaned_end_offset, partition.high_watermark, WALL_MS)
+        assert plan is not None
+        result = clean(broker.disk, log.directory, plan, log.config, WALL_MS, 1 << 20, {}, lambda _: None)
+        segments = open_cleaned(broker.disk, log.directory, result, log.config.index_interval_bytes)
+        for path in partition.install_cleaned(result, segments):
+            broker.disk.remove(path)
+
+    result = ask(broker, 500, thread=Meanwhile(**{when: clean_all}))
+    assert (result.error_code, result.offset, result.timestamp_ms) == (ErrorCode.NONE, 4, 5_000)
+
+
+def test_what_is_not_committed_when_it_was_found_is_found_by_nobody(broker: Broker) -> None:
+    with_three_of_four_committed(broker)
+    partition = broker.partitions.by_name("orders", 0)
+    thread = Meanwhile(behind=lambda: partition.append(batch("e"), 1))
+    assert ask(broker, MAX_TIMESTAMP, thread=thread).offset == 1
+
+
+def test_rot_is_told_of_and_the_replica_is_taken_out_of_use(broker: Broker) -> None:
+    partition = with_a_record_a_second(broker)
+    path = partition.log.segments()[1].path
+    with open(path, "r+b") as file:
+        file.seek(70)
+        file.write(b"\xff")
+    assert ask(broker, 1_500).error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(broker.rotten) == 1
+
+
+@pytest.mark.parametrize(("number", "failures"), [(EIO, 1), (EMFILE, 0)])
+def test_a_disk_that_cannot_be_read_is_out_of_use_but_not_for_want_of_descriptors(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, number: int, failures: int
+) -> None:
+    with_a_record_a_second(broker)
+
+    def fail(path: str, create: bool) -> Any:
+        raise OSError(number, "failed")
+
+    monkeypatch.setattr(broker.disk, "open", fail)
+    assert ask(broker, 1_500).error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(broker.failures) == failures
+
+
+def test_a_look_up_that_takes_too_long_is_given_up(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_a_record_a_second(broker)
+    monkeypatch.setattr(list_offsets, "LOOK_UP_S_MAX", 0.0)
+    assert ask(broker, 1_500).error_code is ErrorCode.REQUEST_TIMED_OUT
+    assert ask(broker, LATEST_TIMESTAMP).error_code is ErrorCode.NONE
+
+
+def test_others_have_their_turn_while_a_batch_is_unpacked(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = broker.open()
+        lead(partition, replicas=(1,))
+        pieces = 40
+        records = [Record(0, 1_000 + at, None, bytes(10_000)) for at in range(pieces * PIECE_BYTES // 10_000)]
+        partition.append(build_batch(records, Codec.ZSTD), 1)
+        broker.sync()
+        wanted = [ListOffsetsPartition(topic="orders", partition=0, timestamp_ms=records[-1].timestamp_ms)]
+        looking = asyncio.ensure_future(handler(broker).handle(ListOffsetsRequest(partitions=wanted)))
+        turns = 0
+        while not looking.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert looking.result().partitions[0].offset == len(records) - 1
+        assert turns >= pieces
 
     asyncio.run(scenario())

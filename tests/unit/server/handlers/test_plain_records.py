@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kraft.log.compression import Codec
-from kraft.log.record_batch import _assemble, build_batch
-from kraft.log.record_codec import Record
+from kraft.log.compression import PIECE_BYTES, Codec
+from kraft.log.record_batch import _assemble, build_batch, read_header, rebuild_batch
+from kraft.log.record_codec import Record, RecordColumns
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import Offset
 from kraft.model.requests import (
@@ -18,10 +19,12 @@ from kraft.model.requests import (
     ProducePartitionResult,
     ProduceRecordsRequest,
 )
+from kraft.server.handlers import plain_records
 from kraft.server.handlers.fetch import FetchHandler
-from kraft.server.handlers.plain_records import PlainRecordsHandler
+from kraft.server.handlers.plain_records import FETCHED_BYTES_MAX, FETCHED_RECORDS_MAX, PlainRecordsHandler
 from kraft.server.handlers.produce import ProduceHandler
-from tests.unit.server.replicas import WALL_MS, Broker, lead
+from kraft.server.slow_reads import SlowReads
+from tests.unit.server.replicas import WALL_MS, Broker, InlineExecutor, batch, follow, lead, leaders_batch, settle
 
 
 @pytest.fixture
@@ -40,7 +43,8 @@ def fetch(broker: Broker, offset: int = 0, max_bytes: int = 1 << 20) -> FetchRec
 
 
 def _handler(broker: Broker) -> PlainRecordsHandler:
-    return PlainRecordsHandler(ProduceHandler(broker.partitions), FetchHandler(broker.partitions), lambda: WALL_MS)
+    produce, fetch = ProduceHandler(broker.partitions), FetchHandler(broker.partitions)
+    return PlainRecordsHandler(produce, fetch, SlowReads(InlineExecutor()), lambda: WALL_MS)
 
 
 def test_plain_records_come_back_as_they_went_with_their_offsets(broker: Broker) -> None:
@@ -101,6 +105,88 @@ def test_a_batch_whose_inside_is_damaged_although_its_checksum_fits_is_an_error_
     response = fetch(broker)
     assert (response.error_code, response.records) == (ErrorCode.CORRUPT_MESSAGE, [])
     assert partition.high_watermark == Offset(1)
+
+
+def test_an_answer_holds_so_many_records_and_the_next_goes_on_inside_the_batch(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition, replicas=(1,))
+    count = 2 * FETCHED_RECORDS_MAX + 5
+    partition.append(build_batch([Record(0, 1, None, b"") for _ in range(count)], Codec.ZSTD), 1)
+    offset, sizes = 0, list[int]()
+    while offset < count:
+        records = fetch(broker, offset).records
+        assert [record.offset for record in records] == list(range(offset, offset + len(records)))
+        sizes.append(len(records))
+        offset += len(records)
+    assert sizes == [FETCHED_RECORDS_MAX, FETCHED_RECORDS_MAX, 5]
+
+
+def test_an_answer_holds_so_many_bytes_unless_its_first_record_is_larger(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition, replicas=(1,))
+    large = [Record(0, 1, None, bytes(FETCHED_BYTES_MAX // 3)) for _ in range(5)]
+    partition.append(build_batch(large, Codec.ZSTD), 1)
+    partition.append(build_batch([Record(0, 1, None, bytes(2 * FETCHED_BYTES_MAX))], Codec.ZSTD), 1)
+    lengths = [len(fetch(broker, offset, max_bytes=1 << 30).records) for offset in range(6)]
+    assert lengths == [2, 2, 2, 2, 1, 1]
+    assert [len(fetch(broker, 0, max_bytes=asked).records) for asked in (0, 1, FETCHED_BYTES_MAX // 2)] == [1, 1, 1]
+
+
+def test_batches_without_a_record_for_consumers_are_passed_over(broker: Broker) -> None:
+    partition = broker.open()
+    follow(partition)
+    emptied = rebuild_batch(read_header(leaders_batch("a", at=0)), RecordColumns([], [], [], [], []))
+    partition.append_as_follower(emptied)
+    partition.append_as_follower(leaders_batch("b", at=1))
+    lead(partition, replicas=(1,), epoch=1)
+    assert [record.value for record in fetch(broker, max_bytes=1).records] == [b"b"]
+
+
+def test_a_wait_for_records_ends_when_there_are_some(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition, replicas=(1,))
+
+    async def scenario() -> None:
+        request = FetchRecordsRequest(
+            topic="orders", partition=0, fetch_offset=0, max_wait_ms=60_000, max_bytes=1 << 20
+        )
+        waiting = asyncio.ensure_future(_handler(broker).fetch(request))
+        await settle()
+        assert not waiting.done()
+        partition.append(batch("a"), 1)
+        async with asyncio.timeout(10):
+            assert [record.value for record in (await waiting).records] == [b"a"]
+        assert (await _handler(broker).fetch(replace(request, fetch_offset=1, max_wait_ms=1))).records == []
+
+    asyncio.run(scenario())
+
+
+def test_others_have_their_turn_while_a_batch_is_unpacked(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition, replicas=(1,))
+    count, pieces = 40 * PIECE_BYTES // 1_000, 40
+    partition.append(build_batch([Record(0, 1, None, bytes(1_000)) for _ in range(count)], Codec.ZSTD), 1)
+
+    async def scenario() -> None:
+        request = FetchRecordsRequest(
+            topic="orders", partition=0, fetch_offset=count - 1, max_wait_ms=0, max_bytes=1 << 20
+        )
+        fetching = asyncio.ensure_future(_handler(broker).fetch(request))
+        turns = 0
+        while not fetching.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert [record.offset for record in fetching.result().records] == [count - 1]
+        assert turns >= pieces
+
+    asyncio.run(scenario())
+
+
+def test_what_takes_too_long_to_unpack_is_given_up(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    lead(broker.open(), replicas=(1,))
+    produce(broker, PlainRecord(value=b"a"))
+    monkeypatch.setattr(plain_records, "UNPACK_S_MAX", 0.0)
+    assert fetch(broker).error_code is ErrorCode.REQUEST_TIMED_OUT
 
 
 def _with_garbage_inside() -> bytes:

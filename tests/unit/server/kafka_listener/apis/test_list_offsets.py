@@ -7,6 +7,7 @@ import pytest
 from kraft.model.errors import ErrorCode
 from kraft.server.handlers.list_offsets import ListOffsetsHandler
 from kraft.server.kafka_listener.apis.list_offsets import ListOffsetsApi
+from kraft.server.slow_reads import SlowReads
 from kraft.wire.schema.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -16,7 +17,7 @@ from kraft.wire.schema.list_offsets import (
 )
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.server.kafka_listener.apis.kafka_door import answered, partitions_of, versions_of
-from tests.unit.server.replicas import Broker, batch, lead
+from tests.unit.server.replicas import Broker, InlineExecutor, batch, lead
 
 VERSIONS = versions_of(ListOffsetsRequest)
 
@@ -35,7 +36,7 @@ def broker(tmp_path: Path) -> Broker:
 
 def ask(broker: Broker, version: int, *topics: ListOffsetsTopic, isolation_level: int = 0) -> ListOffsetsResponse:
     request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=topics)
-    api = ListOffsetsApi(ListOffsetsHandler(broker.partitions).handle)
+    api = ListOffsetsApi(ListOffsetsHandler(broker.partitions, SlowReads(InlineExecutor())).handle)
     response: ListOffsetsResponse = run_virtually(answered(api, request, version, ListOffsetsResponse))
     return response
 
