@@ -40,7 +40,7 @@ CODEC_OF_NAME: Final = {codec.config_name: codec for codec in Codec}
 DECOMPRESSED_BYTES_MAX: Final = 128 << 20
 """What a reader accepts from one batch unless it says otherwise: far above any sane batch, far below a bomb."""
 
-PIECE_BYTES: Final = 128 << 10
+PIECE_BYTES: Final = 64 << 10
 """What is unpacked at a time by one who does not want all of it: some thousand small records."""
 
 _ALWAYS_ACCEPTED_BYTES: Final = 16 << 20

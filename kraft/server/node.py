@@ -47,6 +47,7 @@ from kraft.server.kafka_listener.connection import ConnectionLimits
 from kraft.server.kafka_listener.listener import KafkaListener, ListenerLimits
 from kraft.server.kafka_listener.requests import ELEMENT_BYTES, KafkaRequests
 from kraft.server.kafka_listener.unread_answers import UnreadAnswers, unread_bytes_max
+from kraft.server.loop_watch import watch_loop
 from kraft.server.metadata_snapshots import SnapshotPolicy
 from kraft.server.node_credentials import NodeCredentials
 from kraft.server.ports import check_listeners
@@ -113,6 +114,7 @@ class _Node:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._ask_to_stop)
         await self._start()
+        self._play("loop watch", watch_loop())
         ends: list[asyncio.Future[Any]] = [self._stop_asked, self._failed]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if self._failed.done():
