@@ -579,3 +579,19 @@ class RecordFinder:
         self.offset_delta = previous_delta
         self._skip = position - size
         return False
+
+
+def header_count(data: bytes, position: int) -> int:
+    """How many headers the record at `position`, which is whole, claims to have. Raises InvalidBatch."""
+    try:
+        _, at = _read_varint(data, position, _VARINT_BYTES_MAX)
+        _, at = _read_varint(data, at + 1, _VARLONG_BYTES_MAX)
+        _, at = _read_varint(data, at, _VARINT_BYTES_MAX)
+        for _ in range(2):
+            length, at = _read_varint(data, at, _VARINT_BYTES_MAX)
+            if length > 0:
+                at += length
+        count, _ = _read_varint(data, at, _VARINT_BYTES_MAX)
+    except IndexError:
+        raise InvalidBatch("the records of a batch end in the middle of one") from None
+    return int(count)

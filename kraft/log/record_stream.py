@@ -12,14 +12,17 @@ from typing import Final
 
 from kraft.log.compression import unpacked_pieces
 from kraft.log.record_batch import HEADER_BYTES, BatchHeader, TimestampType, read_header
-from kraft.log.record_codec import Record, RecordFinder, decode_columns, record_size
+from kraft.log.record_codec import Record, RecordFinder, decode_columns, header_count, record_size
 from kraft.model.errors import ErrorCode, InvalidBatch
 
 RECORD_BYTES_MAX: Final = 32 << 20
 """Of a record that is given alone. A larger one would not fit the answer's message together with its copy."""
 
-HEADERS_AT_ONCE: Final = 256
-"""Of batches that hold nothing for a consumer, in one step."""
+RECORD_HEADERS_MAX: Final = 1_000
+"""Of a record that is given. A record of some MiB could have a million, and each of them becomes an object."""
+
+BATCHES_AT_ONCE: Final = 256
+"""In one step, of those that hold nothing for a consumer."""
 
 _INT64_MIN: Final = -0x8000000000000000
 
@@ -38,6 +41,8 @@ def unpack_records(
 ) -> Generator[None, None, UnpackedRecords]:
     """As a consumer sees them: without control records. In steps; a record is given alone even above `bytes_max`.
 
+    Each header counts as a record as well.
+
     The batches are whole, and their checksums were checked.
     """
     found = _Found(records_max, bytes_max)
@@ -55,7 +60,7 @@ def unpack_records(
         position += header.size_bytes
         next_offset = max(next_offset, header.next_offset)
         number += 1
-        if number % HEADERS_AT_ONCE == 0:
+        if number % BATCHES_AT_ONCE == 0:
             yield
     if found.records:
         next_offset = found.records[-1].offset + 1
@@ -66,7 +71,7 @@ class _Found:
     def __init__(self, records_max: int, bytes_max: int) -> None:
         self.records: list[Record] = []
         self.is_full = False
-        self._records_max = records_max
+        self._records_left = records_max
         self._bytes_left = bytes_max
 
     def take_whole(self, data: bytes, left: int, header: BatchHeader) -> tuple[int, int]:
@@ -74,38 +79,51 @@ class _Found:
         count = position = 0
         while count < left and not self.is_full:
             size = record_size(data, position)
-            if size == 0 or not self._has_room(position + size, count):
+            is_first = not self.records and not count
+            if size == 0 or not self._has_room(position + size, is_first):
                 break
             if position + size > len(data):
                 break
+            if not self._count(header_count(data, position), is_first):
+                break
             position += size
             count += 1
-            self.is_full = len(self.records) + count >= self._records_max
         if count:
-            columns = decode_columns(data[:position], count, header.base_offset, header.base_timestamp_ms)
-            if columns.offsets[-1] > header.last_offset:
-                raise InvalidBatch(
-                    f"a batch that ends at offset {header.last_offset} holds offset {columns.offsets[-1]}"
-                )
-            if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
-                columns = columns._replace(timestamps_ms=[header.max_timestamp_ms] * count)
-            self.records += columns.to_records()
+            self.records += _decoded(data[:position], count, header)
             self._bytes_left -= position
         return count, position
 
-    def _has_room(self, size: int, count: int) -> bool:
-        """Whether so many bytes still fit, the last record among them included."""
+    def _has_room(self, size: int, is_first: bool) -> bool:
+        """Whether so many bytes still fit, the next record among them included."""
         if size <= self._bytes_left:
             return True
-        if self.records or count:
+        self.is_full = not is_first
+        if is_first and size > RECORD_BYTES_MAX:
+            raise _too_large(f"a record of {size} bytes is larger than the {RECORD_BYTES_MAX}")
+        return is_first
+
+    def _count(self, headers: int, is_first: bool) -> bool:
+        if is_first and headers > RECORD_HEADERS_MAX:
+            raise _too_large(f"a record of {headers} headers has more than the {RECORD_HEADERS_MAX}")
+        if not is_first and headers >= self._records_left:
             self.is_full = True
             return False
-        if size > RECORD_BYTES_MAX:
-            raise InvalidBatch(
-                f"a record of {size} bytes is larger than the {RECORD_BYTES_MAX} that are given as a plain record",
-                ErrorCode.MESSAGE_TOO_LARGE,
-            )
+        self._records_left -= 1 + headers
+        self.is_full = self._records_left <= 0
         return True
+
+
+def _decoded(payload: bytes, count: int, header: BatchHeader) -> list[Record]:
+    columns = decode_columns(payload, count, header.base_offset, header.base_timestamp_ms)
+    if columns.offsets[-1] > header.last_offset:
+        raise InvalidBatch(f"a batch that ends at offset {header.last_offset} holds offset {columns.offsets[-1]}")
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        columns = columns._replace(timestamps_ms=[header.max_timestamp_ms] * count)
+    return columns.to_records()
+
+
+def _too_large(reason: str) -> InvalidBatch:
+    return InvalidBatch(f"{reason} that are given as a plain record", ErrorCode.MESSAGE_TOO_LARGE)
 
 
 def _take_batch(header: BatchHeader, batch: memoryview, start: int, found: _Found) -> Generator[None, None, None]:

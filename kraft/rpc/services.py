@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn, TypeVar
 
 import grpc
@@ -48,6 +48,9 @@ SERVER_OPTIONS: Final = [
 
 STREAM_REQUESTS_IN_FLIGHT_MAX: Final = 64
 """A stream with more unanswered requests is not read from until some are answered."""
+
+PLAIN_RECORDS_AT_ONCE: Final = 200
+"""Are put into a message; then others have their turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +150,13 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
         self, request: broker_pb2.FetchRecordsRequest, context: Context
     ) -> broker_pb2.FetchRecordsResponse:
         value = await read_value(messages.FETCH_RECORDS_REQUEST, request, context)
-        return messages.FETCH_RECORDS_RESPONSE.to_message(await answered(self._handlers.fetch_records(value), context))
+        response = await answered(self._handlers.fetch_records(value), context)
+        message = messages.FETCH_RECORDS_RESPONSE.to_message(replace(response, records=[]))
+        for number, record in enumerate(response.records, 1):
+            messages.PLAIN_RECORD.write(record, message.records.add())
+            if number % PLAIN_RECORDS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return message
 
     async def Metadata(self, request: broker_pb2.MetadataRequest, context: Context) -> broker_pb2.MetadataResponse:
         value = await read_value(messages.METADATA_REQUEST, request, context)

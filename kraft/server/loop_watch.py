@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+import time
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -17,35 +18,51 @@ HELD_MS_MIN: Final = 100.0
 REPORT_INTERVAL_S: Final = 10.0
 
 
-class HeldTimes:
+class Hold(NamedTuple):
+    """How long the loop was held, and the processor's time that its thread and the whole process took meanwhile.
+
+    Where the thread took nearly all, something of ours ran too long. Where it did not, the process waited: another
+    thread had the interpreter, the machine was busy, or the process was paused.
+    """
+
+    held_ms: float
+    loop_cpu_ms: float
+    process_cpu_ms: float
+
+
+class Holds:
     """The longest hold since the last report."""
 
     def __init__(self, held_ms_min: float, report_interval_s: float) -> None:
         self._held_ms_min = held_ms_min
         self._report_interval_s = report_interval_s
-        self._longest_ms = 0.0
+        self._longest: Hold | None = None
         self._reported_s: float | None = None
 
-    def note(self, held_ms: float, now_s: float) -> float | None:
+    def note(self, hold: Hold, now_s: float) -> Hold | None:
         """The hold to report now; None when it is too short, or a report was made a short while ago."""
-        self._longest_ms = max(self._longest_ms, held_ms)
+        longest = hold if self._longest is None else max(self._longest, hold)
         is_early = self._reported_s is not None and now_s - self._reported_s < self._report_interval_s
-        if self._longest_ms < self._held_ms_min or is_early:
+        if longest.held_ms < self._held_ms_min or is_early:
+            self._longest = longest
             return None
-        longest_ms, self._longest_ms, self._reported_s = self._longest_ms, 0.0, now_s
-        return longest_ms
+        self._longest, self._reported_s = None, now_s
+        return longest
 
 
 async def watch_loop() -> None:
-    """Logs holds until cancelled. A hold is seen as a timer that fires late: it was up to `SAMPLE_S` longer.
-
-    A machine that is too busy, and a process that was paused, look the same.
-    """
-    loop, held = asyncio.get_running_loop(), HeldTimes(HELD_MS_MIN, REPORT_INTERVAL_S)
+    """Logs holds until cancelled. A hold is seen as a timer that fires late: it was up to `SAMPLE_S` longer."""
+    loop, holds = asyncio.get_running_loop(), Holds(HELD_MS_MIN, REPORT_INTERVAL_S)
     while True:
         due_s = loop.time() + SAMPLE_S
+        loop_cpu_s, process_cpu_s = time.thread_time(), time.process_time()
         await asyncio.sleep(SAMPLE_S)
         now_s = loop.time()
-        held_ms = held.note((now_s - due_s) * 1_000, now_s)
-        if held_ms is not None:
-            log.warning("event loop held", held_ms=round(held_ms, 1))
+        hold = Hold(
+            held_ms=(now_s - due_s) * 1_000,
+            loop_cpu_ms=(time.thread_time() - loop_cpu_s) * 1_000,
+            process_cpu_ms=(time.process_time() - process_cpu_s) * 1_000,
+        )
+        reported = holds.note(hold, now_s)
+        if reported is not None:
+            log.warning("event loop held", **{name: round(ms, 1) for name, ms in reported._asdict().items()})

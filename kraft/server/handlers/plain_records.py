@@ -31,11 +31,15 @@ from kraft.model.requests import (
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.slow_reads import RequestReads, SlowReads
+from kraft.server.turns import Turns
 
 NOW: Final = -1
 
 FETCHED_RECORDS_MAX: Final = 2_000
-"""In one answer: the loop makes a message of them."""
+"""In one answer, the headers counted as well: each becomes an object on the loop."""
+
+RECORDS_AT_ONCE: Final = 200
+"""Then others have their turn."""
 
 FETCHED_BYTES_MAX: Final = 4 << 20
 """In one answer, of records as they are unpacked, unless the first one is larger; and read from the log for it."""
@@ -110,12 +114,16 @@ class PlainRecordsHandler:
         if unpacked.error is not None:
             # Its checksum fits, so this is what a producer sent: whoever takes plain records cannot have it.
             code, message = unpacked.error.error_code, unpacked.error.message
+        turns, records = Turns(RECORDS_AT_ONCE), list[PlainRecord]()
+        for record in unpacked.records:
+            records.append(_plain(record))
+            await turns.done(1 + len(record.headers))
         response = FetchRecordsResponse(
             error_code=code,
             error_message=message,
             high_watermark=result.high_watermark,
             log_start_offset=result.log_start_offset,
-            records=list(map(_plain, unpacked.records)),
+            records=records,
         )
         return response, unpacked.next_offset
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kraft.log.compression import PIECE_BYTES, Codec
 from kraft.log.record_batch import _assemble, build_batch, iter_records
 from kraft.log.record_codec import Record
-from kraft.log.record_stream import RECORD_BYTES_MAX, UnpackedRecords, unpack_records
+from kraft.log.record_stream import RECORD_BYTES_MAX, RECORD_HEADERS_MAX, UnpackedRecords, unpack_records
 from kraft.model.errors import ErrorCode
 
 
@@ -55,7 +55,8 @@ def test_answer_by_answer_one_gets_the_records_of_the_batches(
     while start < end:
         records_max, bytes_max = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 4 * PIECE_BYTES))
         answer = unpacked(batches, start, records_max, bytes_max)
-        assert 1 <= len(answer.records) <= records_max
+        assert answer.records
+        assert len(answer.records) == 1 or sum(1 + len(each.headers) for each in answer.records) <= records_max
         assert len(answer.records) == 1 or sum(len(each.value or b"") for each in answer.records) <= bytes_max
         assert answer.next_offset > start
         found += answer.records
@@ -102,6 +103,21 @@ def test_a_record_too_large_for_any_answer_is_named_as_such() -> None:
     assert error.error_code is ErrorCode.MESSAGE_TOO_LARGE
     answer = unpacked(build_batch([Record(0, 1, None, value[:-100])]), bytes_max=1)
     assert len(answer.records) == 1
+
+
+def test_headers_count_as_records_and_a_record_of_very_many_is_not_given() -> None:
+    def with_headers(count: int) -> Record:
+        return Record(0, 1, None, b"a", (("h", None),) * count)
+
+    batch = build_batch([with_headers(3) for _ in range(9)])
+    assert len(unpacked(batch, records_max=8).records) == 2
+    assert len(unpacked(batch, records_max=9).records) == 2
+    assert len(unpacked(batch, records_max=1).records) == 1
+    many = build_batch([with_headers(0), with_headers(RECORD_HEADERS_MAX), with_headers(RECORD_HEADERS_MAX + 1)])
+    assert [len(unpacked(many, start, records_max=10).records) for start in (0, 1)] == [1, 1]
+    error = unpacked(many, 2).error
+    assert error is not None
+    assert error.error_code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 @pytest.mark.parametrize("codec", list(Codec))
