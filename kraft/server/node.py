@@ -32,6 +32,7 @@ from kraft.rpc.refusal_log import RefusalLog
 from kraft.rpc.services import SERVER_OPTIONS, AdminHandlers, AdminService
 from kraft.runtime.allocator import keep_freed_memory
 from kraft.runtime.clock import SystemClock
+from kraft.runtime.cycle_collector import exempt_what_lives_long
 from kraft.runtime.disk import RealDisk
 from kraft.runtime.entropy import SystemEntropy
 from kraft.server import storage
@@ -115,6 +116,7 @@ class _Node:
             loop.add_signal_handler(number, self._ask_to_stop)
         await self._start()
         self._play("loop watch", watch_loop())
+        exempt_what_lives_long()
         ends: list[asyncio.Future[Any]] = [self._stop_asked, self._failed]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if self._failed.done():
@@ -246,6 +248,7 @@ class _Node:
         await check_advertised(self._config, self._identity(GRPC), self._credentials.dial_broker)
         if self._config.kafka_listeners:
             await self._listen_to_kafka(self._config.kafka_listeners)
+        exempt_what_lives_long()
 
     async def _listen_to_kafka(self, listeners: Sequence[Listener]) -> None:
         assert self._broker is not None, "clients are listened to by a broker"

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from kraft.runtime.cycle_collector import exempt_what_lives_long
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+
+
+def test_what_is_there_is_not_looked_through_again_and_what_comes_later_is() -> None:
+    there: list[list[int]] = [[]]
+    exempt_what_lives_long()
+    later: list[list[int]] = [[]]
+    tracked = {id(each) for each in gc.get_objects()}
+    assert id(there) not in tracked
+    assert id(later) in tracked
