@@ -25,7 +25,7 @@ from kraft.client import Admin, Consumer, Producer, TopicPartition
 from kraft.server.loop_watch import Hold
 from kraft.testing import Cluster
 from tests.end_to_end import slow_requests
-from tests.end_to_end.slow_requests import ATTACKS, COMPACTED, KEYED, LIES, MANY, Attack
+from tests.end_to_end.slow_requests import ATTACKS, COMPACTED, KEYED, LIES, LOOK_UPS, MANY, Attack
 
 HELD_MS_GOAL: Final = 50.0
 SLOWER_GOAL: Final = 3.0
@@ -69,8 +69,9 @@ class SlowRequestRuns:
             admin.create_topic(KEYED, 1, 1, configs={"cleanup.policy": "compact"})
         slow_requests.prepare(self.cluster.bootstrap_servers)
 
-    def attack(self, kinds: Sequence[str]) -> Attack:
-        return Attack(self.cluster.bootstrap_servers, self.cluster.kafka_bootstrap_servers, tuple(kinds))
+    def attack(self, kinds: Sequence[str], look_ups: int = LOOK_UPS) -> Attack:
+        servers = self.cluster.bootstrap_servers, self.cluster.kafka_bootstrap_servers
+        return Attack(*servers, tuple(kinds), look_ups=look_ups)
 
     def phase(self, seconds: float) -> Phase:
         """The honest client alone, or beside what else goes on."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from random import Random
 from typing import Final
 
 import grpc
@@ -42,27 +43,27 @@ RECORDS: Final = 200_000
 MOST_RECORDS: Final = 1_200_000
 """About as many of seven to ten bytes as fit max.message.bytes."""
 
+EARLY_MS: Final = 1_000_000_000_000
 CLAIM_MS: Final = 2_000_000_000_000
+LIST_OFFSETS_VERSION: Final = 5
 LOOK_UPS: Final = 200
 """Of one request."""
 
 MESSAGE_BYTES_MAX: Final = 64 << 20
 CALL_DEADLINE_S: Final = 60.0
 
-_EARLY_MS: Final = 1_000_000_000_000
-_LIST_OFFSETS_VERSION: Final = 5
 _PRODUCE_VERSION: Final = 9
 
 
 @cache
 def lying_batch() -> bytes:
     """Of a time that none of its 200,000 records has."""
-    payload = encode_records([Record(0, _EARLY_MS, None, None)] * RECORDS, _EARLY_MS)
+    payload = encode_records([Record(0, EARLY_MS, None, None)] * RECORDS, EARLY_MS)
     return _assemble(
         payload=compress(Codec.ZSTD, payload),
         attributes=int(Codec.ZSTD),
         record_count=RECORDS,
-        base_timestamp_ms=_EARLY_MS,
+        base_timestamp_ms=EARLY_MS,
         max_timestamp_ms=CLAIM_MS,
         producer=(-1, -1, -1),
         base_offset=0,
@@ -73,19 +74,19 @@ def lying_batch() -> bytes:
 @cache
 def largest_batch() -> bytes:
     """As many records as fit, the last of which is the newest."""
-    records = [Record(0, _EARLY_MS, None, None)] * (MOST_RECORDS - 1)
-    return build_batch([*records, Record(0, _EARLY_MS + 9, None, None)], Codec.ZSTD)
+    records = [Record(0, EARLY_MS, None, None)] * (MOST_RECORDS - 1)
+    return build_batch([*records, Record(0, EARLY_MS + 9, None, None)], Codec.ZSTD)
 
 
 @cache
 def keyed_batch() -> bytes:
     """What a compacted topic looks through for records without a key."""
-    return build_batch([Record(0, _EARLY_MS, b"k", None)] * RECORDS, Codec.ZSTD)
+    return build_batch([Record(0, EARLY_MS, b"k", None)] * RECORDS, Codec.ZSTD)
 
 
 def newest_first(count: int = LOOK_UPS) -> list[tuple[str, int]]:
     """Topics and times for as many look-ups: half of them meet a lie, the others the last of a million records."""
-    return [(LIES, CLAIM_MS), (MANY, _EARLY_MS + 5)] * (count // 2)
+    return [(LIES, CLAIM_MS), (MANY, EARLY_MS + 5)] * (count // 2)
 
 
 def list_offsets(count: int = LOOK_UPS) -> ListOffsetsRequest:
@@ -109,9 +110,9 @@ def grpc_list_offsets(count: int = LOOK_UPS) -> broker_pb2.ListOffsetsRequest:
     )
 
 
-def fetch_records(offset: int) -> broker_pb2.FetchRecordsRequest:
+def fetch_records(offset: int, topic: str = MANY) -> broker_pb2.FetchRecordsRequest:
     return broker_pb2.FetchRecordsRequest(
-        topic=MANY, partition=0, fetch_offset=offset, max_wait_ms=0, max_bytes=MESSAGE_BYTES_MAX
+        topic=topic, partition=0, fetch_offset=offset, max_wait_ms=0, max_bytes=MESSAGE_BYTES_MAX
     )
 
 
@@ -136,19 +137,30 @@ def grpc_compacted_append() -> broker_pb2.ProduceRequest:
     )
 
 
+def batch_of_zeros(size: int) -> bytes:
+    """One record of so many bytes, as small as zeros can be packed and still be unpacked."""
+    noise = Random(size).randbytes(size // 1_000)
+    return build_batch([Record(0, EARLY_MS, None, noise + bytes(size - len(noise)))], Codec.ZSTD)
+
+
+def append(broker: broker_pb2_grpc.BrokerStub, topic: str, batch: bytes) -> None:
+    request = broker_pb2.ProduceRequest(
+        request_id=1,
+        acks=-1,
+        timeout_ms=30_000,
+        partitions=[broker_pb2.ProducePartition(topic=topic, partition=0, records=batch)],
+    )
+    (answer,) = broker.Produce(iter([request]), timeout=CALL_DEADLINE_S)
+    assert answer.partitions[0].error_code == 0, answer
+
+
 def prepare(server: str) -> None:
-    """Fills the topics, which exist. One lie is not among the records that others look up."""
+    """Fills the topics, which exist."""
     with stub(server) as broker:
-        batches = [(LIES, lying_batch())] * LYING_BATCHES + [(MANY, largest_batch()), (KEYED, keyed_batch())]
-        for topic, batch in batches:
-            request = broker_pb2.ProduceRequest(
-                request_id=1,
-                acks=-1,
-                timeout_ms=30_000,
-                partitions=[broker_pb2.ProducePartition(topic=topic, partition=0, records=batch)],
-            )
-            (answer,) = broker.Produce(iter([request]), timeout=CALL_DEADLINE_S)
-            assert answer.partitions[0].error_code == 0, answer
+        for _ in range(LYING_BATCHES):
+            append(broker, LIES, lying_batch())
+        append(broker, MANY, largest_batch())
+        append(broker, KEYED, keyed_batch())
 
 
 @contextmanager
@@ -167,6 +179,9 @@ class Attack:
     kinds: tuple[str, ...]
     threads: int = 2
     """Of each kind, on each listener."""
+
+    look_ups: int = LOOK_UPS
+    """Of one ListOffsets."""
 
     answered: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
@@ -200,13 +215,13 @@ class Attack:
 
     def _kafka_list_offsets(self) -> None:
         with Connection(self.kafka_server) as connection:
-            connection.send(list_offsets(), _LIST_OFFSETS_VERSION)
+            connection.send(list_offsets(self.look_ups), LIST_OFFSETS_VERSION)
             if connection.frame() is None:
                 raise ConnectionError("closed")
 
     def _grpc_list_offsets(self) -> None:
         with stub(self.grpc_server) as broker:
-            broker.ListOffsets(grpc_list_offsets(), timeout=CALL_DEADLINE_S)
+            broker.ListOffsets(grpc_list_offsets(self.look_ups), timeout=CALL_DEADLINE_S)
 
     def _fetch_first_records(self) -> None:
         with stub(self.grpc_server) as broker:
