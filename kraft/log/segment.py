@@ -22,6 +22,12 @@ TIME_INDEX_SUFFIX: Final = ".timeindex"
 DELETED_SUFFIX: Final = ".deleted"
 RELATIVE_OFFSET_MAX: Final = 0x7FFFFFFF
 
+READ_BYTES_MAX: Final = 4 << 20
+"""In one read, unless a batch is larger: a read holds the loop, and whoever wants more reads again."""
+
+READ_BATCHES_MAX: Final = 1_000
+"""In one read: to check a small batch costs as much as to check a kilobyte."""
+
 _HEADER_WINDOW_BYTES: Final = 4 << 10
 _CRC_WINDOW_BYTES: Final = 1 << 20
 
@@ -262,7 +268,8 @@ class Segment:
     def read(self, start: Offset, bytes_max: int, upper: Offset, epochs: LeaderEpochCache, is_sparse: bool) -> bytes:
         """Whole batches from the first that reaches `start`: at least one, none that ends above `upper`.
 
-        Every one was checked: checksum, order of offsets, leader epoch. Raises Corruption.
+        At most `READ_BATCHES_MAX`, and `READ_BYTES_MAX` whatever is asked for. Every one was checked: checksum, order
+        of offsets, leader epoch. Raises Corruption.
         """
         continuity: Continuity | None = None
         for position, header in self._scan_from_entry(start):
@@ -271,7 +278,7 @@ class Segment:
                 expected = header.base_offset if position else self.base_offset
                 continuity = Continuity(self.path, epochs, is_sparse, expected)
             if header.last_offset >= start:
-                data = self.file.read_at(position, max(bytes_max, header.size_bytes))
+                data = self.file.read_at(position, max(min(bytes_max, READ_BYTES_MAX), header.size_bytes))
                 end = self._checked_bytes(data, position, upper, continuity)
                 if end == 0:
                     self._check_reaches_above(position, header, upper)
@@ -284,7 +291,9 @@ class Segment:
         view = memoryview(data)
         size = len(data)
         end = 0
-        while end + HEADER_BYTES <= size:
+        for _ in range(READ_BATCHES_MAX):
+            if end + HEADER_BYTES > size:
+                break
             try:
                 base_offset, size_bytes, leader_epoch, crc, last_offset = read_frame(data, end)
                 next_end = end + size_bytes

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Final
 
+from kraft.log.record_batch import HEADER_BYTES, split
+from kraft.log.segment import READ_BATCHES_MAX, READ_BYTES_MAX
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
 from kraft.model.requests import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
 from kraft.server.partitions import Partitions
 from kraft.server.purgatory import Progress, Watch
-from kraft.server.turns import Turns
 
 RESPONSE_BYTES_MAX: Final = 55 * 1024 * 1024
 """However much a request asks for. Kafka's fetch.max.bytes at its default; one message of ours holds a little more."""
@@ -19,13 +20,18 @@ RESPONSE_BYTES_MAX: Final = 55 * 1024 * 1024
 PARTITIONS_AT_ONCE: Final = 500
 """Then others have their turn: a request may name more partitions than are read in a second."""
 
+TURN_S_MAX: Final = 0.01
+"""Then too: a partition may give some MiB, or a thousand small batches."""
+
 
 class _Reading:
     """What a request has found so far, and how much more it may."""
 
     def __init__(self, request: FetchRequest) -> None:
         self._request_id = request.request_id
-        self._bytes_min = min(request.min_bytes, request.max_bytes, RESPONSE_BYTES_MAX) if request.partitions else 0
+        # Nobody waits for more than one read of one partition gives: behind it there may be more.
+        bytes_min = min(request.min_bytes, request.max_bytes, READ_BYTES_MAX, RESPONSE_BYTES_MAX)
+        self._bytes_min = bytes_min if request.partitions else 0
         self.left_bytes = min(request.max_bytes, RESPONSE_BYTES_MAX)
         self.found_bytes = 0
         self._has_error = False
@@ -39,9 +45,22 @@ class _Reading:
         self._results.append(result)
 
     @property
+    def partitions(self) -> int:
+        """How many were read."""
+        return len(self._results)
+
+    @property
     def is_enough(self) -> bool:
         """There is nothing to wait for: enough records, or an error to tell."""
-        return self._has_error or self.found_bytes >= self._bytes_min
+        return self._has_error or self.found_bytes >= self._bytes_min or self._is_cut()
+
+    def _is_cut(self) -> bool:
+        """Some read ended at so many batches as it may give, small ones, and behind them there may be more."""
+        return any(
+            len(split(result.records)) >= READ_BATCHES_MAX
+            for result in self._results
+            if len(result.records) >= READ_BATCHES_MAX * HEADER_BYTES
+        )
 
     def response(self) -> FetchResponse:
         return FetchResponse(request_id=self._request_id, partitions=self._results)
@@ -53,21 +72,27 @@ class FetchHandler:
 
     def begin(self, request: FetchRequest) -> Awaitable[FetchResponse] | FetchResponse:
         """As `handle`, and the answer itself when it is there without waiting."""
-        if len(request.partitions) < PARTITIONS_AT_ONCE:
-            reading = _Reading(request)
-            for wanted in request.partitions:
-                reading.add(self._read(wanted, reading))
-            if reading.is_enough or request.max_wait_ms <= 0:
-                return reading.response()
-        return self.handle(request)
+        reading = _Reading(request)
+        is_whole = self._read_on(request, reading)
+        if is_whole and (reading.is_enough or request.max_wait_ms <= 0):
+            return reading.response()
+        return self._handle(request, reading)
 
     async def handle(self, request: FetchRequest) -> FetchResponse:
         """Waits for `min_bytes`, unless some partition has an error to tell or the wait is over."""
+        return await self._handle(request, _Reading(request))
+
+    async def _handle(self, request: FetchRequest, reading: _Reading) -> FetchResponse:
+        """`reading` has begun; what comes meanwhile to a partition that it has read is seen by the next."""
         deadline = asyncio.get_running_loop().time() + request.max_wait_ms / 1_000
+        if reading.partitions < len(request.partitions):
+            await self._read_all(request, reading)
+            if reading.is_enough:
+                return reading.response()
         with Watch(self._watched(request)) as watch:
             while True:
                 watch.again()
-                reading = await self._read_all(request)
+                reading = await self._read_all(request, _Reading(request))
                 if reading.is_enough or not await watch.wait(deadline - asyncio.get_running_loop().time()):
                     return reading.response()
 
@@ -75,12 +100,21 @@ class FetchHandler:
         found = (self._partitions.find_by_name(wanted.topic, wanted.partition) for wanted in request.partitions)
         return [partition.committed for partition in found if partition is not None]
 
-    async def _read_all(self, request: FetchRequest) -> _Reading:
-        turns, reading = Turns(PARTITIONS_AT_ONCE), _Reading(request)
-        for wanted in request.partitions:
+    async def _read_all(self, request: FetchRequest, reading: _Reading) -> _Reading:
+        while True:
+            if self._read_on(request, reading):
+                return reading
+            await asyncio.sleep(0)
+
+    def _read_on(self, request: FetchRequest, reading: _Reading) -> bool:
+        """True when all partitions are read; False when it is the turn of others."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + TURN_S_MAX
+        for wanted in request.partitions[reading.partitions : reading.partitions + PARTITIONS_AT_ONCE]:
             reading.add(self._read(wanted, reading))
-            await turns.done()
-        return reading
+            if loop.time() >= until_s:
+                break
+        return reading.partitions == len(request.partitions)
 
     def _read(self, wanted: FetchPartition, before: _Reading) -> FetchPartitionResult:
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
 from kraft.model.requests import (
@@ -12,6 +14,10 @@ from kraft.model.requests import (
 )
 from kraft.server.partition import Partition
 from kraft.server.partitions import Partitions
+from kraft.server.turns import Turns
+
+PARTITIONS_AT_ONCE: Final = 500
+"""Then others have their turn: a request may name as many as fit into it."""
 
 
 class OffsetForLeaderEpochHandler:
@@ -19,7 +25,11 @@ class OffsetForLeaderEpochHandler:
         self._partitions = partitions
 
     async def handle(self, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-        return OffsetForLeaderEpochResponse(partitions=[self._answer(wanted) for wanted in request.partitions])
+        turns, results = Turns(PARTITIONS_AT_ONCE), []
+        for wanted in request.partitions:
+            results.append(self._answer(wanted))
+            await turns.done()
+        return OffsetForLeaderEpochResponse(partitions=results)
 
     def _answer(self, wanted: EpochEndPartition) -> EpochEndPartitionResult:
         try:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kraft.log import segment
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import TopicPartition
 from kraft.model.requests import FetchPartition, FetchRequest, FetchResponse
@@ -272,6 +273,67 @@ def test_others_have_their_turn_while_very_many_partitions_are_read(broker: Brok
             await asyncio.sleep(0)
             turns += 1
         assert turns >= 2_000 // fetch_module.PARTITIONS_AT_ONCE
+
+    run_virtually(scenario())
+
+
+def test_others_have_their_turn_while_much_is_read(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        for number in range(5):
+            committed(broker, "a", number=number)
+        monkeypatch.setattr(fetch_module, "TURN_S_MAX", 0.0)
+        begun = FetchHandler(broker.partitions).begin(request(*[asking(number=number) for number in range(5)]))
+        assert isinstance(begun, Awaitable)
+        reading = asyncio.ensure_future(begun)
+        turns = 0
+        while not reading.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns >= 4
+        assert values(reading.result()) == [["a"]] * 5
+
+    run_virtually(scenario())
+
+
+def test_what_came_while_much_was_read_is_not_waited_for(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        first = committed(broker, number=0)
+        for number in (1, 2):
+            committed(broker, number=number)
+        monkeypatch.setattr(fetch_module, "TURN_S_MAX", 0.0)
+        wanted = request(*[asking(number=number) for number in range(3)], max_wait_ms=60_000)
+        begun = FetchHandler(broker.partitions).begin(wanted)
+        assert isinstance(begun, Awaitable)
+        reading = asyncio.ensure_future(begun)
+        await asyncio.sleep(0)
+        first.append(batch("late"), 1)
+        broker.sync()
+        began = asyncio.get_running_loop().time()
+        assert values(await reading) == [["late"], [], []]
+        assert asyncio.get_running_loop().time() == began
+
+    run_virtually(scenario())
+
+
+def test_one_read_gives_so_many_batches_and_bytes_and_nobody_waits_for_more(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr(segment, "READ_BATCHES_MAX", 3)
+        monkeypatch.setattr(fetch_module, "READ_BATCHES_MAX", 3)
+        committed(broker, "a", "b", "c", "d", "e")
+        began = asyncio.get_running_loop().time()
+        for offset, expected in ((0, ["a", "b", "c"]), (3, ["d", "e"])):
+            wait_ms = 60_000 if offset == 0 else 0
+            wanted = request(
+                asking(offset, bytes_max=1 << 20), max_bytes=1 << 20, min_bytes=1 << 20, max_wait_ms=wait_ms
+            )
+            assert values(await FetchHandler(broker.partitions).handle(wanted)) == [expected]
+        monkeypatch.setattr(segment, "READ_BYTES_MAX", 2 * len(batch("a")))
+        monkeypatch.setattr(fetch_module, "READ_BYTES_MAX", 2 * len(batch("a")))
+        wanted = request(asking(bytes_max=1 << 20), max_bytes=1 << 20, min_bytes=1 << 20, max_wait_ms=60_000)
+        assert values(await FetchHandler(broker.partitions).handle(wanted)) == [["a", "b"]]
+        assert asyncio.get_running_loop().time() == began
 
     run_virtually(scenario())
 
