@@ -7,7 +7,7 @@ appends again, see `kraft.server.waiting_appends`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from kraft.log.log_config import LogConfig
 from kraft.log.record_batch import BatchHeader, Buffer
@@ -40,9 +40,17 @@ class AppendWork(Protocol):
         """
 
 
-class AppendMustWait(Exception):
-    """Nothing was appended: `work` has to be run first, then the append is tried again."""
+@runtime_checkable
+class AwaitedChange(Protocol):
+    """A change of the log, before which it takes no records."""
 
-    def __init__(self, work: AppendWork) -> None:
+    async def wait(self) -> None:
+        """Raises Refusal when these records cannot be appended because of how it ended."""
+
+
+class AppendMustWait(Exception):
+    """Nothing was appended: `work` has to be done first, then the append is tried again."""
+
+    def __init__(self, work: AppendWork | AwaitedChange) -> None:
         super().__init__()
         self.work = work

@@ -154,9 +154,7 @@ class _BoundedOutput:
     bound. That much is copied quickly: meanwhile other threads stand still.
     """
 
-    def __init__(
-        self, compressed_size: int, bytes_max: int, step_bytes: int, step_bytes_max: int
-    ) -> None:
+    def __init__(self, compressed_size: int, bytes_max: int, step_bytes: int, step_bytes_max: int) -> None:
         self._compressed_size = compressed_size
         self._left = bytes_max
         self._bytes_max = bytes_max

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from kraft.log import segment_lookup
+from kraft.log.change import Change
 from kraft.log.cleaned_segments import CleanedGroup, CleaningResult
 from kraft.log.disk import Disk
 from kraft.log.group_commit import GroupCommit
@@ -22,7 +24,7 @@ from kraft.model.ids import Offset
 
 
 class LogFiles:
-    """Methods raise OSError from the disk, and Refusal where they say so."""
+    """Changes raise OSError from the disk, and Refusal where they say so."""
 
     def __init__(
         self,
@@ -42,56 +44,56 @@ class LogFiles:
         self._health = health
         self._is_closed = False
 
-    def begin_segment(self, base_offset: Offset, config: LogConfig) -> None:
-        self.segments.append(begin_segment(self._disk, self._directory, base_offset, config))
+    def begin_segment(self, base_offset: Offset, config: LogConfig) -> Change[None]:
+        directory = self._directory
+        self.segments.append((yield lambda: begin_segment(self._disk, directory, base_offset, config)))
 
-    def drop_first(self, count: int, log_start: Offset) -> list[str]:
+    def drop_first(self, count: int, log_start: Offset) -> Change[list[str]]:
         """Moves the start of the log behind these segments. Returns files that nobody needs any more."""
         # The start moves first: a crash in between leaves files below it, which the next retention drops.
-        self._side_files.advance_start(max(log_start, self.segments[count].base_offset))
-        files: list[str] = []
-        for segment in self.segments[:count]:
-            self._sync.close_file(segment.file)
-            files += segment.rename_deleted()
+        yield from self._side_files.advance_start(max(log_start, self.segments[count].base_offset))
+        dropped = self.segments[:count]
         del self.segments[:count]
-        self.drop_stale_snapshots()
+        for segment in dropped:
+            self._sync.close_file(segment.file)
+        files: list[str] = yield lambda: [path for segment in dropped for path in segment.rename_deleted()]
+        yield from self.drop_stale_snapshots()
         return files
 
-    def drop_stale_snapshots(self) -> None:
-        self._side_files.drop_stale_snapshots(segment.base_offset for segment in self.segments)
+    def drop_stale_snapshots(self) -> Change[None]:
+        yield from self._side_files.drop_stale_snapshots(segment.base_offset for segment in self.segments)
 
     # --- compaction ---
 
-    def install(self, result: CleaningResult, cleaned: Sequence[Segment]) -> list[str]:
+    def install(self, result: CleaningResult, cleaned: Sequence[Segment]) -> Change[list[str]]:
         """Puts the cleaned segments in the place of what they were made from. Returns files that nobody needs any more.
 
         Raises Refusal only.
         """
         files: list[str] = []
         if result.groups:
-            self._health.guarded(self._side_files.remember_holes)
+            yield from self._health.guarding(self._side_files.remember_holes())
+        directory = self._directory
         for group, segment in zip(result.groups, cleaned, strict=True):
             try:
-                files += swap_in(self._disk, self._directory, group.base_offset, group.end_offset)
+                files += yield partial(swap_in, self._disk, directory, group.base_offset, group.end_offset)
             except OSError as error:
                 # Half a swap is finished by recovery; until then nobody knows which files are which.
                 self._health.fail(error)
-            self._take_over(group, segment)
-        self._health.guarded(lambda: self._remember_cleaned(result.end_offset))
-        self.drop_stale_snapshots()
+            yield from self._take_over(group, segment)
+        checkpoint = replace(self._side_files.checkpoint, cleaned_end_offset=result.end_offset)
+        yield from self._health.guarding(self._side_files.remember(checkpoint))
+        yield from self._health.guarding(self.drop_stale_snapshots())
         return files
 
-    def _remember_cleaned(self, end: Offset) -> None:
-        self._side_files.remember(replace(self._side_files.checkpoint, cleaned_end_offset=end))
-
-    def _take_over(self, group: CleanedGroup, cleaned: Segment) -> None:
+    def _take_over(self, group: CleanedGroup, cleaned: Segment) -> Change[None]:
         first = segment_lookup.number_of(self.segments, group.base_offset)
         replaced = self.segments[first : first + len(group.replaced)]
         self.segments[first : first + len(replaced)] = [cleaned]
         for segment in replaced:
             self._sync.close_file(segment.file)
         try:
-            cleaned.write_indexes()
+            yield from cleaned.write_indexes()
             cleaned.release_indexes()
         except OSError as error:
             # On a full disk they stay in memory, and recovery makes them anew.
@@ -99,32 +101,35 @@ class LogFiles:
 
     # --- truncation ---
 
-    def truncate_to(self, offset: Offset) -> None:
+    def truncate_to(self, offset: Offset) -> Change[None]:
         """Drops every batch that reaches `offset`, which is above the start of the first segment."""
         growing = self.segments[segment_lookup.number_of(self.segments, Offset(offset - 1))]
-        self._side_files.forget_from(offset, growing.base_offset)
+        yield from self._side_files.forget_from(offset, growing.base_offset)
         # The latest segment goes first, so that a crash in between leaves a log without a hole.
         while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
-            self._remove_last()
-        self.segments[-1].truncate_to(offset)
+            yield from self._remove_last()
+        yield from self.segments[-1].truncate_to(offset)
 
-    def begin_anew(self, offset: Offset, config: LogConfig) -> None:
+    def begin_anew(self, offset: Offset, config: LogConfig) -> Change[None]:
         """Drops everything, and begins an empty segment at `offset`."""
         side_files = self._side_files
-        side_files.forget_from(Offset(0), Offset(0))
+        yield from side_files.forget_from(Offset(0), Offset(0))
         while self.segments:
-            self._remove_last()
-        side_files.remember(replace(side_files.checkpoint, log_start_offset=offset, is_sparse=False))
+            yield from self._remove_last()
+        yield from side_files.remember(replace(side_files.checkpoint, log_start_offset=offset, is_sparse=False))
         # While there is no segment recovery takes no epoch for the log's; beside one it would take those below its end.
-        side_files.cut_epochs(Offset(0))
-        self.begin_segment(offset, config)
+        yield from side_files.cut_epochs(Offset(0))
+        yield from self.begin_segment(offset, config)
 
-    def _remove_last(self) -> None:
-        segment = self.segments.pop()
+    def _remove_last(self) -> Change[None]:
+        segment, directory = self.segments.pop(), self._directory
         self._sync.close_file(segment.file)
+        yield lambda: self._remove_files(segment, directory)
+
+    def _remove_files(self, segment: Segment, directory: str) -> None:
         for path in segment.rename_deleted():
             self._disk.remove(path)
-        self._disk.sync_dir(self._directory)
+        self._disk.sync_dir(directory)
 
     def moved_to(self, directory: str) -> None:
         """The directory with all in it has this name now."""
@@ -143,11 +148,6 @@ class LogFiles:
         for segment in self.segments:
             self._sync.close_file(segment.file)
         self._health.failure = self._health.failure or "the log is closed"
-
-    def delete(self) -> None:
-        """Removes the directory with all in it."""
-        self._disk.remove_tree(self._directory)
-        self._disk.sync_dir(parent_of(self._directory))
 
 
 def parent_of(path: str) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
 from typing import NoReturn
 
+from kraft.log.change import Change, Result
 from kraft.log.disk import File
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
@@ -26,9 +26,10 @@ class LogHealth:
         if self.failure is not None:
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._topic_partition} is offline: {self.failure}")
 
-    def guarded(self, operation: Callable[[], object]) -> None:
+    def guarding(self, change: Change[Result]) -> Change[Result]:
+        """The change, with its errors as refusals."""
         try:
-            operation()
+            return (yield from change)
         except OSError as error:
             self.refuse(error)
 
@@ -43,10 +44,10 @@ class LogHealth:
         if error.errno != errno.ENOSPC:
             self.fail(error)
 
-    def sync(self, file: File) -> None:
+    def sync(self, file: File) -> Change[None]:
         """A sync that fails has lost data whatever the reason, a full disk included."""
         try:
-            file.sync()
+            yield file.sync
         except OSError as error:
             self.fail(error)
 

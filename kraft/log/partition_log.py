@@ -1,18 +1,21 @@
 """One replica's log of one partition: segments of record batches, and what is known about them.
 
-All methods belong to one thread, the loop's, except `SyncTicket.run`. Offsets are handed out here, and nothing here
-knows of other replicas: which records count as committed is for the caller to say, by the `upper` it reads to.
+All methods belong to one thread, the loop's, except `SyncTicket.run` and the steps of changes (see change.py). What
+takes the disk's time is there as a change, and as a method that makes it and blocks. Offsets are handed out here, and
+nothing here knows of other replicas: which records count as committed is for the caller to say, by the `upper` it
+reads to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from kraft.log import segment_lookup, timestamp_lookup
 from kraft.log.admission import admit
 from kraft.log.append_work import ProducedRecords
+from kraft.log.change import Change, run_now
 from kraft.log.cleaned_segments import CleaningResult, close_cleaned, discard
 from kraft.log.continuation import check_continuation, runs_that_fit
 from kraft.log.disk import Disk
@@ -37,6 +40,10 @@ CHECKPOINT_INTERVAL_BYTES: Final = 256 << 20
 
 Less would make recovery quicker and appends slower: a checkpoint takes milliseconds, on a busy disk tens of them.
 """
+
+
+MakeReady = Callable[[Change[None]], object]
+"""Runs a change that an append needs, or sees to it that it is run and raises."""
 
 
 class AppendResult(NamedTuple):
@@ -77,16 +84,16 @@ class PartitionLog:
         start = recovered.checkpoint.log_start_offset
         if recovered.epochs_changed:
             # Before a segment is begun: epochs of what was dropped must not be found beside an empty one.
-            self._side_files.write_epochs()
+            run_now(self._side_files.write_epochs())
         if not self._segments:
-            self._files.begin_segment(start, config)
+            run_now(self._files.begin_segment(start, config))
         self._log_end = self._active.next_offset
         # What an earlier process wrote may be in the page cache only; from here on it has to be durable to count.
         self._active.file.sync()
         self._sync.durable_up_to(self._log_end)
         if self._log_end < start:
             # With the page cache as durability the end of the log may be lost, though its start was moved beyond it.
-            self._start_at(start)
+            run_now(self._start_at(start))
 
     @classmethod
     def open(
@@ -191,10 +198,14 @@ class PartitionLog:
 
     # --- appending -------------------------------------------------------------------------------------------
 
-    def append_as_leader(self, records: ProducedRecords, leader_epoch: LeaderEpoch, now_ms: int) -> AppendResult:
+    def append_as_leader(
+        self, records: ProducedRecords, leader_epoch: LeaderEpoch, now_ms: int, make_ready: MakeReady = run_now
+    ) -> AppendResult:
         """Checks what a producer sent, gives it offsets and writes it; all or, on a Refusal, nothing.
 
-        Raises AppendMustWait, and changes nothing, when something has to be done first that takes long.
+        Raises AppendMustWait, and changes nothing, when something has to be done first that takes long. `make_ready`
+        is given the change that the log needs before it takes these records, if it needs one: it makes it, or raises,
+        and then nothing was appended.
         On a full disk that is KAFKA_STORAGE_ERROR with `failure` None: the log is well, and goes on when there is room.
         """
         self._health.check_writable()
@@ -222,11 +233,17 @@ class PartitionLog:
             stored = header.placed(next_offset, leader_epoch, append_time_ms)
             headers.append(stored)
             next_offset = stored.next_offset
+        if (change := self._needed_before(headers)) is not None:
+            make_ready(change)
         self._write(pieces, headers)
         log_append_time_ms = now_ms if is_append_time else -1
         return AppendResult(base_offset, Offset(next_offset - 1), log_append_time_ms, False, len(headers))
 
     def append_as_follower(self, records: Buffer) -> Offset:
+        """As `appending_as_follower`: blocks."""
+        return run_now(self.appending_as_follower(records))
+
+    def appending_as_follower(self, records: Buffer) -> Change[Offset]:
         """Copies batches from the leader as they are, and returns the last offset.
 
         Raises InvalidBatch, and writes nothing, unless they are whole and continue the log in offset and epoch; a
@@ -235,15 +252,20 @@ class PartitionLog:
         self._health.check_writable()
         batches = split(records)
         if batches and self.log_start_offset == self._log_end:
-            self._make_room_for(batches[0][0])
+            yield from self._make_room_for(batches[0][0])
+        elif batches and batches[0][0].leader_epoch < self.latest_epoch:
+            yield from self._forget_empty_epochs()
         end = check_continuation(batches, self._log_end, self.latest_epoch, self.topic_partition)
         if end.has_hole:
-            self._health.guarded(self._side_files.remember_holes)
+            yield from self._health.guarding(self._side_files.remember_holes())
         for run in runs_that_fit(batches, self._active.size_bytes, self._config.segment_bytes):
-            self._write([batch for _, batch in run], [header for header, _ in run])
+            headers = [header for header, _ in run]
+            if (change := self._needed_before(headers)) is not None:
+                yield from change
+            self._write([batch for _, batch in run], headers)
         return Offset(end.next_offset - 1)
 
-    def _make_room_for(self, first: BatchHeader) -> None:
+    def _make_room_for(self, first: BatchHeader) -> Change[None]:
         """An empty log has nothing that its leader's batches would have to continue.
 
         One that begins inside a batch takes all of it, and still begins where it did. One that held later epochs than
@@ -252,8 +274,31 @@ class PartitionLog:
         start, files = self.log_start_offset, self._side_files
         is_inside = first.base_offset < self._log_end <= first.last_offset
         if is_inside or first.leader_epoch < self.latest_epoch:
-            self.truncate_fully_and_start_at(Offset(first.base_offset) if is_inside else start)
-            self._health.guarded(lambda: files.remember(replace(files.checkpoint, log_start_offset=start)))
+            yield from self.starting_at(Offset(first.base_offset) if is_inside else start)
+            yield from self._health.guarding(files.remember(replace(files.checkpoint, log_start_offset=start)))
+
+    def _forget_empty_epochs(self) -> Change[None]:
+        """Epochs in which this replica led and wrote nothing: records of earlier ones may come from its next leader."""
+        if self.epoch_cache.entries[-1].start_offset >= self._log_end:
+            yield from self._health.guarding(self._side_files.cut_epochs(self._log_end))
+
+    def _needed_before(self, headers: Sequence[BatchHeader]) -> Change[None] | None:
+        """What has to be durable before these batches, which continue the log, are written; None for nothing."""
+        size = sum(header.size_bytes for header in headers)
+        rolls = must_roll_before(self._active, self._config, size, headers[-1])
+        begins_epoch = headers[-1].leader_epoch != self.epoch_cache.latest_epoch
+        return self._make_ready(headers, rolls, begins_epoch) if rolls or begins_epoch else None
+
+    def _make_ready(self, headers: Sequence[BatchHeader], rolls: bool, begins_epoch: bool) -> Change[None]:
+        if rolls:
+            yield from self.rolling()
+        if begins_epoch:
+            try:
+                yield from self._side_files.begin_epochs(headers)
+            except OSError as error:
+                self._health.tolerate_full_disk(error)
+                yield from self._health.guarding(self._side_files.cut_epochs(self._log_end))
+                self._health.refuse(error)
 
     def _write(self, pieces: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
         """Offsets, epochs and sequences were checked; from here on only the disk can fail."""
@@ -261,17 +306,9 @@ class PartitionLog:
         for header in headers:
             size += header.size_bytes
             records += header.record_count
-        if must_roll_before(self._active, self._config, size, last):
-            self.roll()
-        begins_epoch = last.leader_epoch != self.epoch_cache.latest_epoch
         try:
-            if begins_epoch:
-                self._side_files.begin_epochs(headers)
             self._active.append(pieces, headers)
         except OSError as error:
-            self._health.tolerate_full_disk(error)
-            if begins_epoch:
-                self._health.guarded(lambda: self._side_files.cut_epochs(self._log_end))
             self._health.refuse(error)
         for header in headers:
             self._producers.update(header)
@@ -324,8 +361,10 @@ class PartitionLog:
         self._health.check_writable()
         return self._sync.prepare(self._active.file, self._log_end)
 
-    def complete_sync(self, ticket: SyncTicket) -> None:
-        """Moves `synced_end_offset`. Raises Refusal with KAFKA_STORAGE_ERROR, for good, when the sync had failed."""
+    def complete_sync(self, ticket: SyncTicket, make_change: MakeReady = run_now) -> None:
+        """Moves `synced_end_offset`, and now and then the recovery point: `make_change` is given that change.
+
+        Raises Refusal with KAFKA_STORAGE_ERROR, for good, when the sync had failed."""
         sync = self._sync
         failed = sync.take_back(ticket)
         if failed is not None:
@@ -334,42 +373,52 @@ class PartitionLog:
         sync.synced_end = max(sync.synced_end, ticket.end_offset)
         if sync.bytes_since_checkpoint >= CHECKPOINT_INTERVAL_BYTES:
             sync.bytes_since_checkpoint = 0
-            try:
-                self._advance_recovery_point()
-            except OSError as error:
-                # On a full disk recovery will have more to read, and that is all.
-                self._health.tolerate_full_disk(error)
+            make_change(self._advancing_recovery_point())
 
-    def _advance_recovery_point(self) -> None:
+    def _advancing_recovery_point(self) -> Change[None]:
         """After a crash, what is durable now need not be read again."""
-        self._active.write_indexes()
-        # It may be ahead of what is durable; recovery takes it only if the log then reaches so far.
-        self._side_files.write_producers(self._log_end, self._producers.states, self._sync.synced_end)
-        self._files.drop_stale_snapshots()
+        self._health.check_writable()
+        try:
+            yield from self._active.write_indexes()
+            # It may be ahead of what is durable; recovery takes it only if the log then reaches so far.
+            end, states = self._log_end, self._producers.states
+            yield from self._side_files.write_producers(end, states, self._sync.synced_end)
+            yield from self._files.drop_stale_snapshots()
+        except OSError as error:
+            # On a full disk recovery will have more to read, and that is all.
+            self._health.tolerate_full_disk(error)
 
     def roll(self) -> None:
+        """As `rolling`: blocks."""
+        run_now(self.rolling())
+
+    def rolling(self) -> Change[None]:
         """Closes the active segment to appends and begins a new one; an empty one is left as it is."""
         self._health.check_writable()
         if self._active.size_bytes:
-            self._health.guarded(self._roll)
+            yield from self._health.guarding(self._roll())
 
-    def _roll(self) -> None:
+    def _roll(self) -> Change[None]:
         # The order matters: recovery takes it for granted that all segments but the last are durable.
         old = self._active
-        self._health.sync(old.file)
-        old.finish()
+        yield from self._health.sync(old.file)
+        yield from old.finish()
         self._sync.durable_up_to(self._log_end)
-        self._side_files.write_producers(self._log_end, self._producers.states, self._sync.synced_end)
-        self._files.begin_segment(self._log_end, self._config)
+        yield from self._side_files.write_producers(self._log_end, self._producers.states, self._sync.synced_end)
+        yield from self._files.begin_segment(self._log_end, self._config)
         self._sync.rolled()
         old.release_indexes()
-        self._files.drop_stale_snapshots()
+        yield from self._files.drop_stale_snapshots()
 
     def roll_if_due(self, now_ms: int) -> bool:
+        """As `rolling_if_due`: blocks."""
+        return run_now(self.rolling_if_due(now_ms))
+
+    def rolling_if_due(self, now_ms: int) -> Change[bool]:
         """Begins a new segment when the active one is old by the clock, so that retention and compaction reach it."""
         is_due = bool(self._active.size_bytes) and is_old(self._active, self._config, now_ms)
         if is_due:
-            self.roll()
+            yield from self.rolling()
         return is_due
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
@@ -379,6 +428,10 @@ class PartitionLog:
     # --- retention -------------------------------------------------------------------------------------------
 
     def advance_log_start(self, offset: Offset) -> None:
+        """As `advancing_log_start`: blocks."""
+        run_now(self.advancing_log_start(offset))
+
+    def advancing_log_start(self, offset: Offset) -> Change[None]:
         """Deletes the records below `offset`, durably; one that is not ahead changes nothing.
 
         Raises Refusal with OFFSET_OUT_OF_RANGE above the end of the log.
@@ -388,9 +441,13 @@ class PartitionLog:
             message = f"offset {offset} of {self.topic_partition} is above its end, {self._log_end}"
             raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, message)
         if offset > self.log_start_offset:
-            self._health.guarded(lambda: self._side_files.advance_start(offset))
+            yield from self._health.guarding(self._side_files.advance_start(offset))
 
     def apply_retention(self, now_ms: int, high_watermark: Offset) -> list[str]:
+        """As `applying_retention`: blocks."""
+        return run_now(self.applying_retention(now_ms, high_watermark))
+
+    def applying_retention(self, now_ms: int, high_watermark: Offset) -> Change[list[str]]:
         """Drops the segments that age, size or the log start have passed; only what is committed goes.
 
         Returns files that nobody needs any more, for the caller to remove.
@@ -398,16 +455,18 @@ class PartitionLog:
         self._health.check_writable()
         dropped = segments_to_drop(self.segments(), self._config, self.log_start_offset, high_watermark, now_ms)
         if dropped == len(self._segments):
-            self.roll()
+            yield from self.rolling()
         if dropped == 0:
             return []
-        files: list[str] = []
-        self._health.guarded(lambda: files.extend(self._files.drop_first(dropped, self.log_start_offset)))
-        return files
+        return (yield from self._health.guarding(self._files.drop_first(dropped, self.log_start_offset)))
 
     # --- compaction ------------------------------------------------------------------------------------------
 
     def install_cleaned(self, result: CleaningResult, segments: Sequence[Segment]) -> list[str]:
+        """As `installing_cleaned`: blocks."""
+        return run_now(self.installing_cleaned(result, segments))
+
+    def installing_cleaned(self, result: CleaningResult, segments: Sequence[Segment]) -> Change[list[str]]:
         """Puts what a compaction wrote, and `open_cleaned` opened, in the place of the segments that were cleaned.
 
         Returns files that nobody needs any more, for the caller to remove. A result that does not fit the log any
@@ -416,13 +475,20 @@ class PartitionLog:
         self._health.check_writable()
         if not result.fits(self.segments()):
             close_cleaned(segments)
-            self._health.guarded(lambda: discard(self._disk, result))
+            try:
+                yield lambda: discard(self._disk, result)
+            except OSError as error:
+                self._health.refuse(error)
             return []
-        return self._files.install(result, segments)
+        return (yield from self._files.install(result, segments))
 
     # --- truncation ------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: Offset) -> Offset:
+        """As `truncating_to`: blocks."""
+        return run_now(self.truncating_to(offset))
+
+    def truncating_to(self, offset: Offset) -> Change[Offset]:
         """Drops every batch that reaches `offset`, durably, and returns the new end of the log.
 
         That is below `offset` when it lies inside a batch.
@@ -430,33 +496,37 @@ class PartitionLog:
         self._health.check_writable()
         is_below = offset < self.log_start_offset
         if offset < self._log_end and not is_below:
-            self._health.guarded(lambda: self._truncate_to(offset))
+            yield from self._health.guarding(self._truncate_to(offset))
             # The batch that was cut off may have begun below the start, or behind a hole that begins there.
             is_below = self._log_end < self.log_start_offset
         if is_below:
-            self.truncate_fully_and_start_at(min(offset, self.log_start_offset))
+            yield from self.starting_at(min(offset, self.log_start_offset))
         return self._log_end
 
-    def _truncate_to(self, offset: Offset) -> None:
-        self._files.truncate_to(offset)
+    def _truncate_to(self, offset: Offset) -> Change[None]:
+        yield from self._files.truncate_to(offset)
         self._log_end = self._active.next_offset
         self._sync.durable_up_to(self._log_end)
-        self._side_files.cut_epochs(self._log_end)
+        yield from self._side_files.cut_epochs(self._log_end)
         if self._producers.reaches(self._log_end):
             # Which older batches a producer's last five were is known to the log alone.
             self._producers = rebuild_producers(self._side_files.snapshots, self._segments, self._log_end)
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
+        """As `starting_at`: blocks."""
+        run_now(self.starting_at(offset))
+
+    def starting_at(self, offset: Offset) -> Change[None]:
         """Drops everything: the log is empty, and its next record is `offset`."""
         self._health.check_writable()
         try:
-            self._start_at(offset)
+            yield from self._start_at(offset)
         except OSError as error:
             # In between there is no log to go on with, full disk or not.
             self._health.fail(error)
 
-    def _start_at(self, offset: Offset) -> None:
-        self._files.begin_anew(offset, self._config)
+    def _start_at(self, offset: Offset) -> Change[None]:
+        yield from self._files.begin_anew(offset, self._config)
         self._log_end = offset
         self._sync.begin_anew(offset)
         self._producers.clear()
@@ -466,7 +536,7 @@ class PartitionLog:
     def settle(self) -> None:
         """Makes everything durable, and what stands beside the segments up to date, as `close` does."""
         self._health.check_writable()
-        self._health.guarded(self._settle)
+        run_now(self._health.guarding(self._settle()))
 
     def take_over(self, original: PartitionLog) -> None:
         """Makes a log with the same batches, copied by `append_as_follower`, the equal of `original` in all.
@@ -479,10 +549,11 @@ class PartitionLog:
         assert self.log_start_offset <= original.log_start_offset, f"begins at {self.log_start_offset}"
         self._config = original.config
         self._producers = ProducerStates(original.producers)
-        self._health.sync(self._active.file)
+        run_now(self._health.sync(self._active.file))
         self._sync.durable_up_to(self._log_end)
         start, states = original.log_start_offset, self._producers.states
-        self._health.guarded(lambda: self._side_files.take_over(original._side_files, start, self._log_end, states))
+        change = self._side_files.take_over(original._side_files, start, self._log_end, states)
+        run_now(self._health.guarding(change))
 
     def moved_to(self, directory: str) -> None:
         """The directory of the log has this name now."""
@@ -493,28 +564,27 @@ class PartitionLog:
     # --- end of life -----------------------------------------------------------------------------------------
 
     def close(self) -> None:
+        """As `closing`: blocks."""
+        run_now(self.closing())
+
+    def closing(self) -> Change[None]:
         """Makes everything durable and closes the files. Does not raise for a log that had failed before."""
         try:
             if self.failure is None:
-                self._health.guarded(self._settle)
+                yield from self._health.guarding(self._settle())
         finally:
             self._files.close()
 
-    def _settle(self) -> None:
-        self._health.sync(self._active.file)
-        self._active.write_indexes()
+    def _settle(self) -> Change[None]:
+        yield from self._health.sync(self._active.file)
+        yield from self._active.write_indexes()
         self._sync.durable_up_to(self._log_end)
-        self._side_files.write_producers(self._log_end, self._producers.states, self._sync.synced_end)
-        self._files.drop_stale_snapshots()
+        yield from self._side_files.write_producers(self._log_end, self._producers.states, self._sync.synced_end)
+        yield from self._files.drop_stale_snapshots()
 
     def release(self) -> None:
         """Closes the files as they are; for a log that is to be deleted."""
         self._files.close()
-
-    def delete(self) -> None:
-        """Removes the directory with all in it. Of a log that was released, any thread may do that."""
-        self._files.close()
-        self._health.guarded(self._files.delete)
 
     # --- inside ----------------------------------------------------------------------------------------------
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right, insort
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Final
 
 from crc32c import crc32c
 
+from kraft.log.change import Change
 from kraft.log.disk import Disk
 from kraft.log.producer_state import BATCHES_REMEMBERED, ProducerState, WrittenBatch
 from kraft.model.errors import Corruption
@@ -142,9 +144,10 @@ class ProducerSnapshots:
     def offsets(self) -> tuple[int, ...]:
         return tuple(self._offsets)
 
-    def write(self, offset: Offset, states: Mapping[int, ProducerState]) -> None:
+    def write(self, offset: Offset, states: Mapping[int, ProducerState]) -> Change[None]:
         """What the producers have written below `offset`."""
-        self._disk.write_atomically(self._path(offset), encode_snapshot(states))
+        path, written = self._path(offset), dict(states)
+        yield lambda: self._disk.write_atomically(path, encode_snapshot(written))
         if offset not in self._offsets:
             insort(self._offsets, offset)
 
@@ -160,15 +163,22 @@ class ProducerSnapshots:
                 self._remove(offset)
         return None
 
-    def remove_above(self, offset: Offset) -> None:
+    def remove_above(self, offset: Offset) -> Change[None]:
         """The log ends at `offset` now: later ones speak of records that are gone."""
         for later in self._offsets[bisect_right(self._offsets, offset) :]:
-            self._remove(later)
+            yield partial(self._disk.remove, self._path(later))
+            self._offsets.remove(later)
 
-    def keep_only(self, offsets: Iterable[int]) -> None:
+    def keep_only(self, offsets: Iterable[int]) -> Change[None]:
         kept = frozenset(offsets)
-        for offset in [offset for offset in self._offsets if offset not in kept]:
-            self._remove(offset)
+        stale = [offset for offset in self._offsets if offset not in kept]
+        if stale:
+            self._offsets = [offset for offset in self._offsets if offset in kept]
+            yield partial(self._remove_files, [self._path(offset) for offset in stale])
+
+    def _remove_files(self, paths: list[str]) -> None:
+        for path in paths:
+            self._disk.remove(path)
 
     def moved_to(self, directory: str) -> None:
         """Their directory has this name now."""

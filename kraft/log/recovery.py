@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from kraft.log.change import run_now
 from kraft.log.disk import Disk, File
 from kraft.log.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache
 from kraft.log.log_checkpoint import CHECKPOINT_NAME as LOG_CHECKPOINT_NAME
@@ -314,7 +315,7 @@ class _Recovery:
 
     def _producers(self, snapshots: ProducerSnapshots) -> ProducerStates:
         if snapshots.offsets and snapshots.offsets[-1] > self._next_offset:
-            snapshots.remove_above(self._next_offset)
+            run_now(snapshots.remove_above(self._next_offset))
             # One that came back after a power failure would speak of other records than the log then holds.
             self._disk.sync_dir(self._directory)
         producers = rebuild_producers(snapshots, self._segments, self._next_offset, self._scanned_from)

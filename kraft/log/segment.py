@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from kraft.log.change import Change, run_now
 from kraft.log.disk import Disk
 from kraft.log.leader_epochs import LeaderEpochCache
 from kraft.log.offset_index import OffsetIndex
@@ -65,7 +66,7 @@ def scan_batches(
         position = end
 
 
-def read_batch(file: File, path: str, position: int, header: BatchHeader) -> bytes:
+def read_batch(file: ReadableFile, path: str, position: int, header: BatchHeader) -> bytes:
     """The whole batch; raises Corruption when its bytes are not those that were written."""
     batch = file.read_at(position, header.size_bytes)
     try:
@@ -225,13 +226,16 @@ class Segment:
         """Sets disk space aside up to that size of the file."""
         self.file.reserve(size)
 
-    def finish(self) -> None:
-        """The segment grows no more: durable with its indexes on return."""
-        self.file.truncate(self.file.size)  # Gives back what was reserved and not needed.
-        self.file.sync()
+    def finish(self) -> Change[None]:
+        """The segment grows no more: durable with its indexes when that is over."""
         _, time_index = self._indexes()
         time_index.note(self.max_timestamp_ms, self._max_timestamp_offset)
-        self.write_indexes()
+        yield self._give_reserve_back
+        yield from self.write_indexes()
+
+    def _give_reserve_back(self) -> None:
+        self.file.truncate(self.file.size)
+        self.file.sync()
 
     # --- reading ---------------------------------------------------------------------------------------------
 
@@ -315,13 +319,16 @@ class Segment:
 
     # --- shrinking -------------------------------------------------------------------------------------------
 
-    def truncate_to(self, offset: Offset) -> None:
+    def truncate_to(self, offset: Offset) -> Change[None]:
         """Drops every batch that ends at or above `offset`, durably: a crash must not bring them back."""
         position = self.position_of(offset)
         self._indexes()
+        yield lambda: self._truncate_file(position)
+        self._settle(position)
+
+    def _truncate_file(self, position: int) -> None:
         self.file.truncate(position)
         self.file.sync()
-        self._settle(position)
 
     def _settle(self, end_position: int) -> None:
         """Cuts the indexes to the batches below that position, and learns from the last ones what they do not say."""
@@ -387,7 +394,7 @@ class Segment:
         except (FileNotFoundError, ValueError, Corruption):
             self._forget_batches()
             self.next_offset = self._rebuild(is_known=False)
-            self.write_indexes()
+            run_now(self.write_indexes())
             self.release_indexes()
             return True
         return False
@@ -483,11 +490,13 @@ class Segment:
         self._max_timestamp_offset = int(self.base_offset)
         self._first_timestamp_ms = None
 
-    def write_indexes(self) -> None:
+    def write_indexes(self) -> Change[None]:
         """Brings the index files up to date, durably."""
         index, time_index = self._indexes()
-        self._disk.write_atomically(self.index_path, index.encode())
-        self._disk.write_atomically(self.time_index_path, time_index.encode())
+        data, time_data = index.encode(), time_index.encode()
+        path, time_path = self.index_path, self.time_index_path
+        yield lambda: self._disk.write_atomically(path, data)
+        yield lambda: self._disk.write_atomically(time_path, time_data)
 
     def release_indexes(self) -> None:
         """The index files are written: the memory is given back until it is needed."""

@@ -78,6 +78,7 @@ from kraft.server.replica_failures import ReplicaFailures
 from kraft.server.replica_fetcher import ReplicaFetcher
 from kraft.server.replica_moves import ReplicaMoves
 from kraft.server.replica_publisher import ReplicaPublisher
+from kraft.server.replica_removals import ReplicaRemovals
 from kraft.server.slow_reads import SlowReads
 from kraft.server.storage import NodeStorage
 from kraft.server.waiting_appends import WaitingAppends
@@ -111,9 +112,10 @@ class BrokerNode:
         self._connections = Connections(world.credentials.dial_broker)
         self._controller_connections = Connections(world.credentials.dial_controller)
         self._partitions = Partitions(self._exists)
-        # One thread syncs, the other opens and deletes logs, so that neither waits for the other.
-        self._sync_thread = ThreadPoolExecutor(1, thread_name_prefix="log-sync")
+        # Opens logs, and renames those that are deleted. Syncs have threads of their own, and so has the removal of
+        # what was deleted, so that none of them waits for another.
         self._store_thread = ThreadPoolExecutor(1, thread_name_prefix="log-store")
+        self._removal_thread = ThreadPoolExecutor(1, thread_name_prefix="log-removal")
         # Replicas that move from one log directory to another.
         self._move_thread = ThreadPoolExecutor(1, thread_name_prefix="log-move")
         # The scrub, and whatever is being compacted.
@@ -125,7 +127,8 @@ class BrokerNode:
         self._read_thread = ThreadPoolExecutor(1, thread_name_prefix="slow-reads")
         self._slow_reads = SlowReads(self._read_thread)
         self._topic_defaults = TopicDefaultsInEffect(config.settings, config.topics.configs, str(config.node_id))
-        self._syncer = LogSyncer(self._sync_thread)
+        self._directories = _log_directories(config, storage)
+        self._syncer = LogSyncer(self._directories.online)
         self._disk_space = DiskSpace(world.disk, config.log_maintenance.free_space_bytes_min, world.clock.monotonic_ms)
         self._maintenance = LogMaintenanceTasks(
             partitions=self._partitions,
@@ -144,7 +147,6 @@ class BrokerNode:
             session_timeout_s=config.broker.session_timeout_ms / 1_000,
         )
         self._isr_proposals = IsrProposals(config.node_id, self._broker_epoch, self._controllers, world.fatal)
-        self._directories = _log_directories(config, storage)
         store = PartitionStore(
             world.disk,
             self._directories,
@@ -161,6 +163,12 @@ class BrokerNode:
             controllers=self._controllers,
             fatal=world.fatal,
         )
+        self._removals = ReplicaRemovals(
+            disk=world.disk,
+            directories=self._directories,
+            thread=self._removal_thread,
+            directory_failed=self._failures.directory_failed,
+        )
         self._publisher = ReplicaPublisher(
             broker_id=config.node_id,
             broker_epoch=self._broker_epoch,
@@ -168,6 +176,7 @@ class BrokerNode:
             store=store,
             directories=self._directories,
             failures=self._failures,
+            removals=self._removals,
             executor=self._store_thread,
             defaults=config.topics.configs,
             high_watermarks=HighWatermarks(world.disk, self._directories.online),
@@ -335,6 +344,7 @@ class BrokerNode:
                 tasks.create_task(self._snapshots.run())
             tasks.create_task(self._syncer.run())
             tasks.create_task(self._failures.run())
+            tasks.create_task(self._removals.run())
             tasks.create_task(self._loader.run())
             tasks.create_task(self._maintenance.run())
             tasks.create_task(self._tick())
@@ -353,8 +363,9 @@ class BrokerNode:
     async def close(self) -> None:
         """The second half, after `run` was cancelled: every log is closed durably."""
         await self._isr_proposals.close()
-        # Before the logs are closed: a sync that is under way may fail, and then they are not closed in order.
-        self._sync_thread.shutdown()
+        # Before the logs are closed: a sync under way may fail, and then its log is not closed in order. What is left
+        # of a change, whose steps the syncer runs, is made when its log is closed.
+        self._syncer.close()
         await self._publisher.close()
         await self._publisher.checkpoint()
         await self._waiting_appends.close()
@@ -362,6 +373,7 @@ class BrokerNode:
             await self._snapshots.write()
             self._snapshots.close()
         self._store_thread.shutdown()
+        self._removal_thread.shutdown()
         self._move_thread.shutdown()
         self._moves.close()
         self._upkeep_threads.shutdown()
@@ -460,6 +472,7 @@ class BrokerNode:
         return PartitionSurroundings(
             broker_id=self._config.node_id,
             replica_lag_time_max_ms=self._config.replication.lag_time_max_ms,
+            off_loop=True,
             sync_before_ack=self._config.log.durability is Durability.FSYNC,
             monotonic_ms=self._world.clock.monotonic_ms,
             wall_ms=self._world.clock.wall_ms,

@@ -142,8 +142,11 @@ class LogCleaner:
             return
         fits = cleaned.result.fits(partition.log.segments())
         try:
-            replaced = partition.install_cleaned(cleaned.result, cleaned.segments)
+            replaced = await partition.install_cleaned(cleaned.result, cleaned.segments).wait()
         except Refusal as refusal:
+            if not _is_here(partition, held):
+                await loop.run_in_executor(self._executor, lambda: self._discard_in_thread(partition, cleaned))
+                return
             self._put_off(partition, refusal.message)
             return
         self._remove_later(partition, replaced)

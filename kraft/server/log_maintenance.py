@@ -16,8 +16,10 @@ import structlog
 
 from kraft.log.disk import Disk
 from kraft.model.errors import Corruption, Refusal
+from kraft.model.ids import Offset
 from kraft.server.config_values import LogMaintenance
 from kraft.server.disk_space import DiskSpace
+from kraft.server.log_changes import Outcome
 from kraft.server.log_cleaner import LogCleaner
 from kraft.server.log_scrubber import LogScrubber
 from kraft.server.partition import Partition
@@ -108,18 +110,25 @@ class LogMaintenanceTasks:
             self._retention_wanted.clear()
             for partition in self._partitions:
                 if partition.is_open:
-                    self._apply_retention(partition)
-                # Dropping segments syncs directories; a broker has many logs, and others wait.
+                    self._begin_retention(partition)
+                # A broker has many logs, and others wait.
                 await asyncio.sleep(0)
 
-    def _apply_retention(self, partition: Partition) -> None:
+    def _begin_retention(self, partition: Partition) -> None:
+        """A disk that hangs delays no retention on another one."""
         before = partition.log.log_start_offset
         try:
-            dropped = partition.apply_retention()
+            outcome = partition.apply_retention()
         except Refusal as refusal:
-            log.warning(
-                "retention is not applied now", partition=str(partition.topic_partition), reason=refusal.message
-            )
+            _not_applied(partition, refusal)
+        else:
+            outcome.when_done(lambda: self._retention_applied(partition, before, outcome))
+
+    def _retention_applied(self, partition: Partition, before: Offset, outcome: Outcome[list[str]]) -> None:
+        try:
+            dropped = outcome.result()
+        except Refusal as refusal:
+            _not_applied(partition, refusal)
             return
         if dropped:
             self._remove_later(partition, dropped)
@@ -183,6 +192,10 @@ class LogMaintenanceTasks:
         while True:
             await asyncio.sleep(DISK_SPACE_CHECK_INTERVAL_S)
             self._disk_space.look_again()
+
+
+def _not_applied(partition: Partition, refusal: Refusal) -> None:
+    log.warning("retention is not applied now", partition=str(partition.topic_partition), reason=refusal.message)
 
 
 def _found_rotten(partition: Partition, corruption: Corruption) -> None:

@@ -130,7 +130,7 @@ class _Node:
     async def _start(self) -> None:
         config = self._config
         self._files_max = raise_file_limit()
-        self._storage = storage.take_clean_shutdown_markers(config, self._storage)
+        self._storage = await asyncio.to_thread(storage.take_clean_shutdown_markers, config, self._storage)
         log.info(
             "node starts",
             node=config.node_id,
@@ -333,7 +333,7 @@ class _Node:
         if self._failed.done():
             # No mark of a clean stop: the next start checks everything that is on the disk.
             raise StartError(self._failed.result())
-        storage.leave_clean_shutdown_markers(self._closed_cleanly())
+        await asyncio.to_thread(storage.leave_clean_shutdown_markers, self._closed_cleanly())
         log.info("node stopped", node=self._config.node_id)
 
     async def _hand_on_leaderships(self, broker: BrokerNode) -> None:

@@ -14,6 +14,7 @@ from threading import Lock
 from typing import Final, assert_never
 
 from kraft.log.append_work import CheckedRecords, ProducedRecords
+from kraft.log.change import Change, run_now
 from kraft.log.cleaned_segments import CleaningResult
 from kraft.log.group_commit import SyncTicket
 from kraft.log.log_config import LogConfig
@@ -45,6 +46,7 @@ from kraft.replication.effects import (
 from kraft.replication.follower import PartitionFollower
 from kraft.replication.leader import PartitionLeader
 from kraft.replication.progress import UNKNOWN_OFFSET
+from kraft.server.log_changes import LogChanges, LogIsChanging, Outcome, StepTicket
 from kraft.server.purgatory import ProducePurgatory, Progress
 from kraft.server.replica_move import ReplicaMove
 from kraft.server.waiting_appends import AppendQueue
@@ -75,6 +77,8 @@ class PartitionSurroundings:
     """Bytes of this replica that were whole are not any more. It alone can no longer be relied on."""
     is_active: Callable[[BrokerId], bool] = lambda broker_id: True
     """False of a broker that the metadata has for fenced or shutting down."""
+    off_loop: bool = False
+    """What changes a log's files is done step by step by whoever syncs it, and not where it is asked for."""
     admit: Callable[[str, int], None] = lambda directory, size_bytes: None
     """Raises Refusal KAFKA_STORAGE_ERROR while the disk of that log directory has no room for so many bytes."""
 
@@ -109,14 +113,26 @@ class Partition:
         """Held by a thread that makes files in the log's directory; it lets go soon after the partition is closed."""
         self.move: ReplicaMove | None = None
         """While the log is copied, to go on in another log directory. Nothing is compacted then."""
-        self._syncing = log
-        """The log of the last sync, which may still be under way when another one has taken its place."""
+        self._syncing: dict[SyncTicket, PartitionLog] = {}
+        """The log of each sync that is under way: another one may take its place meanwhile."""
         self._known_high_watermark = high_watermark
         self._config = config
         self._surroundings = surroundings
         self._produces = ProducePurgatory()
         self._unsynced_since_ms: int | None = None
         self._closed = False
+        self._follower_is_at_work = False
+        """It has asked for records to be appended or cut off, and waits for the end of that."""
+        self._awaited_role: tuple[BrokerId, Callable[[], None]] | None = None
+        """Of whom the replica is to follow, or -1, and what gives it that role when the log's change is over."""
+        self._changes = LogChanges(
+            off_loop=surroundings.off_loop,
+            watching_storage=self._watching_storage,
+            request_step=lambda: self._surroundings.request_sync(self),
+            went_idle=self._take_awaited_role,
+        )
+        self.directory_in_use = _BothLocks(self.files_in_use, self._changes.files_in_use)
+        """To be held by a thread that takes the replica's directory away."""
 
     # --- state -----------------------------------------------------------------------------------------------
 
@@ -161,6 +177,9 @@ class Partition:
             self._run(self.leader.partition_changed(state.isr, state.partition_epoch, state.replicas, state.elr))
             return
         self._leave_role(state)
+        self._take_role(NO_BROKER, lambda: self._lead(state, broker_epoch))
+
+    def _lead(self, state: PartitionImage, broker_epoch: BrokerEpoch) -> None:
         self.leader = PartitionLeader(
             topic_id=self.topic_id,
             partition=self.topic_partition.partition,
@@ -186,8 +205,10 @@ class Partition:
     def follow(self, state: PartitionImage) -> None:
         """Follows the partition's leader from here on; when there is none, waits for the metadata to name one."""
         self._leave_role(state)
-        if not state.has_leader:
-            return
+        if state.has_leader:
+            self._take_role(state.leader, lambda: self._follow(state))
+
+    def _follow(self, state: PartitionImage) -> None:
         self.follower = PartitionFollower(
             topic_id=self.topic_id,
             partition=self.topic_partition.partition,
@@ -199,28 +220,50 @@ class Partition:
         )
         self._sync_if_needed()
 
+    @property
+    def followed(self) -> BrokerId:
+        """The leader that this replica follows, or is about to follow; -1 for none."""
+        if self.follower is not None:
+            return self.follower.leader_id
+        return NO_BROKER if self._awaited_role is None else self._awaited_role[0]
+
+    def _take_role(self, followed: BrokerId, take: Callable[[], None]) -> None:
+        """At once, or when the change of the log is over: in the middle of it nobody knows where the log ends."""
+        if self._changes.is_changing:
+            self._awaited_role = followed, take
+        else:
+            take()
+
+    def _take_awaited_role(self) -> None:
+        awaited, self._awaited_role = self._awaited_role, None
+        if awaited is not None and self.is_open:
+            awaited[1]()
+        self.appended.notify()
+
     def close(self) -> None:
-        """Serves no more; everything is durable afterwards, or the storage has failed."""
+        """As `closing`: blocks."""
+        run_now(self.closing())
+
+    def closing(self) -> Change[None]:
+        """Serves no more; everything is durable afterwards, or the storage has failed.
+
+        Nobody may sync the log or run a step of its changes any more.
+        """
         self._retire()
+        yield from self._changes.finish()
         self._closed = True
         with suppress(Refusal), self._watching_storage():
-            self.log.close()
+            yield from self.log.closing()
 
     def retire(self) -> None:
-        """Serves no more, because it is to be deleted or has failed. Writes nothing."""
+        """Serves no more, because it is to be deleted or has failed. Begins to write nothing more."""
         self._retire()
         self._closed = True
-        self.log.release()
-
-    def delete(self) -> None:
-        """Removes a retired replica from the disk. Blocks, and touches nothing else: for a thread.
-
-        Raises Refusal KAFKA_STORAGE_ERROR.
-        """
-        with self.files_in_use:
-            self.log.delete()
+        if self._changes.give_up():
+            self.log.release()
 
     def _retire(self) -> None:
+        self._awaited_role = None
         self._known_high_watermark = self.high_watermark
         self.leader = self.follower = None
         self._produces.abandon(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -250,12 +293,20 @@ class Partition:
         leader = self.as_leader()
         leader.check_produce(acks)
         self._admit(records.size_bytes if isinstance(records, CheckedRecords) else len(records))
+        if (change := self._changes.under_way) is not None:
+            raise LogIsChanging(change, is_own=False)
+        epoch, now_ms = LeaderEpoch(self.leader_epoch), self._surroundings.wall_ms()
         with self._watching_storage():
-            result = self.log.append_as_leader(records, LeaderEpoch(self.leader_epoch), self._surroundings.wall_ms())
+            result = self.log.append_as_leader(records, epoch, now_ms, self._make_ready)
         self._run(leader.appended(self.log.log_end_offset))
         self._sync_if_needed()
         self.appended.notify()
         return result
+
+    def _make_ready(self, change: Change[None]) -> None:
+        outcome = self._changes.make(lambda: change)
+        if not outcome.is_done:
+            raise LogIsChanging(outcome, is_own=True)
 
     def park_produce(self, required_offset: Offset) -> ProduceOutcome:
         """The outcome, or what it will be, of an acks=all produce whose records end at `required_offset`."""
@@ -270,7 +321,7 @@ class Partition:
         self._run(leader.follower_fetched(broker_id, broker_epoch, fetch_offset, now_ms, log_start))
         self.low_watermark_moved.notify()
 
-    def delete_records(self, before_offset: int) -> Offset:
+    def delete_records(self, before_offset: int) -> tuple[Offset, Outcome[None]]:
         """Lets the log begin at `before_offset`, HIGH_WATERMARK for all that is committed; returns that offset.
 
         Raises Refusal: POLICY_VIOLATION for a log that is compacted only, OFFSET_OUT_OF_RANGE outside what is
@@ -289,8 +340,7 @@ class Partition:
                 f"offset {wanted} of {self.topic_partition} is not within what is committed, "
                 f"which ends at {leader.high_watermark}",
             )
-        self.advance_log_start(wanted)
-        return wanted
+        return wanted, self.advance_log_start(wanted)
 
     def alter_partition_answered(
         self,
@@ -320,37 +370,59 @@ class Partition:
 
     # --- as a follower -----------------------------------------------------------------------------------------
 
-    def append_as_follower(self, records: bytes) -> None:
+    def append_as_follower(self, records: bytes) -> Outcome[Offset]:
         """Appends what the leader sent.
 
-        Raises InvalidBatch when it does not continue the log, Refusal KAFKA_STORAGE_ERROR when there is no room.
+        Ends, or raises, with InvalidBatch when it does not continue the log, Refusal KAFKA_STORAGE_ERROR when there is
+        no room.
         """
         self._admit(len(records))
-        try:
-            with self._watching_storage():
-                self.log.append_as_follower(records)
-        finally:
-            # What goes into several segments is there in part when the later ones found no room.
-            if self.is_open:
-                self._sync_if_needed()
 
-    def cut_back(self, effect: TruncateTo | RestartAt) -> None:
-        """Drops what the leader does not have. Raises Refusal KAFKA_STORAGE_ERROR, also when there is no room."""
-        assert self.follower is not None, "only a follower's log is cut back"
-        if self.move is not None:
-            # Even if it fails here: what the copy drops for nothing is copied again.
-            self.move.cut_back_to(effect.offset if isinstance(effect, TruncateTo) else Offset(0))
-        try:
-            with self._watching_storage():
-                match effect:
-                    case TruncateTo():
-                        self.log.truncate_to(effect.offset)
-                    case RestartAt():
-                        self.log.truncate_fully_and_start_at(effect.offset)
-        finally:
-            if self.is_open:
-                self.follower.truncated(self.log.log_end_offset, self.durable_end)
-                self._sync_if_needed()
+        def settle() -> None:
+            self._follower_is_at_work = False
+            # What goes into several segments is there in part when the later ones found no room.
+            self._sync_what_is_left()
+
+        self._follower_is_at_work = True
+        return self._changes.make(
+            lambda: self.log.appending_as_follower(records), settle=settle, is_wanted=self._while_role_lasts()
+        )
+
+    def _sync_what_is_left(self) -> None:
+        if self.is_open:
+            self._sync_if_needed()
+
+    def cut_back(self, effect: TruncateTo | RestartAt) -> Outcome[object]:
+        """Drops what the leader does not have. Ends, or raises, with Refusal KAFKA_STORAGE_ERROR, also when there is no
+        room.
+        """
+        follower = self.follower
+        assert follower is not None, "only a follower's log is cut back"
+
+        def cut() -> Change[object]:
+            if self.move is not None:
+                # Even if it fails here: what the copy drops for nothing is copied again.
+                self.move.cut_back_to(effect.offset if isinstance(effect, TruncateTo) else Offset(0))
+            match effect:
+                case TruncateTo():
+                    return self.log.truncating_to(effect.offset)
+                case RestartAt():
+                    return self.log.starting_at(effect.offset)
+
+        def settle() -> None:
+            self._follower_is_at_work = False
+            if not self.is_open:
+                return
+            if self.follower is follower:
+                follower.truncated(self.log.log_end_offset, self.durable_end)
+            self._sync_if_needed()
+
+        self._follower_is_at_work = True
+        return self._changes.make(cut, settle=settle, is_wanted=self._while_role_lasts())
+
+    def _while_role_lasts(self) -> Callable[[], bool]:
+        role = self.leader or self.follower
+        return lambda: (self.leader or self.follower) is role
 
     # --- upkeep of the log, in either role -------------------------------------------------------------------
 
@@ -364,31 +436,44 @@ class Partition:
         """The directory that holds the partition's."""
         return self.log.directory.rpartition("/")[0]
 
-    def apply_retention(self) -> list[str]:
+    def apply_retention(self) -> Outcome[list[str]]:
         """Rolls the active segment when retention or compaction waits for it, and drops what retention lets go.
 
-        Returns the files of what was dropped, for `disk.remove` after file.delete.delay.ms. Raises Refusal
-        KAFKA_STORAGE_ERROR.
+        Its result are the files of what was dropped, for `disk.remove` after file.delete.delay.ms. Ends, or raises,
+        with Refusal KAFKA_STORAGE_ERROR.
         """
-        now_ms = self._surroundings.wall_ms()
         log_start, synced_end = self.log.log_start_offset, self.log.synced_end_offset
-        try:
-            with self._watching_storage():
-                self.log.roll_if_due(now_ms)
-                return self.log.apply_retention(now_ms, self.high_watermark)
-        finally:
+
+        def settle() -> None:
+            if not self.is_open:
+                return
             if self.log.synced_end_offset != synced_end:
                 # To roll is to sync, and whoever waits for that sync has no other to wait for.
                 self.log_became_durable()
             if self.log.log_start_offset > log_start:
                 self._log_start_moved()
 
-    def advance_log_start(self, offset: Offset) -> None:
-        """Records below `offset` are gone from here on, also after a crash; one that is passed already stays so."""
-        if offset > self.log.log_start_offset:
-            with self._watching_storage():
-                self.log.advance_log_start(offset)
-            self._log_start_moved()
+        return self._changes.make(self._applying_retention, settle=settle)
+
+    def _applying_retention(self) -> Change[list[str]]:
+        now_ms = self._surroundings.wall_ms()
+        yield from self.log.rolling_if_due(now_ms)
+        return (yield from self.log.applying_retention(now_ms, self.high_watermark))
+
+    def advance_log_start(self, offset: Offset) -> Outcome[None]:
+        """Records below `offset` are gone from here on, also after a crash; one that is passed already stays so.
+
+        Ends, or raises, with Refusal KAFKA_STORAGE_ERROR.
+        """
+        before = self.log.log_start_offset
+
+        def settle() -> None:
+            if self.is_open and self.log.log_start_offset > before:
+                self._log_start_moved()
+
+        return self._changes.make(
+            lambda: self.log.advancing_log_start(offset), settle=settle, is_wanted=self._while_role_lasts()
+        )
 
     def _log_start_moved(self) -> None:
         if self.leader is not None:
@@ -397,10 +482,17 @@ class Partition:
         # The followers' fetches wait for news, and this is some.
         self.appended.notify()
 
-    def install_cleaned(self, result: CleaningResult, segments: Sequence[Segment]) -> list[str]:
-        """Puts a compaction's outcome in; returns files to be removed later. Raises Refusal KAFKA_STORAGE_ERROR."""
-        with self._watching_storage():
-            return self.log.install_cleaned(result, segments)
+    def install_cleaned(self, result: CleaningResult, segments: Sequence[Segment]) -> Outcome[list[str]]:
+        """Puts a compaction's outcome in; its result are files to be removed later. Ends, or raises, with Refusal
+        KAFKA_STORAGE_ERROR.
+        """
+        held = self.log
+        return self._changes.make(lambda: held.installing_cleaned(result, segments), is_wanted=lambda: self.log is held)
+
+    @property
+    def is_changing(self) -> bool:
+        """The log is in the middle of a change: it may be read as the leader's, and is not to be copied or replaced."""
+        return self._changes.is_changing
 
     def log_moved(self, log: PartitionLog) -> None:
         """An equal log in another log directory, all of it durable, takes the place of the one so far.
@@ -430,33 +522,48 @@ class Partition:
 
     # --- events of the log -----------------------------------------------------------------------------------
 
-    def prepare_sync(self) -> SyncTicket | None:
+    def prepare_sync(self) -> SyncTicket | StepTicket | None:
+        """A step of the change that is under way, or else a sync."""
         if not self.is_open:
             return None
+        if self._changes.is_changing:
+            return self._changes.prepare_step()
         if not self.log.dirty:
             # A roll has synced it since this sync was asked for, and there will be no other one to tell by.
             with suppress(Refusal):
                 self.log_became_durable()
             return None
         self._unsynced_since_ms = None
-        self._syncing = self.log
-        return self.log.prepare_sync()
+        ticket = self.log.prepare_sync()
+        self._syncing[ticket] = self.log
+        return ticket
 
-    def complete_sync(self, ticket: SyncTicket) -> None:
-        if self._closed or self._syncing is not self.log:
+    def complete_sync(self, ticket: SyncTicket | StepTicket) -> None:
+        if isinstance(ticket, StepTicket):
+            self._changes.complete_step(ticket)
+            if self._closed:
+                self.log.release()
+            elif not self._changes.is_changing:
+                self._sync_what_is_left()
+            return
+        log = self._syncing.pop(ticket)
+        if self._closed or log is not self.log:
             # The log only gives up its files now; that it takes no appends any more is no failure.
             with suppress(Refusal):
-                self._syncing.complete_sync(ticket)
+                log.complete_sync(ticket)
             return
         with suppress(Refusal), self._watching_storage():
-            self.log.complete_sync(ticket)
+            self.log.complete_sync(ticket, self._advance_recovery_point)
             self.log_became_durable()
+
+    def _advance_recovery_point(self, change: Change[None]) -> None:
+        self._changes.make(lambda: change)
 
     def log_became_durable(self) -> None:
         """Tells the machine of the present role how far the log is on disk."""
         if self.leader is not None:
             self._run(self.leader.synced(self.durable_end))
-        elif self.follower is not None:
+        elif self.follower is not None and not self._follower_is_at_work:
             for effect in self.follower.appended(self.log.log_end_offset, self.durable_end):
                 # A new high watermark is read from the machine wherever it is needed.
                 if isinstance(effect, AdvanceLogStart):
@@ -518,3 +625,18 @@ class Partition:
                     self.low_watermark_moved.notify()
                 case _:
                     assert_never(effect)
+
+
+class _BothLocks:
+    """A context in which both are held. May be entered again and again."""
+
+    def __init__(self, *locks: Lock) -> None:
+        self._locks = locks
+
+    def __enter__(self) -> None:
+        for lock in self._locks:
+            lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        for lock in reversed(self._locks):
+            lock.release()

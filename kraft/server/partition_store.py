@@ -7,8 +7,8 @@ of a new one with the same name. What is nobody's, and what is damaged and was r
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from errno import EDQUOT, ENOSPC
 from typing import Final
@@ -22,6 +22,7 @@ from kraft.model.errors import Corruption
 from kraft.model.ids import TopicId, TopicPartition, uuid_from_text, uuid_to_text
 from kraft.server.log_configs import log_config
 from kraft.server.log_directories import LogDirectories
+from kraft.server.replica_removals import DeletedDirectory
 from kraft.server.storage import StorageError
 
 log = structlog.get_logger()
@@ -30,10 +31,12 @@ METADATA_FILE: Final = "partition.metadata"
 ROT_FILE: Final = "rotten-replica"
 """Stands in the directory of a replica that was found to be damaged and could not be replaced yet."""
 
+DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
 QUARANTINE_SUFFIX: Final = "-quarantine"
 _ASIDE_STEM_MAX: Final = 230
 """File systems take 255 bytes, and the name of a partition alone may come near that."""
+_DELETED_DIRECTORY: Final = re.compile(r"(?P<replica>.+)\.[0-9]+-delete")
 _PARTITION_DIRECTORY: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>[0-9]{1,9})")
 
 
@@ -54,6 +57,15 @@ class FoundPartition:
     directory: str
     topic_partition: TopicPartition
     topic_id: TopicId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedReplica:
+    """A replica that is served no more. `files_in_use` is held by whoever makes files in its directory."""
+
+    topic_partition: TopicPartition
+    directory: str
+    files_in_use: AbstractContextManager[object]
 
 
 class PartitionStore:
@@ -194,19 +206,54 @@ class PartitionStore:
             aside = self._set_aside(directory, name, QUARANTINE_SUFFIX)
             log.error("damaged replica is set aside: it is fetched anew", directory=directory, renamed_to=aside)
 
-    def delete(self, topic_partition: TopicPartition, directory: str) -> None:
-        """Removes the directory of a partition whose topic is deleted."""
-        name = str(topic_partition)
-        if name in self._names_in(directory):
-            self._release_ahead(directory, name)
-            with failures_of(directory):
-                self._disk.remove_tree(f"{directory}/{name}")
-                self._disk.sync_dir(directory)
-            self.forget(topic_partition, directory)
+    def mark_deleted(self, replicas: Sequence[DeletedReplica]) -> tuple[list[DeletedDirectory], list[DirectoryFailed]]:
+        """Renames the directories of deleted replicas, durably: their names are free, and they are nobody's any more.
 
-    def forget(self, topic_partition: TopicPartition, directory: str) -> None:
-        """Somebody else removed the directory of that partition."""
-        self._names_in(directory).discard(str(topic_partition))
+        Each log directory is synced once and fails for itself. Returns what is to be removed, and what failed.
+        """
+        found: list[DeletedDirectory] = []
+        failures: list[DirectoryFailed] = []
+        for directory in dict.fromkeys(replica.directory for replica in replicas):
+            if not self._directories.is_online(directory):
+                continue
+            try:
+                names = [
+                    marked
+                    for replica in replicas
+                    if replica.directory == directory and (marked := self._mark_deleted(replica)) is not None
+                ]
+                with failures_of(directory):
+                    self._disk.sync_dir(directory)
+            except DirectoryFailed as failure:
+                failures.append(failure)
+            else:
+                found += names
+        return found, failures
+
+    def _mark_deleted(self, replica: DeletedReplica) -> DeletedDirectory | None:
+        """None when there is no such directory, be it that it vanished."""
+        name, names = str(replica.topic_partition), self._names_in(replica.directory)
+        if name not in names:
+            return None
+        try:
+            with replica.files_in_use:
+                aside = self._rename_aside(replica.directory, name, DELETE_SUFFIX)
+        except DirectoryFailed as failure:
+            if not isinstance(failure.__cause__, FileNotFoundError):
+                raise
+            names.discard(name)
+            return None
+        return DeletedDirectory(directory=replica.directory, name=aside, replica=name)
+
+    def marked_before(self) -> list[DeletedDirectory]:
+        """What an earlier process marked and did not come to remove."""
+        found = []
+        for directory in self._directories.online:
+            for name in sorted(self._names_in(directory)):
+                marked = _DELETED_DIRECTORY.fullmatch(name)
+                if marked is not None:
+                    found.append(DeletedDirectory(directory=directory, name=name, replica=marked["replica"]))
+        return found
 
     def moved(self, topic_partition: TopicPartition, source: str, target: str) -> None:
         """Somebody else moved the directory of that partition from one log directory to another."""
@@ -312,6 +359,13 @@ class PartitionStore:
 
     def _set_aside(self, directory: str, name: str, suffix: str) -> str:
         """Nothing is deleted on a suspicion; the operator may. Returns the new name."""
+        aside = self._rename_aside(directory, name, suffix)
+        with failures_of(directory):
+            self._disk.sync_dir(directory)
+        return aside
+
+    def _rename_aside(self, directory: str, name: str, suffix: str) -> str:
+        """Not durable yet. Returns the new name."""
         self._release_ahead(directory, name)
         names, number, stem = self._names_in(directory), 0, name[:_ASIDE_STEM_MAX]
         while f"{stem}.{number}{suffix}" in names:
@@ -319,7 +373,6 @@ class PartitionStore:
         aside = f"{stem}.{number}{suffix}"
         with failures_of(directory):
             self._disk.rename(f"{directory}/{name}", f"{directory}/{aside}")
-            self._disk.sync_dir(directory)
         names.discard(name)
         names.add(aside)
         return aside

@@ -117,7 +117,7 @@ class ReplicaFailures:
             reason=reason,
             log_directory=partition.log_directory,
             high_watermark=partition.high_watermark,
-            files_in_use=partition.files_in_use,
+            files_in_use=partition.directory_in_use,
         )
         # Out of sight first: whoever wakes up when the partition retires looks for it again.
         self._partitions.take_offline(replica)

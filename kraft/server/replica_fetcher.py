@@ -15,7 +15,7 @@ from typing import Final, assert_never
 import structlog
 
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
-from kraft.model.ids import BrokerEpoch, BrokerId
+from kraft.model.ids import BrokerEpoch, BrokerId, Offset
 from kraft.model.replica_requests import ReplicaFetchPartition, ReplicaFetchRequest, ReplicaFetchResult
 from kraft.replication.effects import (
     AdvanceLogStart,
@@ -32,6 +32,7 @@ from kraft.replication.follower import FetchPosition, PartitionFollower
 from kraft.rpc.cluster_peers import ReplicaFetchStream, ReplicationPeer
 from kraft.rpc.peers import Unreachable
 from kraft.server.config_values import ReplicationConfig
+from kraft.server.log_changes import Outcome
 from kraft.server.partition import Partition
 from kraft.server.partitions import Partitions
 from kraft.server.purgatory import Watch
@@ -75,6 +76,8 @@ class ReplicaFetcher:
         self._partitions = partitions
         self._config = config
         self._not_before: dict[Partition, float] = {}
+        self._late: set[Partition] = set()
+        """Those whose sync is under way for longer than a round waits."""
         self._rounds = 0
         self._assigned = asyncio.Event()
         self._told = ""
@@ -146,14 +149,22 @@ class ReplicaFetcher:
         """Waits for what the last round brought to be on disk, which producers wait for too.
 
         A round without those partitions would have nothing to bring while the others are idle, and would keep the
-        leader from hearing of their progress for the whole of its wait.
+        leader from hearing of their progress for the whole of its wait. A partition that took too long once, as on a
+        disk that hangs, is not waited for again before it is synced: the others go on without it.
         """
         deadline = asyncio.get_running_loop().time() + RECONNECT_AFTER_S
         mine = self._mine()
         with Watch([partition.appended for partition in mine]) as watch:
-            while any(partition.follower is not None and partition.follower.needs_sync for partition in mine):
+            while True:
+                unsynced = {
+                    one for one in mine if one.follower is not None and (one.follower.needs_sync or one.is_changing)
+                }
+                self._late &= unsynced
+                if not unsynced - self._late:
+                    return
                 watch.again()
                 if not await watch.wait(deadline - asyncio.get_running_loop().time()):
+                    self._late |= unsynced
                     return
 
     async def _until_something_is_ready(self) -> None:
@@ -258,9 +269,13 @@ class ReplicaFetcher:
                 assert_never(effect)
 
     def _append(self, partition: Partition, follower: PartitionFollower, records: bytes) -> None:
-        try:
-            partition.append_as_follower(records)
-        except Refusal as refusal:
+        self._when_over(
+            lambda: partition.append_as_follower(records),
+            refused=lambda refusal: self._append_refused(partition, follower, refusal),
+        )
+
+    def _append_refused(self, partition: Partition, follower: PartitionFollower, refusal: Refusal) -> None:
+        if partition.follower is follower:
             follower.append_refused()
             if isinstance(refusal, InvalidBatch):
                 log.error(
@@ -272,38 +287,69 @@ class ReplicaFetcher:
 
     def _advance_log_start(self, partition: Partition, effect: AdvanceLogStart) -> None:
         before = partition.log.log_start_offset
-        try:
-            partition.advance_log_start(effect.offset)
-        except Refusal as refusal:
-            self._pause_for_want_of_room(partition, refusal)
-            return
-        log.info(
-            "log start is moved to the leader's",
-            partition=str(partition.topic_partition),
-            log_start_before=before,
-            log_start=partition.log.log_start_offset,
-            leader=self._leader_id,
+
+        def moved() -> None:
+            log.info(
+                "log start is moved to the leader's",
+                partition=str(partition.topic_partition),
+                log_start_before=before,
+                log_start=partition.log.log_start_offset,
+                leader=self._leader_id,
+            )
+
+        self._when_over(
+            lambda: partition.advance_log_start(effect.offset),
+            done=moved,
+            refused=lambda refusal: self._pause_for_want_of_room(partition, refusal),
         )
 
     def _cut_back(self, partition: Partition, effect: TruncateTo | RestartAt) -> None:
         before = partition.log.log_end_offset
-        try:
-            partition.cut_back(effect)
-        except Refusal as refusal:
-            self._pause_for_want_of_room(partition, refusal)
-            return
-        log.info(
-            "log is cut back to what the leader has",
-            partition=str(partition.topic_partition),
-            log_end_before=before,
-            log_end=partition.log.log_end_offset,
-            leader=self._leader_id,
+
+        def cut() -> None:
+            log.info(
+                "log is cut back to what the leader has",
+                partition=str(partition.topic_partition),
+                log_end_before=before,
+                log_end=partition.log.log_end_offset,
+                leader=self._leader_id,
+            )
+
+        self._when_over(
+            lambda: partition.cut_back(effect),
+            done=cut,
+            refused=lambda refusal: self._pause_for_want_of_room(partition, refusal),
         )
+
+    def _when_over(
+        self,
+        change: Callable[[], Outcome[object]] | Callable[[], Outcome[Offset]] | Callable[[], Outcome[None]],
+        *,
+        refused: Callable[[Refusal], None],
+        done: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Other partitions go on while the log of one is changed."""
+        try:
+            outcome = change()
+        except Refusal as refusal:
+            refused(refusal)
+            return
+
+        def over() -> None:
+            try:
+                outcome.result()
+            except Refusal as refusal:
+                if refusal.error_code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    refused(refusal)
+            else:
+                done()
+
+        outcome.when_done(over)
 
     def _pause_for_want_of_room(self, partition: Partition, refusal: Refusal) -> None:
         """Whoever watches the disk has told of it. Once there is room, the partition goes on from where it was."""
         if refusal.error_code is not ErrorCode.KAFKA_STORAGE_ERROR:
-            raise refusal
+            log.error("log cannot follow its leader's", partition=str(partition.topic_partition), reason=str(refusal))
         self._pause(partition, NO_ROOM_RETRY_AFTER_S)
 
     def _pause(self, partition: Partition, seconds: float) -> None:

@@ -32,7 +32,8 @@ MOVES_AT_ONCE: Final = 2
 AGAIN_AFTER_S: Final = 1.0
 """A move that finds no room on the disk waits for so long."""
 COMPACTION_LOOK_S: Final = 0.05
-"""A compaction that is under way gives up at its next piece, and the swap waits for that."""
+"""A compaction that is under way gives up at its next piece, and the swap waits for that; so it does for a change of
+the log."""
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
@@ -193,6 +194,10 @@ class ReplicaMoves:
     async def _carry_out(self, partition: Partition, move: ReplicaMove) -> bool:
         """Copies and swaps. False when the move is over without that."""
         while self._is_wanted(partition, move):
+            if partition.is_changing:
+                # What is read of it now may be cut off already.
+                await asyncio.sleep(COMPACTION_LOOK_S)
+                continue
             try:
                 work = move.next_work(partition.log, _reader(partition))
                 if work is not None:

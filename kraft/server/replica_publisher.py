@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from errno import EDQUOT, ENOSPC
@@ -11,25 +12,29 @@ from typing import Final, TypeVar, TypeVarTuple, Unpack
 
 import structlog
 
+from kraft.log.change import ChangeUnderWay
 from kraft.log.partition_log import PartitionLog
 from kraft.metadata.configs import TopicConfig, overridden
-from kraft.metadata.delta import AssignedPartition, RemovedPartition, delta
+from kraft.metadata.delta import AssignedPartition, BrokerDelta, RemovedPartition, delta
 from kraft.metadata.image import MetadataImage, TopicImage
-from kraft.model.errors import Corruption, Refusal
-from kraft.model.ids import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, Offset, TopicPartition
+from kraft.model.errors import Corruption
+from kraft.model.ids import NO_BROKER, NO_LEADER_EPOCH, BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
 from kraft.server import background
 from kraft.server.high_watermarks import HighWatermarks
 from kraft.server.log_configs import log_config
 from kraft.server.log_directories import LogDirectories
 from kraft.server.logs_opened_ahead import LogsOpenedAhead
 from kraft.server.partition import Partition, PartitionSurroundings
-from kraft.server.partition_store import DirectoryFailed, PartitionStore
+from kraft.server.partition_store import DeletedReplica, DirectoryFailed, PartitionStore
 from kraft.server.partitions import Damage, OfflineReplica, Partitions
 from kraft.server.replica_failures import ReplicaFailures
 from kraft.server.replica_fetcher import ReplicaFetcher
+from kraft.server.replica_removals import ReplicaRemovals
+from kraft.server.turns import Turns
 
 log = structlog.get_logger()
 
+RETIRED_AT_ONCE: Final = 100
 NO_ROOM: Final = (ENOSPC, EDQUOT)
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
@@ -60,6 +65,7 @@ class ReplicaPublisher:
         store: PartitionStore,
         directories: LogDirectories,
         failures: ReplicaFailures,
+        removals: ReplicaRemovals,
         executor: Executor,
         defaults: TopicConfig,
         high_watermarks: HighWatermarks,
@@ -73,6 +79,7 @@ class ReplicaPublisher:
         self._store = store
         self._directories = directories
         self._failures = failures
+        self._removals = removals
         self._executor = executor
         self._defaults = defaults
         self._high_watermarks = high_watermarks
@@ -81,6 +88,8 @@ class ReplicaPublisher:
         self._fatal = fatal
         self._fetchers: dict[BrokerId, tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
         self.logs_opened_ahead = LogsOpenedAhead(store, executor, defaults)
+        self._unmarked: list[DeletedReplica] = []
+        self._marking: asyncio.Task[None] | None = None
         self._is_first = True
         self._defaults_changed = False
 
@@ -96,14 +105,22 @@ class ReplicaPublisher:
         """
         self.logs_opened_ahead.stop()
         step = delta(before, after, self._broker_id)
-        for removed in step.remove:
-            await self._remove(removed)
         for topic in tuple(after.topics.values()) if self._defaults_changed else step.reconfigured:
             self._reconfigure(topic)
         self._defaults_changed = False
+        # Replicas that are open wait for no disk: whose leader died is led, or fetched from another one, at once.
+        held = {_key(one) for one in (*step.lead, *step.follow) if self._find(one) is not None}
+        self._give_roles(step, held)
+        if held:
+            self._tend_fetchers()
+        await self._delete(step.remove)
+        if self._is_first or self._are_missing([*step.lead, *step.follow]):
+            # What is begun may have the name of what is deleted.
+            await self._names_are_free()
         if self._is_first:
             for failure in await self._in_thread(self._store.look_around):
                 self._failures.directory_failed(failure.directory, str(failure))
+            await self._remove_what_was_marked_before()
         must_be_written = await self._open_missing([*step.lead, *step.follow], after)
         if self._is_first:
             self._is_first = False
@@ -111,20 +128,17 @@ class ReplicaPublisher:
             await self.logs_opened_ahead.release()
             self._high_watermarks.forget_unopened()
             must_be_written = must_be_written or not self._high_watermarks.is_complete
-        if step.remove or must_be_written:
+        if must_be_written:
             # The file names partitions without their topic's id. An entry that outlived its topic would, after a
             # crash, stand for a new topic of the same name, and be ahead of the truth. And a partition that is not
             # named before it takes records would, if it were lost, not be missed.
             await self._write_checkpoints(needs_room=True)
-        for assigned in step.lead:
-            if (partition := self._find(assigned)) is not None:
-                partition.lead(assigned.state, self._broker_epoch())
-        for assigned in step.follow:
-            if (partition := self._find(assigned)) is not None:
-                partition.follow(assigned.state)
+        others = {_key(one) for one in (*step.lead, *step.follow)} - held
+        self._give_roles(step, others)
         renewed = await self._renew(self._failures.metadata_changed(after), after)
-        if not step.is_empty or renewed:
+        if others or renewed or step.remove:
             self._tend_fetchers()
+        if not step.is_empty or renewed:
             log.info(
                 "metadata is acted on",
                 leads=len(step.lead),
@@ -133,6 +147,15 @@ class ReplicaPublisher:
                 replicas=len(self._partitions),
                 offline=len(self._partitions.offline),
             )
+
+    def _give_roles(self, step: BrokerDelta, keys: Collection[tuple[TopicId, int]]) -> None:
+        """To those replicas that are open."""
+        for assigned in step.lead:
+            if _key(assigned) in keys and (partition := self._find(assigned)) is not None:
+                partition.lead(assigned.state, self._broker_epoch())
+        for assigned in step.follow:
+            if _key(assigned) in keys and (partition := self._find(assigned)) is not None:
+                partition.follow(assigned.state)
 
     async def checkpoint(self) -> None:
         """Writes down the high watermarks; for want of room they stay as they were written before.
@@ -174,15 +197,22 @@ class ReplicaPublisher:
 
     async def close(self) -> None:
         """Ends all fetching and closes every log durably."""
+        await self._names_are_free()
         tasks = [task for _, task in self._fetchers.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for partition in self._partitions:
-            partition.close()
+            closing = ChangeUnderWay(partition.closing())
+            while closing.step is not None:
+                await self._in_thread(closing.step.run)
+                closing.go_on()
         await self.logs_opened_ahead.close()
 
     # --- partitions ------------------------------------------------------------------------------------------
+
+    def _are_missing(self, assignments: Sequence[AssignedPartition]) -> bool:
+        return any(not self._partitions.is_held(*_key(one)) for one in assignments)
 
     async def _open_missing(self, assignments: Sequence[AssignedPartition], image: MetadataImage) -> bool:
         """True when what is written down of the high watermarks has to be corrected."""
@@ -291,6 +321,8 @@ class ReplicaPublisher:
     async def _renew(self, free: Sequence[OfflineReplica], image: MetadataImage) -> bool:
         """Begins these replicas anew, as followers. True when there were any."""
         renewed = False
+        if free:
+            await self._names_are_free()
         for replica in free:
             if not self._directories.online:
                 break
@@ -341,42 +373,68 @@ class ReplicaPublisher:
         except DirectoryFailed as failure:
             self._failures.directory_failed(failure.directory, str(failure))
 
-    async def _remove(self, removed: RemovedPartition) -> None:
-        partition = self._partitions.find(removed.topic_id, removed.partition)
-        if partition is None:
-            await self._remove_offline(removed)
-            return
-        self._partitions.remove(partition)
-        partition.retire()
-        try:
-            await self._in_thread(partition.delete)
-            await self._in_thread(self._store.forget, partition.topic_partition, partition.log_directory)
-        except Refusal as refusal:
-            self._failures.directory_failed(partition.log_directory, refusal.message)
-        except DirectoryFailed as failure:
-            self._failures.directory_failed(failure.directory, str(failure))
-        else:
-            name = str(partition.topic_partition)
-            log.info("replica is deleted", partition=name, topic_deleted=removed.topic_is_deleted)
+    # --- deletion --------------------------------------------------------------------------------------------
 
-    async def _remove_offline(self, removed: RemovedPartition) -> None:
-        """What lies in a directory that is out of use stays there, and is set aside when that is back."""
+    def _retire(self, removed: RemovedPartition) -> DeletedReplica | None:
+        """Serves the replica no more. None when it has no directory that could be touched.
+
+        What lies in a directory that is out of use stays there, and is set aside when that is back.
+        """
+        partition = self._partitions.find(removed.topic_id, removed.partition)
+        if partition is not None:
+            self._partitions.remove(partition)
+            partition.retire()
+            return DeletedReplica(
+                topic_partition=partition.topic_partition,
+                directory=partition.log_directory,
+                files_in_use=partition.directory_in_use,
+            )
         replica = self._partitions.find_offline(removed.topic_id, removed.partition)
         if replica is None:
-            return
+            return None
         self._partitions.forget_offline(replica)
-        directory = replica.log_directory
-        if directory is None or not self._directories.is_online(directory):
-            return
-        try:
-            await self._in_thread(self._delete_offline, replica, directory)
-        except DirectoryFailed as failure:
-            self._failures.directory_failed(failure.directory, str(failure))
+        if replica.log_directory is None:
+            return None
+        return DeletedReplica(
+            topic_partition=replica.topic_partition, directory=replica.log_directory, files_in_use=replica.files_in_use
+        )
 
-    def _delete_offline(self, replica: OfflineReplica, directory: str) -> None:
-        """Blocks on the disk."""
-        with replica.files_in_use:
-            self._store.delete(replica.topic_partition, directory)
+    async def _delete(self, removed: Sequence[RemovedPartition]) -> None:
+        """Serves them no more. The metadata that follows waits for no disk, unless it needs one of the names."""
+        turns = Turns(RETIRED_AT_ONCE)
+        for each in removed:
+            replica = self._retire(each)
+            if replica is not None:
+                self._unmarked.append(replica)
+            await turns.done()
+        if self._unmarked and (self._marking is None or self._marking.done()):
+            self._marking = background.start(self._mark_deleted(), "marking of deleted replicas", self._fatal)
+
+    async def _names_are_free(self) -> None:
+        if self._marking is not None:
+            await asyncio.wait([self._marking])
+
+    async def _mark_deleted(self) -> None:
+        """Frees their names and forgets their high watermarks; the removal goes on in the background."""
+        while self._unmarked:
+            deleted, self._unmarked = self._unmarked, []
+            marked, failures = await self._in_thread(self._store.mark_deleted, deleted)
+            for failure in failures:
+                self._failures.directory_failed(failure.directory, str(failure))
+            for topic, count in Counter(replica.topic_partition.topic for replica in deleted).items():
+                log.info("replicas are marked for deletion", topic=topic, replicas=count)
+            for directory in marked:
+                self._removals.add(directory)
+            await self._write_checkpoints(needs_room=True)
+
+    async def _remove_what_was_marked_before(self) -> None:
+        left = await self._in_thread(self._store.marked_before)
+        for directory in left:
+            self._removals.add(directory)
+        if left:
+            log.info("removal of deleted replicas is resumed", replicas=len(left))
+
+    # --- configs ---------------------------------------------------------------------------------------------
 
     def _reconfigure(self, topic: TopicImage) -> None:
         config = self._config(topic)
@@ -387,7 +445,7 @@ class ReplicaPublisher:
 
     def _find(self, assigned: AssignedPartition) -> Partition | None:
         """None for a replica that is offline."""
-        return self._partitions.find(assigned.topic_id, assigned.state.partition)
+        return self._partitions.find(*_key(assigned))
 
     def _config(self, topic: TopicImage) -> TopicConfig:
         return overridden(self._defaults, topic.configs)
@@ -399,7 +457,7 @@ class ReplicaPublisher:
 
     def _tend_fetchers(self) -> None:
         """One fetcher for each broker that is followed; each looks for its partitions itself."""
-        leaders = {partition.follower.leader_id for partition in self._partitions if partition.follower is not None}
+        leaders = {partition.followed for partition in self._partitions} - {NO_BROKER}
         for gone in self._fetchers.keys() - leaders:
             _, task = self._fetchers.pop(gone)
             task.cancel()
@@ -410,6 +468,10 @@ class ReplicaPublisher:
                 fetcher = self._make_fetcher(leader_id)
                 task = background.start(fetcher.run(), f"fetcher from broker {leader_id}", self._fatal)
                 self._fetchers[leader_id] = fetcher, task
+
+
+def _key(assigned: AssignedPartition) -> tuple[TopicId, int]:
+    return assigned.topic_id, assigned.state.partition
 
 
 def _name(assigned: AssignedPartition) -> TopicPartition:

@@ -18,7 +18,7 @@ from typing import Final
 
 import structlog
 
-from kraft.log.append_work import AppendMustWait, AppendWork, CheckedRecords, ProducedRecords
+from kraft.log.append_work import AppendMustWait, AppendWork, AwaitedChange, CheckedRecords, ProducedRecords
 from kraft.model.errors import ErrorCode, Refusal
 
 log = structlog.get_logger()
@@ -56,8 +56,8 @@ class WaitingAppend:
     records: ProducedRecords
     """A copy: the receive buffer is used again."""
 
-    work: AppendWork | None
-    """To be run first; None for one that waits only for its turn."""
+    work: AppendWork | AwaitedChange | None
+    """To be done first; None for one that waits only for its turn."""
 
     until_s: float
     """Later it is refused: its producer has had the answer that it took too long."""
@@ -151,7 +151,14 @@ class WaitingAppends:
         if append.work is not None and loop.time() < append.until_s:
             work, append.work = append.work, None
             try:
-                append.records = await loop.run_in_executor(self._executor, work.run, append.records)
+                if isinstance(work, AwaitedChange):
+                    async with asyncio.timeout_at(append.until_s):
+                        await work.wait()
+                else:
+                    append.records = await loop.run_in_executor(self._executor, work.run, append.records)
+            except TimeoutError:
+                # Told below.
+                pass
             except Refusal as refusal:
                 return refusal
             except Exception as error:  # noqa: BLE001  Whatever is in one batch, other producers do not notice.

@@ -59,7 +59,7 @@ def run(*, times: int, seed: int, tell: Callable[[LeaderKill], None] = lambda _:
                 load.wait_for_acknowledgements(_ACKNOWLEDGED_AFTERWARDS)
                 # Kills come at any moment of what the cluster does meanwhile.
                 time.sleep(chance.uniform(0.5, 1.5))
-                kills.append(_kill_leader(cluster, admin, load, acknowledged_at_s))
+                kills.append(kill_leader(cluster, admin, load, acknowledged_at_s, _TOPIC))
                 tell(kills[-1])
                 until_in_sync(admin, _TOPIC, _DEADLINE_S)
             load.pause(deadline_s=_DEADLINE_S)
@@ -69,9 +69,12 @@ def run(*, times: int, seed: int, tell: Callable[[LeaderKill], None] = lambda _:
     return kills
 
 
-def _kill_leader(cluster: Cluster, admin: Admin, load: NumberedLoad, acknowledged_at_s: Sequence[float]) -> LeaderKill:
-    (topic,) = admin.describe_topics([_TOPIC])
-    leader_id = topic.metadata.partitions[0].leader_id
+def kill_leader(
+    cluster: Cluster, admin: Admin, load: NumberedLoad, acknowledged_at_s: Sequence[float], topic: str
+) -> LeaderKill:
+    """Of the topic's only partition, which is under load, and starts it again."""
+    (described,) = admin.describe_topics([topic])
+    leader_id = described.metadata.partitions[0].leader_id
     was_controller = admin.describe_quorum().leader_id == leader_id
     before = len(acknowledged_at_s)
     cluster.node(leader_id).kill()

@@ -16,6 +16,7 @@ from kraft.model.requests import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
 )
+from kraft.server.log_changes import Outcome
 from kraft.server.partition import Partition
 from kraft.server.partitions import Partitions
 from kraft.server.purgatory import Watch
@@ -28,11 +29,13 @@ class DeleteRecordsHandler:
         self._records_deleted = records_deleted
 
     async def handle(self, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-        """The records are gone from the leader when this first waits, whatever becomes of the wait."""
+        """The records are about to go from the leader when this first waits, whatever becomes of the wait."""
         deadline = asyncio.get_running_loop().time() + request.timeout_ms / 1_000
         begun = [self._begin(wanted) for wanted in request.partitions]
-        if not all(isinstance(one, Refusal) for one in begun):
-            self._records_deleted()
+        for one in begun:
+            if isinstance(one, _Deletion):
+                one.outcome.when_done(self._records_deleted)
+                one.outcome.when_done(one.partition.low_watermark_moved.notify)
         with Watch([one.partition.low_watermark_moved for one in begun if isinstance(one, _Deletion)]) as watch:
             while True:
                 watch.again()
@@ -47,7 +50,7 @@ class DeleteRecordsHandler:
     def _begin(self, wanted: DeleteRecordsPartition) -> _Deletion | Refusal:
         try:
             partition = self._partitions.by_name(wanted.topic, wanted.partition)
-            return _Deletion(partition, partition.delete_records(wanted.before_offset))
+            return _Deletion(partition, *partition.delete_records(wanted.before_offset))
         except Refusal as refusal:
             return refusal
 
@@ -55,19 +58,24 @@ class DeleteRecordsHandler:
 class _Deletion:
     """Of the records below `before_offset` of one partition, in one leader epoch."""
 
-    def __init__(self, partition: Partition, before_offset: Offset) -> None:
+    def __init__(self, partition: Partition, before_offset: Offset, outcome: Outcome[None]) -> None:
         self.partition = partition
+        self.outcome = outcome
         self._before_offset = before_offset
         self._leader_epoch = partition.leader_epoch
 
     def is_waiting(self) -> bool:
         try:
+            if self.outcome.is_done:
+                self.outcome.result()
             return self.low_watermark() < self._before_offset
         except Refusal:
             return False
 
     def settled_low_watermark(self) -> Offset:
         """Raises Refusal REQUEST_TIMED_OUT when some replica has not followed, NOT_LEADER_OR_FOLLOWER and such."""
+        if self.outcome.is_done:
+            self.outcome.result()
         reached = self.low_watermark()
         if reached < self._before_offset:
             raise Refusal(

@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from kraft.log.append_work import AppendMustWait, AppendWork, ProducedRecords
+from kraft.log.append_work import AppendMustWait, AppendWork, AwaitedChange, ProducedRecords
 from kraft.log.partition_log import AppendResult
 from kraft.log.record_batch import HEADER_BYTES, Buffer
 from kraft.model.errors import ErrorCode, InvalidRecords, Refusal
@@ -135,7 +135,7 @@ class ProduceHandler:
         wanted: ProducePartition,
         request: ProduceRequest,
         client: WaitingClient | None,
-        work: AppendWork | None,
+        work: AppendWork | AwaitedChange | None,
     ) -> asyncio.Future[_Ended]:
         """Copies the records, to be appended when it is their turn. Raises Refusal when too many wait."""
         self._waiting.check_room(len(wanted.records))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.log.append_work import AppendMustWait, ProducedRecords
+from kraft.log.append_work import AppendMustWait, AwaitedChange, ProducedRecords
 from kraft.log.disk import Disk
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import AppendResult, PartitionLog
@@ -34,11 +34,6 @@ def append(log: PartitionLog, *values: str, epoch: int = 0, timestamp_ms: int = 
     return log.append_as_leader(batch_of(*values, timestamp_ms=timestamp_ms), LeaderEpoch(epoch), NOW_MS)
 
 
-def stored(*values: str, offset: int, epoch: int) -> bytes:
-    """One batch as a leader of that epoch has it in its log."""
-    return b"".join(placed(memoryview(batch_of(*values)), Offset(offset), LeaderEpoch(epoch), None))
-
-
 def append_with_work(
     log: PartitionLog, records: ProducedRecords, epoch: int = 0, now_ms: int = NOW_MS
 ) -> tuple[AppendResult, int]:
@@ -48,8 +43,15 @@ def append_with_work(
         try:
             return log.append_as_leader(records, LeaderEpoch(epoch), now_ms), works
         except AppendMustWait as wait:
-            works += 1
-            records = wait.work.run(records)
+            work = wait.work
+        works += 1
+        assert not isinstance(work, AwaitedChange), "the log has made its changes"
+        records = work.run(records)
+
+
+def stored(*values: str, offset: int, epoch: int) -> bytes:
+    """One batch as a leader of that epoch has it in its log."""
+    return b"".join(placed(memoryview(batch_of(*values)), Offset(offset), LeaderEpoch(epoch), None))
 
 
 def refused(log: PartitionLog, records: bytes, epoch: int = 0) -> Refusal:

@@ -10,7 +10,7 @@ import pytest
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.model.ids import Offset
-from tests.unit.log.log_building import append, open_log
+from tests.unit.log.log_building import append, offset_at, open_log
 from tests.unit.log.memory_disk import MemoryDisk, MemoryFile
 
 MANY_SEGMENTS = LogConfig(segment_bytes=8_192, index_interval_bytes=512)
@@ -62,7 +62,7 @@ def read(log: PartitionLog, number: int) -> None:
 
 
 def find_time(log: PartitionLog, number: int) -> None:
-    assert log.offset_for_timestamp(number) == (number, number)
+    assert offset_at(log, number) == (number, number)
 
 
 def append_one(log: PartitionLog, number: int) -> None:

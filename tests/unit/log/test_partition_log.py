@@ -195,15 +195,6 @@ def test_a_closed_log_is_durable_and_takes_nothing_more() -> None:
     assert read_all(open_log(disk, clean_shutdown=True)) == ["a"]
 
 
-def test_a_deleted_log_leaves_nothing() -> None:
-    disk = MemoryDisk()
-    log = open_log(disk, SMALL_SEGMENTS)
-    for number in range(6):
-        append(log, f"value {number}")
-    log.delete()
-    assert disk.list(DIRECTORY) == []
-
-
 @pytest.mark.parametrize(
     ("values", "key"),
     [

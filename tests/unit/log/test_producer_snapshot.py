@@ -6,6 +6,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraft.log.change import run_now
 from kraft.log.producer_snapshot import ProducerSnapshots, decode_snapshot, encode_snapshot
 from kraft.log.producer_state import ProducerState, WrittenBatch
 from kraft.model.errors import Corruption
@@ -82,7 +83,7 @@ def test_the_latest_readable_one_within_the_bounds_is_found() -> None:
     disk = MemoryDisk()
     snapshots = ProducerSnapshots(disk, "data/orders-0", [])
     for offset in (10, 20, 30):
-        snapshots.write(Offset(offset), {offset: STATE})
+        run_now(snapshots.write(Offset(offset), {offset: STATE}))
     assert snapshots.latest(Offset(0), Offset(29)) == (20, {20: STATE})
     disk.write_file(PATH, b"damaged")
     assert snapshots.latest(Offset(0), Offset(99)) == (20, {20: STATE})
@@ -94,8 +95,8 @@ def test_what_is_not_kept_is_removed_from_the_disk() -> None:
     disk = MemoryDisk()
     snapshots = ProducerSnapshots(disk, "data/orders-0", [])
     for offset in (10, 20, 30, 40):
-        snapshots.write(Offset(offset), {})
-    snapshots.remove_above(Offset(30))
-    snapshots.keep_only([30, 99])
+        run_now(snapshots.write(Offset(offset), {}))
+    run_now(snapshots.remove_above(Offset(30)))
+    run_now(snapshots.keep_only([30, 99]))
     assert snapshots.offsets == (30,)
     assert disk.list("data/orders-0") == [f"{30:020d}.snapshot"]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from kraft.log.change import run_now
 from kraft.log.leader_epochs import LeaderEpochCache
 from kraft.log.log_checkpoint import LogCheckpoint, read_checkpoint
 from kraft.log.producer_snapshot import ProducerSnapshots
@@ -20,7 +21,7 @@ def header_of(offset: int, epoch: int) -> BatchHeader:
 def side_files(disk: MemoryDisk) -> SideFiles:
     disk.make_dir(DIRECTORY)
     files = SideFiles(disk, DIRECTORY, LogCheckpoint(), LeaderEpochCache(), ProducerSnapshots(disk, DIRECTORY, []))
-    files.remember(CHECKPOINT)
+    run_now(files.remember(CHECKPOINT))
     return files
 
 
@@ -29,7 +30,7 @@ def test_what_is_no_news_is_not_written() -> None:
     files = side_files(disk)
     for name in disk.list(DIRECTORY):
         disk.remove(f"{DIRECTORY}/{name}")
-    files.remember(CHECKPOINT)
+    run_now(files.remember(CHECKPOINT))
     assert disk.list(DIRECTORY) == []
 
 
@@ -37,8 +38,8 @@ def test_after_a_truncation_no_file_knows_more_than_the_log() -> None:
     disk = MemoryDisk()
     files = side_files(disk)
     for offset in (10, 20, 30):
-        files.write_producers(Offset(offset), {}, Offset(40))
-    files.forget_from(Offset(20), growing=Offset(15))
+        run_now(files.write_producers(Offset(offset), {}, Offset(40)))
+    run_now(files.forget_from(Offset(20), growing=Offset(15)))
     kept = read_checkpoint(disk, DIRECTORY)
     assert (kept.log_start_offset, kept.recovery_point, kept.cleaned_end_offset) == (3, 15, 20)
     assert files.checkpoint == kept
@@ -48,15 +49,15 @@ def test_after_a_truncation_no_file_knows_more_than_the_log() -> None:
 def test_a_snapshot_is_kept_for_each_segment_and_the_latest() -> None:
     files = side_files(MemoryDisk())
     for offset in (10, 20, 30, 40):
-        files.write_producers(Offset(offset), {}, Offset(40))
-    files.drop_stale_snapshots([Offset(0), Offset(20)])
+        run_now(files.write_producers(Offset(offset), {}, Offset(40)))
+    run_now(files.drop_stale_snapshots([Offset(0), Offset(20)]))
     assert files.snapshots.offsets == (20, 40)
 
 
 def test_an_epoch_is_on_the_disk_before_its_first_batch() -> None:
     disk = MemoryDisk()
     files = side_files(disk)
-    files.begin_epochs([header_of(5, 3), header_of(6, 3), header_of(7, 4)])
+    run_now(files.begin_epochs([header_of(5, 3), header_of(6, 3), header_of(7, 4)]))
     disk.crash()
     assert disk.read_file(f"{DIRECTORY}/leader-epoch-checkpoint") == files.epochs.encode()
     assert files.epochs.entries == ((3, 5), (4, 7))

@@ -139,5 +139,6 @@ def test_a_log_lives_on_it(tmp_path: Path) -> None:
             offset, found = Offset(record.offset + 1), found + 1
     assert found == 270
     log.close()
-    again.delete()
+    again.close()
+    RealDisk().remove_tree(again.directory)
     assert os.listdir(tmp_path) == []

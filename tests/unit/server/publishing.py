@@ -19,6 +19,7 @@ from kraft.server.partition_store import PartitionStore
 from kraft.server.replica_failures import ReplicaFailures
 from kraft.server.replica_fetcher import ReplicaFetcher
 from kraft.server.replica_publisher import ReplicaPublisher
+from kraft.server.replica_removals import ReplicaRemovals
 from tests.unit.metadata.clusters import ORDERS, ids
 from tests.unit.server.fake_controllers import FakeControllers
 from tests.unit.server.replicas import DEFAULTS, Broker, InlineExecutor
@@ -56,6 +57,8 @@ class Host:
     controllers: FakeControllers = field(default_factory=lambda: FakeControllers(fail_replicas=FailReplicasResult()))
     log_directories: LogDirectories = field(init=False)
     failures: ReplicaFailures = field(init=False)
+    removals: ReplicaRemovals = field(init=False)
+    """Removes what is marked for deletion when the test says so."""
     publisher: ReplicaPublisher = field(init=False)
     image: MetadataImage = EMPTY_IMAGE
     broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
@@ -77,6 +80,12 @@ class Host:
             controllers=self.controllers.as_client(),
             fatal=self.broker.failures.append,
         )
+        self.removals = ReplicaRemovals(
+            disk=self.broker.disk,
+            directories=self.log_directories,
+            thread=InlineExecutor(),
+            directory_failed=self.failures.directory_failed,
+        )
         self.publisher = ReplicaPublisher(
             broker_id=BrokerId(1),
             broker_epoch=lambda: self.broker_epoch,
@@ -84,6 +93,7 @@ class Host:
             store=store,
             directories=self.log_directories,
             failures=self.failures,
+            removals=self.removals,
             executor=InlineExecutor(),
             defaults=DEFAULTS,
             high_watermarks=HighWatermarks(self.broker.disk, good),
@@ -101,6 +111,10 @@ class Host:
         self.broker_epoch = image.brokers[BrokerId(1)].broker_epoch
         await self.publisher.publish(self.image, image)
         self.image = image
+
+    async def marked(self) -> None:
+        """What is deleted is marked for it on the disk."""
+        await self.publisher._names_are_free()
 
     def partition(self, number: int = 0, topic_id: TopicId = ORDERS) -> Partition:
         return self.broker.partitions.by_id(topic_id, number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
@@ -121,6 +122,10 @@ class Broker:
     """Of log directories."""
     rotten: list[str] = field(default_factory=list)
     is_full: bool = False
+    off_loop: bool = False
+    """Its logs are changed where they are synced."""
+    request_sync: Callable[[Partition], None] | None = None
+    """In place of `unsynced`."""
 
     def surroundings(self) -> PartitionSurroundings:
         return PartitionSurroundings(
@@ -129,7 +134,8 @@ class Broker:
             sync_before_ack=self.sync_before_ack,
             monotonic_ms=lambda: self.now_ms,
             wall_ms=lambda: self.wall_ms,
-            request_sync=self.unsynced.append,
+            request_sync=self.request_sync or self.unsynced.append,
+            off_loop=self.off_loop,
             admit=self.admit,
             propose_isr=lambda _, proposal: self.proposals.append(proposal),
             directory_failed=lambda _, reason: self.failures.append(reason),
@@ -202,6 +208,12 @@ def follow(partition: Partition, leader: int = 2, **how: Any) -> None:
 def fetched(partition: Partition, offset: int, *, broker_id: int = 2, broker_epoch: int = 2) -> None:
     """A follower has everything below `offset` on its disk."""
     partition.follower_fetched(BrokerId(broker_id), BrokerEpoch(broker_epoch), Offset(offset))
+
+
+def remove_directory(partition: Partition) -> None:
+    """Of a replica that is retired, as its topic was deleted."""
+    with partition.files_in_use:
+        shutil.rmtree(partition.log.directory)
 
 
 def batch(*values: str, producer_id: int = -1, producer_epoch: int = 0, sequence: int = -1) -> bytes:

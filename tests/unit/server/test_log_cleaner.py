@@ -27,7 +27,7 @@ from kraft.server.replica_move import ReplicaMove
 from kraft.server.throttle import Stopped, Throttle
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import ORDERS
-from tests.unit.server.replicas import DEFAULTS, WALL_MS, Broker, InlineExecutor, lead
+from tests.unit.server.replicas import DEFAULTS, WALL_MS, Broker, InlineExecutor, lead, remove_directory
 
 CONFIG = LogMaintenance(
     retention_check_interval_ms=1_000,
@@ -266,7 +266,7 @@ def test_a_partition_that_is_deleted_meanwhile_ends_its_cleaning(broker: Broker)
     cleaning = Cleaning(broker, MeddlingDisk(partition.retire))
     assert cleaning.clean()
     assert left_behind(broker) == []
-    partition.delete()
+    remove_directory(partition)
     assert not cleaning.clean()
 
 

@@ -72,6 +72,7 @@ def test_a_directory_whose_disk_fails_takes_its_partitions_offline_and_the_other
             await controller.publish()
             controller.image = with_topic(controller.image, [1, 2], [1, 2], topic="later")
             await controller.publish()
+            await two.removals.remove_waiting()
             assert two.directories("b") == ["later-0", "later-1"]
             assert two.directories("a") == ["orders-0", "orders-1"], "nor is anything deleted there"
 

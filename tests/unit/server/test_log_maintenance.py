@@ -19,7 +19,7 @@ from kraft.server.log_configs import log_config
 from kraft.server.log_maintenance import LogMaintenanceTasks
 from kraft.server.partition import Partition
 from tests.unit.client.virtual_time import run_virtually
-from tests.unit.server.replicas import DEFAULTS, WALL_MS, Broker, InlineExecutor, follow, lead
+from tests.unit.server.replicas import DEFAULTS, WALL_MS, Broker, InlineExecutor, follow, lead, remove_directory
 from tests.unit.server.test_log_cleaner import CONFIG, contents, roll
 
 
@@ -204,7 +204,7 @@ def test_the_files_of_a_partition_that_was_deleted_meanwhile_are_nobodys_trouble
                 await asyncio.sleep(1.1)
                 broker.partitions.remove(partition)
                 partition.retire()
-                partition.delete()
+                remove_directory(partition)
                 await asyncio.sleep(100)
         assert [each["event"] for each in told] == ["old segments are dropped"]
 

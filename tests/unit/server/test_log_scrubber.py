@@ -16,7 +16,7 @@ from kraft.server.log_scrubber import FIRST_AFTER_S, LogScrubber, ScrubTally
 from kraft.server.partition import Partition
 from kraft.server.throttle import Stopped, Throttle
 from tests.unit.client.virtual_time import run_virtually
-from tests.unit.server.replicas import Broker, InlineExecutor, batch, lead
+from tests.unit.server.replicas import Broker, InlineExecutor, batch, lead, remove_directory
 
 
 class MeddlingDisk(RealDisk):
@@ -174,7 +174,7 @@ def test_a_partition_that_is_deleted_meanwhile_is_left(broker: Broker) -> None:
     def delete() -> None:
         if partition.is_open:
             partition.retire()
-            partition.delete()
+            remove_directory(partition)
 
     assert scrub(broker, disk=MeddlingDisk(delete))[1] == []
     assert broker.failures == []

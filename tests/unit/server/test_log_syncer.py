@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +14,10 @@ from kraft.model.errors import ErrorCode
 from kraft.model.ids import Offset, TopicPartition
 from kraft.server.log_syncer import LogSyncer
 from kraft.server.partition import Partition
-from tests.unit.server.replicas import Broker, batch, lead, outcome, until
+from tests.unit.server.replicas import Broker, batch, lead, outcome, remove_directory, until
 
 DEADLINE_S = 5.0
+DISKS = ("disk-a", "disk-b")
 
 
 class Gate:
@@ -40,14 +40,14 @@ class Gate:
 
 @asynccontextmanager
 async def syncing(broker: Broker) -> AsyncIterator[LogSyncer]:
-    with ThreadPoolExecutor(1) as executor:
-        syncer = LogSyncer(executor)
-        running = asyncio.create_task(syncer.run())
-        try:
-            yield syncer
-        finally:
-            running.cancel()
-            await asyncio.wait([running])
+    syncer = LogSyncer([str(broker.directory), *(f"{broker.directory}/{name}" for name in DISKS)])
+    running = asyncio.create_task(syncer.run())
+    try:
+        yield syncer
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+        syncer.close()
 
 
 def led(broker: Broker, syncer: LogSyncer, number: int = 0) -> Partition:
@@ -163,12 +163,76 @@ def test_a_partition_that_is_deleted_during_its_sync_holds_up_nobody(broker: Bro
             deleted.append(batch("a"), -1)
             await until(gate.began.is_set)
             deleted.retire()
-            deleted.delete()
+            remove_directory(deleted)
             gate.open.set()
             other.append(batch("a"), -1)
             waiting = other.park_produce(Offset(1))
             assert isinstance(waiting, asyncio.Future)
             assert await asyncio.wait_for(waiting, DEADLINE_S) is ErrorCode.NONE
             assert broker.failures == []
+
+    asyncio.run(scenario())
+
+
+async def replicas_on_two_disks(broker: Broker, syncer: LogSyncer) -> tuple[Partition, Partition]:
+    """Led by this broker, the first one in disk-a and the second one in disk-b."""
+    partitions = []
+    for number, disk in enumerate(DISKS):
+        partition = led(Broker(broker.directory / disk), syncer, number)
+        partitions.append(partition)
+    return partitions[0], partitions[1]
+
+
+def test_a_disk_that_hangs_delays_no_produce_to_another_directory(broker: Broker) -> None:
+    async def scenario() -> None:
+        async with syncing(broker) as syncer:
+            hanging, healthy = await replicas_on_two_disks(broker, syncer)
+            gate = Gate(hanging)
+            hanging.append(batch("a"), -1)
+            stuck = hanging.park_produce(Offset(1))
+            await until(gate.began.is_set)
+            try:
+                for number in range(1, 4):
+                    healthy.append(batch("a"), -1)
+                    waiting = healthy.park_produce(Offset(number))
+                    assert isinstance(waiting, asyncio.Future)
+                    assert await asyncio.wait_for(waiting, DEADLINE_S) is ErrorCode.NONE
+                assert outcome(stuck) is None
+            finally:
+                gate.open.set()
+            assert isinstance(stuck, asyncio.Future)
+            assert await asyncio.wait_for(stuck, DEADLINE_S) is ErrorCode.NONE
+
+    asyncio.run(scenario())
+
+
+def test_a_replica_that_moved_off_a_disk_that_hangs_is_synced_where_it_is(broker: Broker) -> None:
+    async def scenario() -> None:
+        async with syncing(broker) as syncer:
+            moved, target = await replicas_on_two_disks(broker, syncer)
+            gate = Gate(moved)
+            moved.append(batch("a"), -1)
+            await until(gate.began.is_set)
+            try:
+                moved.append(batch("b"), -1)
+                copy = target.log
+                copy.append_as_follower(moved.log.read(Offset(0), 1 << 20, Offset(2)))
+                copy.settle()
+                moved.log_moved(copy)
+                moved.log_became_durable()
+                there = Gate(moved)
+                moved.append(batch("c"), -1)
+                await until(there.began.is_set)
+                # The first disk's next round finds the replica gone, and the second disk syncs it just now.
+                gate.open.set()
+                await until(lambda: not syncer._directories[str(broker.directory / "disk-a")]._wanted.is_set())
+                await asyncio.sleep(0.02)
+                there.open.set()
+                waiting = moved.park_produce(Offset(3))
+                assert isinstance(waiting, asyncio.Future)
+                assert await asyncio.wait_for(waiting, DEADLINE_S) is ErrorCode.NONE
+            finally:
+                gate.open.set()
+            assert (moved.log.synced_end_offset, broker.failures) == (3, [])
 
     asyncio.run(scenario())

@@ -22,6 +22,7 @@ from tests.unit.server.replicas import (
     lead,
     leaders_batch,
     outcome,
+    remove_directory,
     state,
     values_in,
     values_of,
@@ -329,7 +330,7 @@ def test_a_deleted_partition_is_not_synced_any_more_and_its_files_are_gone(broke
         partition.retire()
         assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert partition.prepare_sync() is None
-        partition.delete()
+        remove_directory(partition)
         assert list(broker.directory.iterdir()) == []
 
     asyncio.run(scenario())

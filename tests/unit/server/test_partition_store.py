@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
@@ -11,7 +12,15 @@ from kraft.model.errors import Corruption
 from kraft.model.ids import LeaderEpoch, TopicId, TopicPartition
 from kraft.runtime.disk import RealDisk
 from kraft.server.log_directories import LogDirectories
-from kraft.server.partition_store import METADATA_FILE, ROT_FILE, DirectoryFailed, FoundPartition, PartitionStore
+from kraft.server.partition_store import (
+    METADATA_FILE,
+    ROT_FILE,
+    DeletedReplica,
+    DirectoryFailed,
+    FoundPartition,
+    PartitionStore,
+)
+from kraft.server.replica_removals import DeletedDirectory
 from kraft.server.storage import StorageError
 from tests.unit.metadata.clusters import ORDERS
 from tests.unit.server.replicas import DEFAULTS, ORDERS_0, batch
@@ -37,6 +46,16 @@ def written(store: PartitionStore, topic_partition: TopicPartition = ORDERS_0, t
     opened = store.open(topic_partition, topic_id, DEFAULTS)
     opened.append_as_leader(batch("a"), LeaderEpoch(0), 0)
     opened.close()
+
+
+def deleted(topic_partition: TopicPartition, directory: Path) -> DeletedReplica:
+    return DeletedReplica(topic_partition=topic_partition, directory=str(directory), files_in_use=nullcontext())
+
+
+def marked_deleted(store: PartitionStore, topic_partition: TopicPartition, directory: Path) -> list[DeletedDirectory]:
+    marked, failures = store.mark_deleted([deleted(topic_partition, directory)])
+    assert failures == []
+    return marked
 
 
 def test_a_directory_says_whose_it_is_and_is_opened_again_for_the_same_topic(
@@ -148,10 +167,55 @@ def test_a_replica_that_was_found_damaged_is_damaged_at_the_next_start_whatever_
 
 def test_the_mark_does_not_bring_a_deleted_replica_back(store: PartitionStore, tmp_path: Path) -> None:
     written(store)
-    store.delete(ORDERS_0, str(tmp_path))
-    store.delete(ORDERS_0, str(tmp_path))
+    assert [one.name for one in marked_deleted(store, ORDERS_0, tmp_path)] == ["orders-0.0-delete"]
+    assert marked_deleted(store, ORDERS_0, tmp_path) == []
     store.mark_rotten(ORDERS_0, str(tmp_path), "too late")
-    assert names(tmp_path) == []
+    assert names(tmp_path) == ["orders-0.0-delete"]
+    assert ROT_FILE not in names(tmp_path / "orders-0.0-delete")
+
+
+def test_a_replica_that_was_marked_for_deletion_is_found_again_and_its_name_is_free(tmp_path: Path) -> None:
+    for number in range(2):
+        store = store_of(tmp_path)
+        written(store)
+        marked_deleted(store, ORDERS_0, tmp_path)
+        again = store_of(tmp_path)
+        assert not again.holds(ORDERS_0, ORDERS)
+        assert again.found() == []
+        again.set_strays_aside([])
+        assert [one.name for one in again.marked_before()] == [f"orders-0.{each}-delete" for each in range(number + 1)]
+        assert {one.replica for one in again.marked_before()} == {"orders-0"}
+
+
+def test_many_deletions_cost_one_sync_of_each_log_directory(two: tuple[Path, Path]) -> None:
+    store = store_of(*two)
+    for number in range(6):
+        written(store, TopicPartition("orders", number))
+    disk, synced = store._disk, list[str]()
+
+    def sync_dir(path: str) -> None:
+        synced.append(path)
+
+    disk.sync_dir = sync_dir  # type: ignore[method-assign]  # Counts.
+    replicas = [deleted(TopicPartition("orders", number), two[number % 2]) for number in range(6)]
+    marked, failures = store.mark_deleted(replicas)
+    assert (len(marked), failures, synced) == (6, [], [str(path) for path in two])
+
+
+def test_a_log_directory_that_fails_keeps_no_deletion_in_another_from_being_done(two: tuple[Path, Path]) -> None:
+    store = store_of(*two)
+    for number in range(2):
+        written(store, TopicPartition("orders", number))
+
+    def fail(source: str, target: str) -> None:
+        if source.startswith(str(two[0])):
+            raise OSError("input/output error")
+        RealDisk().rename(source, target)
+
+    store._disk.rename = fail  # type: ignore[method-assign]  # A disk that fails.
+    marked, failures = store.mark_deleted([deleted(TopicPartition("orders", number), two[number]) for number in (0, 1)])
+    assert [one.name for one in marked] == ["orders-1.0-delete"]
+    assert [failure.directory for failure in failures] == [str(two[0])]
 
 
 def test_a_replica_whose_directory_vanished_is_begun_anew_and_fails_no_log_directory(
@@ -166,6 +230,8 @@ def test_a_replica_whose_directory_vanished_is_begun_anew_and_fails_no_log_direc
     store.quarantine(ORDERS_0, str(tmp_path))
     assert store.open(ORDERS_0, ORDERS, DEFAULTS).log_end_offset == 0
     assert names(tmp_path) == ["orders-0"]
+    shutil.rmtree(tmp_path / "orders-0")
+    assert marked_deleted(store, ORDERS_0, tmp_path) == []
 
 
 def test_a_damaged_mark_still_counts(store: PartitionStore, tmp_path: Path) -> None:
@@ -192,7 +258,7 @@ def test_new_partitions_go_where_the_fewest_are(two: tuple[Path, Path]) -> None:
         written(store, TopicPartition("orders", number))
     assert (names(a), names(b)) == (["orders-0", "orders-2", "orders-4"], ["orders-1", "orders-3"])
     store.quarantine(TopicPartition("orders", 0), str(a))
-    store.delete(TopicPartition("orders", 2), str(a))
+    marked_deleted(store, TopicPartition("orders", 2), a)
     written(store, TopicPartition("orders", 5))
     assert "orders-5" in names(a), "what is set aside does not count"
 

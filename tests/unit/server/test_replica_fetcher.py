@@ -21,7 +21,7 @@ from kraft.rpc.peers import Unreachable
 from kraft.server.config_values import ReplicationConfig
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
 from kraft.server.partition import Partition
-from kraft.server.replica_fetcher import ANSWER_GRACE_S, NO_ROOM_RETRY_AFTER_S, ReplicaFetcher
+from kraft.server.replica_fetcher import ANSWER_GRACE_S, NO_ROOM_RETRY_AFTER_S, RECONNECT_AFTER_S, ReplicaFetcher
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.server.replicas import Broker, batch, follow, lead, leaders_batch, state, until, values_in
 
@@ -182,6 +182,32 @@ def test_a_fetch_names_no_offset_before_everything_below_it_is_on_the_disk(leade
         follower.sync()
         await until(lambda: leader.offsets_asked()[-1] == 1)
         assert copy.durable_end == 1
+        fetcher.cancel()
+        await asyncio.wait([fetcher])
+        await asyncio.sleep(0.01)
+
+    run_virtually(scenario())
+
+
+def test_a_disk_that_hangs_delays_the_copies_on_other_disks_once_only(leader: Leader, follower: Broker) -> None:
+    async def scenario() -> None:
+        led(leader, "a", number=0)
+        source = led(leader, number=1)
+        hanging, healthy = followed(follower, number=0), followed(follower, number=1)
+        fetcher = asyncio.create_task(fetcher_of(leader, follower).run())
+        await until(lambda: hanging.log.log_end_offset == 1)
+        began_s = asyncio.get_running_loop().time()
+        for number in range(1, 31):
+            source.append(batch("a"), 1)
+            leader.broker.sync()
+            while healthy.durable_end < number:
+                follower.unsynced[:] = [partition for partition in follower.unsynced if partition is not hanging]
+                follower.sync()
+                await asyncio.sleep(0.001)
+        assert asyncio.get_running_loop().time() - began_s < 2 * RECONNECT_AFTER_S
+        follower.unsynced.append(hanging)
+        follower.sync()
+        await until(lambda: leader.offsets_asked(0)[-1] == 1)
         fetcher.cancel()
         await asyncio.wait([fetcher])
         await asyncio.sleep(0.01)

@@ -14,6 +14,7 @@ from kraft.server.partition import Partition
 from tests.unit.server.moving import LETTERS, Mover, WatchedDisk, settled, written
 from tests.unit.server.replicas import (
     batch,
+    remove_directory,
     values_in,
 )
 
@@ -77,7 +78,7 @@ def test_a_replica_that_is_deleted_takes_its_copy_with_it(mover: Mover, paths: l
         await asyncio.sleep(0.1)
         mover.partitions.remove(partition)
         partition.retire()
-        partition.delete()
+        remove_directory(partition)
         await asyncio.sleep(2)
 
     mover.run(scenario)

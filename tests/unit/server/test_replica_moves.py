@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from kraft.log.group_commit import SyncTicket
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
 from kraft.replication.effects import RestartAt, TruncateTo
@@ -112,7 +113,7 @@ def test_a_produce_that_waits_for_a_sync_is_answered_by_the_swap(mover: Mover, p
         partition.append(batch("b"), -1)
         produced = partition.park_produce(Offset(2))
         ticket = partition.prepare_sync()
-        assert ticket is not None
+        assert isinstance(ticket, SyncTicket)
         assert outcome(produced) is None
         await mover.moved(partition, paths[1])
         assert outcome(produced) is ErrorCode.NONE

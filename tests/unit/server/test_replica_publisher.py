@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,10 @@ from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, Offset, TopicId
 from kraft.server.high_watermarks import read_high_watermarks, write_high_watermarks
 from tests.unit.metadata.clusters import ORDERS, cluster, with_topic
 from tests.unit.server.publishing import Host, changed
-from tests.unit.server.replicas import DEFAULTS, ORDERS_0, Broker, batch, outcome, settle, values_in
+from tests.unit.server.replicas import DEFAULTS, ORDERS_0, Broker, InlineExecutor, batch, outcome, settle, values_in
 
 RECREATED = TopicId(UUID(int=200))
+AGAIN = TopicId(UUID(int=201))
 
 
 @pytest.fixture
@@ -100,8 +103,11 @@ def test_a_deleted_topic_is_gone_from_the_disk_and_its_producers_are_let_go(host
         partition.append(batch("a"), -1)
         parked = partition.park_produce(Offset(1))
         await host.act_on(host.image.replay([TopicDeleted(topic_id=ORDERS)]))
+        await host.marked()
         assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert (host.directories(), len(host.broker.partitions)) == ([], 0)
+        assert (host.directories(), len(host.broker.partitions)) == (["orders-0.0-delete"], 0)
+        await host.removals.remove_waiting()
+        assert host.directories() == []
         host.broker.sync()
         assert host.broker.failures == []
 
@@ -119,10 +125,95 @@ def test_a_deletion_that_the_disk_refuses_takes_the_directory_out_of_use(
 
         monkeypatch.setattr(host.broker.disk, "remove_tree", fail)
         await host.act_on(host.image.replay([TopicDeleted(topic_id=ORDERS)]))
+        await host.marked()
+        await host.removals.remove_waiting()
         (failure,) = host.broker.failures
         assert "has failed, and there is no other" in failure
         assert "read-only file system" in failure
         assert host.log_directories.online == ()
+
+    run(scenario())
+
+
+class HeldExecutor(Executor):
+    """Does nothing before the test says so, as a disk that is slow."""
+
+    def __init__(self) -> None:
+        self.held: list[Callable[[], None]] = []
+
+    def submit(self, work: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        self.held.append(lambda: done.set_result(work(*arguments, **named)))
+        return done
+
+
+def test_a_failover_waits_for_no_deletion_and_no_creation(host: Host) -> None:
+    async def scenario() -> None:
+        image = with_topic(cluster(1, 2, 3), [2, 1, 3], [2, 1, 3])
+        await host.act_on(with_topic(image, *[[1, 2]] * 5, topic="gone", topic_id=RECREATED))
+        disk = HeldExecutor()
+        host.publisher._executor = disk
+        gone = host.image.replay([TopicDeleted(topic_id=RECREATED)])
+        created = with_topic(gone, [1, 2], topic="created", topic_id=TopicId(UUID(int=300)))
+        isr = (1, 2, 3)
+        step = created.replay([changed(1, epoch=1, isr=isr), changed(3, epoch=1, isr=isr, partition=1)])
+        acting = asyncio.create_task(host.act_on(step))
+        await settle()
+        assert host.partition(0).leader is not None
+        assert [fetcher.leader_id for fetcher in host.fetchers] == [2, 3]
+        assert len(host.broker.partitions) == 2, "what is gone is served no more"
+        assert len(disk.held) == 1, "one visit to the disk frees all the names"
+        while not acting.done():
+            while disk.held:
+                disk.held.pop()()
+            await settle()
+        await acting
+        assert host.broker.partitions.by_name("created", 0).leader is not None
+        host.publisher._executor = InlineExecutor()
+        await host.publisher.close()
+
+    run(scenario())
+
+
+def test_metadata_that_follows_a_deletion_waits_for_no_disk(host: Host) -> None:
+    async def scenario() -> None:
+        image = with_topic(cluster(1, 2), [2, 1])
+        await host.act_on(with_topic(image, *[[1, 2]] * 300, topic="gone", topic_id=RECREATED))
+        disk = HeldExecutor()
+        host.publisher._executor = disk
+        await host.act_on(host.image.replay([TopicDeleted(topic_id=RECREATED)]))
+        await host.act_on(host.image.replay([changed(1, epoch=1)]))
+        assert host.partition(0).leader is not None
+        again = asyncio.create_task(host.act_on(with_topic(host.image, [1, 2], topic="gone", topic_id=AGAIN)))
+        await settle()
+        assert not again.done(), "its name is not free yet"
+        while not again.done():
+            while disk.held:
+                disk.held.pop(0)()
+            await settle()
+        assert host.broker.partitions.by_name("gone", 0).topic_id == AGAIN
+        assert "gone-0" in host.directories()
+        assert "gone-0.0-delete" in host.directories()
+        host.publisher._executor = InlineExecutor()
+        await host.publisher.close()
+
+    run(scenario())
+
+
+def test_what_was_marked_for_deletion_is_removed_after_a_restart(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        before = Host(Broker(tmp_path)).start()
+        await before.act_on(with_topic(cluster(1, 2), [1, 2], [1, 2]))
+        await before.act_on(before.image.replay([TopicDeleted(topic_id=ORDERS)]))
+        await before.marked()
+        assert before.directories() == ["orders-0.0-delete", "orders-1.0-delete"]
+
+        host = Host(Broker(tmp_path)).start()
+        await host.act_on(with_topic(cluster(1, 2), [1, 2], topic_id=RECREATED))
+        assert host.directories() == ["orders-0", "orders-0.0-delete", "orders-1.0-delete"]
+        await host.removals.remove_waiting()
+        assert host.directories() == ["orders-0"]
+        await host.publisher.close()
 
     run(scenario())
 
@@ -136,6 +227,8 @@ def test_a_topic_that_is_deleted_and_created_again_in_one_step_begins_empty(host
         again = host.partition(topic_id=RECREATED)
         assert values_in(again) == []
         assert host.broker.partitions.by_name("orders", 0) is again
+        assert host.directories() == ["orders-0", "orders-0.0-delete"]
+        await host.removals.remove_waiting()
         assert host.directories() == ["orders-0"]
         await host.publisher.close()
 
@@ -189,6 +282,7 @@ def test_a_deleted_topic_leaves_the_checkpoint_with_its_deletion(host: Host) -> 
         await host.publisher.checkpoint()
         assert ORDERS_0 in read_high_watermarks(host.broker.disk, str(host.broker.directory))
         await host.act_on(host.image.replay([TopicDeleted(topic_id=ORDERS)]))
+        await host.marked()
         assert read_high_watermarks(host.broker.disk, str(host.broker.directory)) == {}
 
     run(scenario())

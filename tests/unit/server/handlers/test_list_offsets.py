@@ -33,7 +33,17 @@ from kraft.server.handlers import list_offsets
 from kraft.server.handlers.list_offsets import PARTITIONS_AT_ONCE, ListOffsetsHandler
 from kraft.server.partition import Partition
 from kraft.server.slow_reads import SlowReads
-from tests.unit.server.replicas import WALL_MS, Broker, InlineExecutor, batch, fetched, follow, lead, leaders_batch
+from tests.unit.server.replicas import (
+    WALL_MS,
+    Broker,
+    InlineExecutor,
+    batch,
+    fetched,
+    follow,
+    lead,
+    leaders_batch,
+    remove_directory,
+)
 
 
 @pytest.fixture
@@ -243,7 +253,7 @@ def test_what_was_deleted_meanwhile_is_not_found(broker: Broker, when: str) -> N
 
     def delete() -> None:
         partition.delete_records(3)
-        for path in partition.apply_retention():
+        for path in partition.apply_retention().result():
             broker.disk.remove(path)
 
     result = ask(broker, 500, thread=Meanwhile(**{when: delete}))
@@ -259,7 +269,7 @@ def test_what_is_deleted_or_fails_meanwhile_is_answered_as_such(broker: Broker, 
     def drop() -> None:
         broker.partitions.remove(partition)
         partition.retire()
-        partition.delete()
+        remove_directory(partition)
 
     result = ask(broker, 500, thread=Meanwhile(**{when: drop}))
     assert result.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -276,7 +286,7 @@ def test_segments_that_were_cleaned_meanwhile_are_looked_into_again(broker: Brok
         assert plan is not None
         result = clean(broker.disk, log.directory, plan, log.config, WALL_MS, 1 << 20, {}, lambda _: None)
         segments = open_cleaned(broker.disk, log.directory, result, log.config.index_interval_bytes)
-        for path in partition.install_cleaned(result, segments):
+        for path in partition.install_cleaned(result, segments).result():
             broker.disk.remove(path)
 
     result = ask(broker, 500, thread=Meanwhile(**{when: clean_all}))

@@ -1,0 +1,434 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraft.log.append_work import AppendMustWait, AwaitedChange
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import Offset
+from kraft.model.replica_requests import ReplicaFetchResult
+from kraft.replication.effects import AppendRecords, RestartAt, TruncateTo
+from kraft.server.log_changes import Outcome
+from kraft.server.log_syncer import LogSyncer
+from kraft.server.partition import Partition
+from tests.unit.server.replicas import (
+    ORDERS_0,
+    Broker,
+    FailingDisk,
+    batch,
+    follow,
+    lead,
+    leaders_batch,
+    settle,
+    until,
+    values_in,
+)
+
+DEADLINE_S = 5.0
+
+
+class WatchingDisk(FailingDisk):
+    """Notes the thread of each sync, and holds steps back when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads: list[tuple[int, str]] = []
+        self.open_gate = threading.Event()
+        self.open_gate.set()
+        self.held = threading.Event()
+        self.refuses = ""
+        """No file with that in its name can be written for want of room."""
+
+    def open(self, path: str, create: bool) -> Any:
+        file = super().open(path, create)
+        sync = file._file.sync
+
+        def noted() -> None:
+            self._note(f"sync {path}")
+            sync()
+
+        file._file.sync = noted
+        return file
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        self._note(f"write {path}")
+        if self.refuses and self.refuses in path:
+            raise OSError(28, "No space left on device")
+        super().write_atomically(path, data)
+
+    def sync_dir(self, path: str) -> None:
+        self._note(f"sync directory {path}")
+        super().sync_dir(path)
+
+    def _note(self, what: str) -> None:
+        self.threads.append((threading.get_ident(), what))
+        if not self.open_gate.is_set() and threading.current_thread() is not threading.main_thread():
+            self.held.set()
+            assert self.open_gate.wait(DEADLINE_S)
+
+    def on_loop(self) -> list[str]:
+        return [what for ident, what in self.threads if ident == threading.main_thread().ident]
+
+    def hold(self) -> None:
+        self.held.clear()
+        self.open_gate.clear()
+
+
+class Changing:
+    """A replica whose log is changed as on a node: in the thread of its directory."""
+
+    def __init__(self, broker: Broker, disk: WatchingDisk, syncer: LogSyncer, **configs: Any) -> None:
+        self.broker, self.disk, self.syncer = broker, disk, syncer
+        self.partition = broker.open(ORDERS_0, segment_bytes=1_000, **configs)
+        disk.threads.clear()
+
+    async def append(self, *values: str) -> None:
+        """As ProduceHandler does: waits and tries again."""
+        while True:
+            try:
+                self.partition.append(batch(*values), 1)
+                return
+            except AppendMustWait as wait:
+                work = wait.work
+            assert isinstance(work, AwaitedChange)
+            await asyncio.wait_for(work.wait(), DEADLINE_S)
+
+    async def over(self, outcome: Outcome[Any]) -> Any:
+        return await asyncio.wait_for(outcome.wait(), DEADLINE_S)
+
+    async def synced(self) -> None:
+        await until(lambda: self.partition.log.synced_end_offset == self.partition.log.log_end_offset)
+
+
+@asynccontextmanager
+async def changing(directory: Path, **configs: Any) -> AsyncIterator[Changing]:
+    disk = WatchingDisk()
+    syncer = LogSyncer([str(directory)])
+    running = asyncio.create_task(syncer.run())
+    try:
+        yield Changing(
+            Broker(directory, disk=disk, request_sync=syncer.request, off_loop=True), disk, syncer, **configs
+        )
+    finally:
+        disk.open_gate.set()
+        running.cancel()
+        await asyncio.wait([running])
+        syncer.close()
+
+
+def test_no_change_of_a_log_syncs_anything_on_the_event_loops_thread(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with changing(tmp_path, retention_bytes=2_000) as replica:
+            partition, disk = replica.partition, replica.disk
+            lead(partition, replicas=(1,))
+            for number in range(60):
+                await replica.append(f"value {number}" * 5)
+            await replica.synced()
+            assert len(partition.log.segments()) > 3
+            _, deleted = partition.delete_records(3)
+            await replica.over(deleted)
+            assert partition.log.log_start_offset == 3
+            assert await replica.over(partition.apply_retention())
+            assert partition.log.log_start_offset > 3
+            lead(partition, epoch=4, replicas=(1,))
+            await replica.append("in another epoch")
+            follow(partition, epoch=5)
+            end = partition.log.log_end_offset
+            await replica.over(partition.cut_back(TruncateTo(offset=Offset(end - 20))))
+            assert partition.log.log_end_offset == end - 20
+            for at in range(end - 20, end + 20):
+                await replica.over(partition.append_as_follower(leaders_batch("copied" * 20, at=at, epoch=5)))
+            await replica.over(partition.cut_back(RestartAt(offset=Offset(1_000))))
+            await replica.over(partition.append_as_follower(leaders_batch("after", at=1_000, epoch=6)))
+            await replica.synced()
+            assert values_in(partition) == ["after"]
+            # The bytes appended since the last checkpoint are many: the recovery point moves on.
+            partition.log._sync.bytes_since_checkpoint = 1 << 40
+            await replica.over(partition.append_as_follower(leaders_batch("more", at=1_001, epoch=6)))
+            await until(lambda: partition.log._side_files.checkpoint.recovery_point == 1_002)
+            assert len(disk.threads) > 100
+            assert disk.on_loop() == []
+            assert replica.broker.failures == []
+
+    asyncio.run(scenario())
+
+
+def test_records_wait_in_order_behind_a_roll_and_are_read_meanwhile(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with changing(tmp_path) as replica:
+            partition, disk = replica.partition, replica.disk
+            lead(partition, replicas=(1,))
+            for number in range(4):
+                await replica.append(f"{number}" * 150)
+            await replica.synced()
+            disk.hold()
+            appending = asyncio.create_task(replica.append("4" * 150))
+            await until(disk.held.is_set)
+            with pytest.raises(AppendMustWait):
+                partition.append(batch("5"), 1)
+            assert len(partition.read(Offset(0), 1 << 20, Offset(4), at_least_one=True)) > 500
+            assert partition.log.log_end_offset == 4
+            disk.open_gate.set()
+            await appending
+            await replica.append("5")
+            assert [value[0] for value in values_in(partition)] == list("012345")
+            assert [segment.base_offset for segment in partition.log.segments()] == [0, 4]
+
+    asyncio.run(scenario())
+
+
+def test_a_replica_that_gets_another_role_in_the_middle_of_a_truncation_takes_it_up_afterwards(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with changing(tmp_path) as replica:
+            partition, disk = replica.partition, replica.disk
+            follow(partition)
+            for at in range(12):
+                await replica.over(partition.append_as_follower(leaders_batch("x" * 150, at=at)))
+            await replica.synced()
+            disk.hold()
+            cut = partition.cut_back(TruncateTo(offset=Offset(2)))
+            queued = partition.append_as_follower(leaders_batch("of an epoch that is over", at=2))
+            await until(disk.held.is_set)
+            lead(partition, epoch=1, replicas=(1,))
+            assert partition.leader is None
+            with pytest.raises(Refusal, match="NOT_LEADER_OR_FOLLOWER"):
+                partition.append(batch("too early"), 1)
+            follow(partition, leader=3, epoch=2)
+            assert (partition.follower, partition.followed) == (None, 3)
+            lead(partition, epoch=3, replicas=(1,))
+            disk.open_gate.set()
+            await replica.over(cut)
+            await until(lambda: partition.leader is not None)
+            with pytest.raises(Refusal, match="role has changed"):
+                await replica.over(queued)
+            assert (partition.log.log_end_offset, partition.as_leader().high_watermark) == (2, 2)
+            await replica.append("led")
+            assert values_in(partition)[2:] == ["led"]
+
+    asyncio.run(scenario())
+
+
+def test_a_replica_that_is_deleted_in_the_middle_of_a_roll_writes_nothing_more(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with changing(tmp_path) as replica:
+            partition, disk = replica.partition, replica.disk
+            lead(partition, replicas=(1,))
+            for number in range(4):
+                await replica.append(f"{number}" * 150)
+            await replica.synced()
+            disk.hold()
+            appending = asyncio.create_task(replica.append("4" * 150))
+            await until(disk.held.is_set)
+            partition.retire()
+            with pytest.raises(Refusal, match="NOT_LEADER_OR_FOLLOWER"):
+                await appending
+            taking_away = asyncio.create_task(asyncio.to_thread(take_away, partition, tmp_path / "orders-0.0-delete"))
+            await settle()
+            assert not taking_away.done(), "it waits for the step"
+            disk.open_gate.set()
+            await asyncio.wait_for(taking_away, DEADLINE_S)
+            await asyncio.sleep(0.05)
+            assert names(tmp_path) == ["orders-0.0-delete"]
+            assert replica.broker.failures == []
+
+    asyncio.run(scenario())
+
+
+def names(directory: Path) -> list[str]:
+    return [path.name for path in directory.iterdir()]
+
+
+def take_away(partition: Partition, target: Path) -> None:
+    with partition.directory_in_use:
+        Path(partition.log.directory).rename(target)
+
+
+def test_a_step_that_was_not_begun_when_its_replica_was_deleted_touches_no_file(tmp_path: Path) -> None:
+    broker = Broker(tmp_path, off_loop=True)
+    partition = broker.open()
+    lead(partition, replicas=(1,))
+    with pytest.raises(AppendMustWait):
+        partition.append(batch("a"), 1)
+    ticket = partition.prepare_sync()
+    assert ticket is not None
+    partition.retire()
+    take_away(partition, tmp_path / "orders-0.0-delete")
+    # A new topic has the name by now.
+    (tmp_path / "orders-0").mkdir()
+    ticket.run()
+    partition.complete_sync(ticket)
+    assert names(tmp_path / "orders-0") == []
+
+
+def test_a_disk_that_fails_in_a_roll_takes_the_directory_out_of_use(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with changing(tmp_path) as replica:
+            partition, disk = replica.partition, replica.disk
+            lead(partition, replicas=(1,))
+            for number in range(4):
+                await replica.append(f"{number}" * 150)
+            await replica.synced()
+            disk.fails_syncs = True
+            with pytest.raises(Refusal, match="KAFKA_STORAGE_ERROR"):
+                await replica.append("4" * 150)
+            (failure,) = replica.broker.failures
+            assert "input/output error" in failure
+
+    asyncio.run(scenario())
+
+
+def test_a_roll_that_finds_no_room_refuses_the_append_and_is_tried_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with changing(tmp_path) as replica:
+            partition, disk = replica.partition, replica.disk
+            lead(partition, replicas=(1,))
+            for number in range(4):
+                await replica.append(f"{number}" * 150)
+            disk.refuses = ".index"
+            with pytest.raises(Refusal, match="the disk is full"):
+                await replica.append("4" * 150)
+            assert replica.broker.failures == []
+            disk.refuses = ""
+            await replica.append("4" * 150)
+            assert [segment.base_offset for segment in partition.log.segments()] == [0, 4]
+
+    asyncio.run(scenario())
+
+
+def test_a_sync_that_is_asked_for_in_a_change_comes_after_it(tmp_path: Path) -> None:
+    """Two syncs of one file at once could each take the other's error."""
+    broker = Broker(tmp_path, off_loop=True)
+    partition = broker.open(segment_bytes=1_000)
+    lead(partition, replicas=(1,))
+    with pytest.raises(AppendMustWait):
+        partition.append(batch("0" * 600), 1)
+    while broker.unsynced:
+        broker.sync()
+    partition.append(batch("0" * 600), -1)
+    sync = partition.prepare_sync()
+    assert sync is not None
+    with pytest.raises(AppendMustWait):
+        partition.append(batch("1" * 600), -1)
+    sync.run()
+    partition.complete_sync(sync)
+    step = partition.prepare_sync()
+    assert type(step).__name__ == "StepTicket"
+    assert partition.prepare_sync() is None, "neither a sync nor another step beside it"
+    assert step is not None
+    step.run()
+    partition.complete_sync(step)
+    while broker.unsynced:
+        broker.sync()
+    partition.append(batch("1" * 600), -1)
+    assert [segment.base_offset for segment in partition.log.segments()] == [0, 1]
+
+
+def test_a_log_that_is_closed_in_the_middle_of_a_roll_is_whole(tmp_path: Path) -> None:
+    broker = Broker(tmp_path, off_loop=True)
+    partition = broker.open(segment_bytes=1_000)
+    lead(partition, replicas=(1,))
+    for value in ("0" * 600, "1" * 600):
+        while True:
+            try:
+                partition.append(batch(value), -1)
+                break
+            except AppendMustWait:
+                if value[0] == "1":
+                    break
+                while broker.unsynced:
+                    broker.sync()
+    ticket = partition.prepare_sync()
+    assert ticket is not None
+    # The step was run, and the loop did not come to hear of it.
+    ticket.run()
+    partition.close()
+    assert partition.log.failure == "the log is closed"
+    again = Broker(tmp_path).open(segment_bytes=1_000)
+    assert [segment.base_offset for segment in again.log.segments()] == [0, 1]
+    assert values_in(again) == ["0" * 600]
+
+
+def test_a_follower_asks_for_nothing_while_its_records_wait_for_another_change(tmp_path: Path) -> None:
+    broker = Broker(tmp_path, off_loop=True)
+    partition = broker.open()
+    follow(partition)
+    first = partition.append_as_follower(leaders_batch("a", "b", at=0))
+    while broker.unsynced:
+        broker.sync()
+    assert first.result() == 1
+    follower = partition.follower
+    assert follower is not None
+    partition.log_became_durable()
+    position = follower.next_fetch()
+    assert position is not None
+    moved = partition.advance_log_start(Offset(1))
+    answer = ReplicaFetchResult(
+        topic_id=partition.topic_id,
+        partition=0,
+        error_code=ErrorCode.NONE,
+        leader_epoch=partition.leader_epoch,
+        high_watermark=2,
+        log_start_offset=1,
+        records=leaders_batch("c", at=2),
+    )
+    (effect,) = follower.answered(position, answer)
+    assert isinstance(effect, AppendRecords)
+    second = partition.append_as_follower(effect.records)
+    rounds = 0
+    while not moved.is_done:
+        assert follower.next_fetch() is None
+        rounds += 1
+        broker.sync()
+        partition.log_became_durable()
+    assert rounds > 1, "the log start moves in steps"
+    while broker.unsynced:
+        broker.sync()
+    assert second.result() == 2
+    assert follower.next_fetch() is not None
+    assert partition.log.log_start_offset == 1
+
+
+@pytest.mark.parametrize("later_epoch", [3, 7])
+def test_an_epoch_that_was_begun_and_wrote_nothing_keeps_no_leaders_records_out(
+    tmp_path: Path, later_epoch: int
+) -> None:
+    """The append for which it was begun timed out meanwhile; then this replica follows one with older records."""
+    broker = Broker(tmp_path, off_loop=True)
+    partition = broker.open()
+    follow(partition, epoch=2)
+    partition.append_as_follower(leaders_batch("a", at=0, epoch=2))
+    while broker.unsynced:
+        broker.sync()
+    lead(partition, epoch=5, replicas=(1,))
+    with pytest.raises(AppendMustWait):
+        partition.append(batch("never appended"), 1)
+    while broker.unsynced:
+        broker.sync()
+    assert partition.log.epoch_cache.entries == ((2, 0), (5, 1))
+    follow(partition, epoch=8)
+    outcome = partition.append_as_follower(leaders_batch("b", at=1, epoch=later_epoch))
+    while broker.unsynced:
+        broker.sync()
+    assert outcome.result() == 1
+    partition.close()
+    again = Broker(tmp_path).open()
+    assert values_in(again) == ["a", "b"]
+    assert again.log.epoch_cache.entries == ((2, 0), (later_epoch, 1))
+
+
+def test_what_waits_for_a_change_hears_of_it_once() -> None:
+    outcome, heard = Outcome[int](), list[str]()
+    outcome.when_done(lambda: heard.append("first"))
+    outcome.end(7, None)
+    outcome.when_done(lambda: heard.append("second"))
+    assert (outcome.result(), heard) == (7, ["first", "second"])
+    refused = Outcome[int]()
+    refused.end(None, Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "no"))
+    with pytest.raises(Refusal, match="no"):
+        refused.result()
