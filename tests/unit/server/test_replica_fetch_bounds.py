@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.model.replica_requests import ReplicaFetchRequest, ReplicaFetchResponse
-from kraft.server.config_values import ReplicationConfig
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
-from kraft.server.replica_fetcher import ReplicaFetcher
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.server.replicas import Broker, batch, until, values_in
-from tests.unit.server.test_replica_fetcher import CONFIG, Leader, followed, led
+from tests.unit.server.test_replica_fetcher import CONFIG, Leader, fetching, followed, led
 
 VALUES = [f"value {number:03}" for number in range(40)]
 BATCH_BYTES = len(batch(VALUES[0]))
@@ -32,32 +27,6 @@ def leader(tmp_path: Path) -> Leader:
 @pytest.fixture
 def follower(tmp_path: Path) -> Broker:
     return Broker(tmp_path / "follower", broker_id=1)
-
-
-@asynccontextmanager
-async def fetching(leader: Leader, follower: Broker, config: ReplicationConfig) -> AsyncIterator[None]:
-    async def sync() -> None:
-        while True:
-            await asyncio.sleep(0.001)
-            follower.sync()
-
-    fetcher = ReplicaFetcher(
-        broker_id=BrokerId(1),
-        broker_epoch=lambda: BrokerEpoch(7),
-        leader_id=BrokerId(2),
-        peer=leader.peer,
-        partitions=follower.partitions,
-        config=config,
-        lost=lambda leader_id: None,
-    )
-    tasks = [asyncio.create_task(fetcher.run()), asyncio.create_task(sync())]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize(("batches_each", "rounds"), [(1, 40), (4, 10), (100, 1)])
@@ -78,7 +47,7 @@ def test_an_answer_brings_no_more_of_a_partition_than_replica_fetch_max_bytes(
         leader.answer = noting
         # One byte less than another batch would need.
         bound = (batches_each + 1) * BATCH_BYTES - 1
-        async with fetching(leader, follower, replace(CONFIG, fetch_bytes_max=bound)):
+        async with fetching(leader, follower, config=replace(CONFIG, fetch_bytes_max=bound)):
             await until(lambda: values_in(copy) == VALUES)
 
     run_virtually(scenario())
@@ -100,7 +69,7 @@ def test_a_fetch_that_finds_nothing_waits_at_the_leader_for_replica_fetch_wait_m
         led(leader)
         followed(follower)
         leader.answer = noting
-        async with fetching(leader, follower, replace(CONFIG, fetch_wait_max_ms=wait_ms)):
+        async with fetching(leader, follower, config=replace(CONFIG, fetch_wait_max_ms=wait_ms)):
             await until(lambda: len(asked_at_ms) == 5, within_s=5 * wait_ms / 1_000)
 
     run_virtually(scenario())

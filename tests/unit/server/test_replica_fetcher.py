@@ -108,21 +108,29 @@ def follower(tmp_path: Path) -> Broker:
     return Broker(tmp_path / "follower", broker_id=1)
 
 
-def fetcher_of(leader: Leader, follower: Broker, lost: Callable[[BrokerId], None] = lambda _: None) -> ReplicaFetcher:
+def fetcher_of(
+    leader: Leader,
+    follower: Broker,
+    lost: Callable[[BrokerId], None] = lambda _: None,
+    config: ReplicationConfig = CONFIG,
+) -> ReplicaFetcher:
     return ReplicaFetcher(
         broker_id=BrokerId(1),
         broker_epoch=lambda: BrokerEpoch(7),
         leader_id=BrokerId(2),
         peer=leader.peer,
         partitions=follower.partitions,
-        config=CONFIG,
+        config=config,
         lost=lost,
     )
 
 
 @asynccontextmanager
 async def fetching(
-    leader: Leader, follower: Broker, lost: Callable[[BrokerId], None] = lambda _: None
+    leader: Leader,
+    follower: Broker,
+    lost: Callable[[BrokerId], None] = lambda _: None,
+    config: ReplicationConfig = CONFIG,
 ) -> AsyncIterator[ReplicaFetcher]:
     """The follower's disk syncs every millisecond."""
 
@@ -131,7 +139,7 @@ async def fetching(
             await asyncio.sleep(0.001)
             follower.sync()
 
-    fetcher = fetcher_of(leader, follower, lost)
+    fetcher = fetcher_of(leader, follower, lost, config)
     tasks = [asyncio.create_task(fetcher.run()), asyncio.create_task(sync())]
     try:
         yield fetcher
