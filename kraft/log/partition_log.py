@@ -287,6 +287,7 @@ class PartitionLog:
         size = sum(header.size_bytes for header in headers)
         rolls = must_roll_before(self._active, self._config, size, headers[-1])
         begins_epoch = headers[-1].leader_epoch != self.epoch_cache.latest_epoch
+        begins_epoch = begins_epoch or not self._side_files.epochs_are_written
         return self._make_ready(headers, rolls, begins_epoch) if rolls or begins_epoch else None
 
     def _make_ready(self, headers: Sequence[BatchHeader], rolls: bool, begins_epoch: bool) -> Change[None]:
@@ -309,6 +310,8 @@ class PartitionLog:
         try:
             self._active.append(pieces, headers)
         except OSError as error:
+            # An epoch that ends beyond the log would be answered to followers, and asked of the next records.
+            self._side_files.forget_epochs(self._log_end)
             self._health.refuse(error)
         for header in headers:
             self._producers.update(header)

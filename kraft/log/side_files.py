@@ -35,6 +35,8 @@ class SideFiles:
         self._directory = directory
         self.checkpoint = checkpoint
         self.epochs = epochs
+        self.epochs_are_written = True
+        """The file says what `epochs` says."""
         self.snapshots = snapshots
 
     def moved_to(self, directory: str) -> None:
@@ -110,6 +112,7 @@ class SideFiles:
     def write_epochs(self) -> Change[None]:
         path, data = f"{self._directory}/{CHECKPOINT_NAME}", self.epochs.encode()
         yield lambda: self._disk.write_atomically(path, data)
+        self.epochs_are_written = True
 
     def begin_epochs(self, headers: Sequence[BatchHeader]) -> Change[None]:
         """Before the first batch of an epoch: recovery asks the file which epoch a batch is of."""
@@ -117,6 +120,13 @@ class SideFiles:
             if header.leader_epoch != self.epochs.latest_epoch:
                 self.epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
         yield from self.write_epochs()
+
+    def forget_epochs(self, log_end: Offset) -> None:
+        """Those begun for records that were refused then. The file has to be written before the next append."""
+        before = self.epochs.latest_epoch
+        self.epochs.truncate_from(log_end)
+        if self.epochs.latest_epoch != before:
+            self.epochs_are_written = False
 
     def cut_epochs(self, log_end: Offset) -> Change[None]:
         """The log ends at `log_end` now. Without room for the file it is removed: recovery then asks the batches."""

@@ -182,6 +182,26 @@ def test_a_refused_append_of_a_new_epoch_leaves_no_epoch_that_denies_later_recor
     takes_an_earlier_epoch(log, disk)
 
 
+@pytest.mark.parametrize("epoch", [4, 5, 6])
+def test_a_refused_append_of_two_epochs_leaves_neither_behind(epoch: int) -> None:
+    """The second would begin beyond the log's end: followers were told so, and later records were taken for rot."""
+    disk = new_disk()
+    log = open_log(disk, LogConfig())
+    append(log, "a", epoch=4)
+    fill_up_at(disk, f"sync directory {DIRECTORY}")
+    with pytest.raises(Refusal, match="full"):
+        log.append_as_follower(stored("b", offset=1, epoch=5) + stored("c", offset=2, epoch=6))
+    has_room_again(disk)
+    assert log.end_offset_for_epoch(LeaderEpoch(5)) == (-1, -1)
+    values = [f"later {number}" for number in range(3)]
+    for value in values:
+        append(log, value, epoch=epoch)
+    sync(log)
+    assert read_all(log) == ["a", *values]
+    disk.crash(CrashMode.DROP, Random(0))
+    assert read_all(open_log(disk, log.config)) == ["a", *values]
+
+
 # --- a read that errs ----------------------------------------------------------------------------------------
 
 
