@@ -28,11 +28,9 @@ def _instead_of(option: str, command: str, arguments: Sequence[str]) -> str | No
         return None
     match option:
         case "--zookeeper":
-            return f"there is no ZooKeeper here: name brokers instead, with {_BOOTSTRAP}"
+            return f"there is no ZooKeeper here: use {_BOOTSTRAP} instead"
         case "--new-consumer":
-            return (
-                f"there is no older consumer to tell it from: leave the option out, and name brokers with {_BOOTSTRAP}"
-            )
+            return f"there is one consumer only: leave the option out, and use {_BOOTSTRAP}"
         case "--broker-list" if "reassign" not in arguments:
             return f"use {_BOOTSTRAP} instead"
         case "--bootstrap-servers":

@@ -75,7 +75,11 @@ def _start_in_background(config: Path, log_file: Path | None, timeout_ms: int) -
         node_config = load(config)
         to = (log_file or background_start.default_log_file(node_config)).absolute()
         started = background_start.start(node_config, to, timeout_ms / 1_000)
-    state = "is in service" if started.waits_for is None else f"runs and waits for {started.waits_for}"
+    state = (
+        "is in service"
+        if started.waits_for is None
+        else f"is running, not in service yet: it needs {started.waits_for}"
+    )
     print(f"Node {node_config.node_id} {state}.")
     print(f"pid {started.pid}, also in {node_config.log_dir / LOCK_FILE}; log: {started.log_file}")
 
@@ -108,7 +112,7 @@ def stop(
         and (not node.has_launcher if directories is None else not directories.isdisjoint(node.log_dirs))
     ]
     if not chosen:
-        _fail("no such node of yours runs on this machine: 'kraft server start' starts one")
+        _fail("no matching node of this user is running on this machine")
     outcome = local_nodes.stop(chosen, timeout_ms / 1_000)
     for node in outcome.stopped:
         print(f"Stopped {node}.")

@@ -28,10 +28,10 @@ def format_storage(config: ConfigFile, cluster_id: ClusterId = None) -> None:
     with one_line_errors():
         node_config = load(config)
         formatted = storage.format(node_config, cluster_id)
+        for one in formatted:
+            did = "formatted" if one.created else "was formatted already, nothing is changed"
+            print(f"{one.directory}: {did}: node {one.meta.node_id} of cluster {one.meta.cluster_id}")
         secret = _secret_of_this_machine(node_config, formatted[0].meta.cluster_id)
-    for one in formatted:
-        did = "formatted" if one.created else "was formatted already, nothing is changed"
-        print(f"{one.directory}: {did}: node {one.meta.node_id} of cluster {one.meta.cluster_id}")
     if secret is not None:
         print(secret)
 

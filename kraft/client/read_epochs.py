@@ -15,7 +15,7 @@ UNKNOWN: Final = -1
 
 @dataclass(slots=True)
 class ReadEpochs:
-    """Of one partition. `entries` are epochs with the first offset read of each; both only ever grow."""
+    """Of one partition. `entries` are epochs with the first offset read of each; ascending in epoch and offset."""
 
     entries: list[tuple[int, int]] = field(default_factory=list)
 

@@ -413,10 +413,6 @@ class PartitionLog:
         old.release_indexes()
         yield from self._files.drop_stale_snapshots()
 
-    def roll_if_due(self, now_ms: int) -> bool:
-        """As `rolling_if_due`: blocks."""
-        return run_now(self.rolling_if_due(now_ms))
-
     def rolling_if_due(self, now_ms: int) -> Change[bool]:
         """Begins a new segment when the active one is old by the clock, so that retention and compaction reach it."""
         is_due = bool(self._active.size_bytes) and is_old(self._active, self._config, now_ms)

@@ -199,7 +199,8 @@ def _engine_settings(config: QuorumConfig, on_state_changed: Callable[[int, int]
         raftMinTimeout=config.election_timeout_ms_min / 1000,
         raftMaxTimeout=election_timeout_s_max,
         leaderFallbackTimeout=silence_s_max,
-        connectionTimeout=silence_s_max,
+        # Only the engine's own transport reads it, which is not used; it must not be below any election timeout.
+        connectionTimeout=max(silence_s_max, election_timeout_s_max, config.first_candidacy_ms[1] / 1000),
         commandsQueueSize=0,
         commandsWaitLeader=False,
         dynamicMembershipChange=False,

@@ -154,7 +154,12 @@ class RaftQuorum:
             self._incoming = _IncomingSnapshot(sender, term, snapshot)
         else:
             # Its sender has no answer, and sends it again.
-            log.info("snapshot is passed over", node=self._config.node_id, index=snapshot.id.index)
+            log.info(
+                "snapshot ignored",
+                node=self._config.node_id,
+                index=snapshot.id.index,
+                reason="another one is being installed",
+            )
 
     def _keep_snapshot(self, incoming: _IncomingSnapshot) -> None:
         assert self._snapshots is not None, "without a keeper nothing is installed"

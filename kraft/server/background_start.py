@@ -72,8 +72,8 @@ def start(config: NodeConfig, log_file: Path, deadline_s: float, command: Sequen
         raise NotStarted(_last_words(log_file, begin, process)) from None
     except _TooLate as late:
         raise NotStarted(
-            f"node {config.node_id} (pid {process.pid}) is not in service after {deadline_s:.0f} s, and goes on:"
-            f" {late}; see {log_file}"
+            f"node {config.node_id} (pid {process.pid}) is not in service after {deadline_s:.0f} s and is left running:"
+            f" {late}; the last lines of {log_file} say why"
         ) from None
     except BaseException:
         process.terminate()
@@ -154,7 +154,7 @@ class _Start:
         self._alone_since = self._alone_since or now
         if now - self._alone_since < _ALONE_S:
             return None
-        return f"{needed} of {len(voters)} controllers, of which {running} can be reached"
+        return f"{needed} of {len(voters)} controllers, and {running} {'is' if running == 1 else 'are'} running"
 
     def _has_begun(self) -> bool:
         """Whether it has looked through its configuration and its directories, after which it needs the others."""

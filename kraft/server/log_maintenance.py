@@ -195,7 +195,7 @@ class LogMaintenanceTasks:
 
 
 def _not_applied(partition: Partition, refusal: Refusal) -> None:
-    log.warning("retention is not applied now", partition=str(partition.topic_partition), reason=refusal.message)
+    log.warning("retention postponed", partition=str(partition.topic_partition), reason=refusal.message)
 
 
 def _found_rotten(partition: Partition, corruption: Corruption) -> None:

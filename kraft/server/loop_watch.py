@@ -29,6 +29,10 @@ class Hold(NamedTuple):
     loop_cpu_ms: float
     process_cpu_ms: float
 
+    @property
+    def was_ours(self) -> bool:
+        return self.loop_cpu_ms > self.held_ms / 2
+
 
 class Holds:
     """The longest hold since the last report."""
@@ -65,4 +69,8 @@ async def watch_loop() -> None:
         )
         reported = holds.note(hold, now_s)
         if reported is not None:
-            log.warning("event loop held", **{name: round(ms, 1) for name, ms in reported._asdict().items()})
+            facts = {name: round(ms, 1) for name, ms in reported._asdict().items()}
+            if reported.was_ours:
+                log.warning("event loop held", cause="work on the loop", **facts)
+            else:
+                log.info("event loop held", cause="other threads or processes, or a pause", **facts)

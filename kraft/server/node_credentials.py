@@ -156,11 +156,14 @@ def _secrets_of(config: NodeConfig, cluster_id: str) -> ClusterSecrets | None:
         # It speaks to nobody but itself, so it can do with a secret that it forgets.
         log.info("cluster secret kept in memory", reason="no place for a file: other nodes need cluster.secret.file")
         return ClusterSecrets([secrets.token_bytes(SECRET_CHARACTERS_MIN)])
-    if found.created:
+    if found.created and config.is_whole_cluster:
+        log.info("cluster secret created", file=str(found.path))
+    elif found.created:
         log.warning(
             "cluster secret created",
             file=str(found.path),
-            reason="nodes of this machine need it from now on: restart those that were started before",
+            reason="none was found there: if other nodes of this cluster run, stop them all and start them again, as"
+            " the same user with the same HOME and XDG_STATE_HOME, or set cluster.secret.file on each of them",
         )
     return read_secrets(found.path)
 

@@ -290,7 +290,7 @@ class ReplicaFetcher:
 
         def moved() -> None:
             log.info(
-                "log start is moved to the leader's",
+                "log start advanced to the leader's",
                 partition=str(partition.topic_partition),
                 log_start_before=before,
                 log_start=partition.log.log_start_offset,
@@ -308,7 +308,7 @@ class ReplicaFetcher:
 
         def cut() -> None:
             log.info(
-                "log is cut back to what the leader has",
+                "log truncated to the leader's",
                 partition=str(partition.topic_partition),
                 log_end_before=before,
                 log_end=partition.log.log_end_offset,

@@ -422,7 +422,7 @@ class ReplicaPublisher:
             for failure in failures:
                 self._failures.directory_failed(failure.directory, str(failure))
             for topic, count in Counter(replica.topic_partition.topic for replica in deleted).items():
-                log.info("replicas are marked for deletion", topic=topic, replicas=count)
+                log.info("replicas marked for deletion", topic=topic, replicas=count)
             for directory in marked:
                 self._removals.add(directory)
             await self._write_checkpoints(needs_room=True)
@@ -432,7 +432,7 @@ class ReplicaPublisher:
         for directory in left:
             self._removals.add(directory)
         if left:
-            log.info("removal of deleted replicas is resumed", replicas=len(left))
+            log.info("removal of deleted replicas resumed", replicas=len(left))
 
     # --- configs ---------------------------------------------------------------------------------------------
 

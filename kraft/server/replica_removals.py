@@ -8,7 +8,7 @@ neither the loop nor the opening of logs waits. What is left when the node ends 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -52,12 +52,10 @@ class ReplicaRemovals:
         self._thread = thread
         self._directory_failed = directory_failed
         self._waiting: deque[DeletedDirectory] = deque()
+        self._removed: Counter[str] = Counter()
+        """Replicas by topic, since all that waited were removed."""
         self._wanted = asyncio.Event()
         self._stopped = Event()
-
-    @property
-    def _left(self) -> int:
-        return len(self._waiting)
 
     def add(self, deleted: DeletedDirectory) -> None:
         self._waiting.append(deleted)
@@ -85,15 +83,13 @@ class ReplicaRemovals:
             except OSError as error:
                 self._directory_failed(deleted.directory, str(error))
             else:
-                log.info(
-                    "replica is deleted",
-                    partition=deleted.replica,
-                    directory=deleted.directory,
-                    left=len(self._waiting),
-                )
+                self._removed[deleted.replica.rpartition("-")[0]] += 1
             # Half of the time belongs to others.
             await asyncio.sleep(min(loop.time() - began_s, PAUSE_MAX_S))
         self._wanted.clear()
+        for topic, count in self._removed.items():
+            log.info("deleted replicas removed", topic=topic, replicas=count)
+        self._removed.clear()
 
     def _remove(self, deleted: DeletedDirectory) -> None:
         """Blocks. Not durable: what a power failure brings back is found at the next start."""

@@ -185,5 +185,5 @@ class WaitingAppends:
 
 
 def _bug(error: Exception) -> Refusal:
-    log.error("bug", task="waiting appends", exc_info=error)
+    log.error("internal error", task="waiting appends", exc_info=error)
     return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "internal error, see the broker's log")

@@ -121,12 +121,12 @@ def test_no_sync_runs_on_the_event_loops_thread(cluster: Cluster, notes: Path) -
         appends_epochs_and_retention(cluster, admin)
         a_follower_begins_anew(cluster, admin)
         a_follower_truncates(cluster, admin)
-        assert logged(cluster, "log is cut back to what the leader has")
+        assert logged(cluster, "log truncated to the leader's")
         until(lambda: logged(cluster, "log is compacted"), "nothing is compacted")
         admin.delete_topics(["dropped", "unclean"])
         admin.create_topic("dropped", 3, 3)
         publish(cluster, "dropped", 5)
-        until(lambda: logged(cluster, "replica is deleted"), "nothing is deleted")
+        until(lambda: logged(cluster, "deleted replicas removed"), "nothing is deleted")
     for broker in BROKERS:
         cluster.node(broker).terminate()
     on_loop = [line for path in notes.glob("*.on-loop") for line in path.read_text().splitlines()]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
+from kraft.log.change import run_now
 from kraft.log.cleaned_segments import CleaningResult, open_cleaned
 from kraft.log.cleaning_plan import plan_cleaning
 from kraft.log.compaction import clean
@@ -380,7 +381,7 @@ class ModelledLog:
 
     def roll_if_due(self, age_ms: int) -> None:
         self.now_ms += age_ms
-        self.log.roll_if_due(self.now_ms)
+        run_now(self.log.rolling_if_due(self.now_ms))
         self._settle()
 
     # --- the start of the log --------------------------------------------------------------------------------

@@ -520,7 +520,7 @@ def test_ctrl_c_ends_without_a_traceback(kraft: Shell, monkeypatch: pytest.Monke
     ("arguments", "said"),
     [
         (("topics", "list", "--zookeeper", "localhost:2181"), "kraft: --zookeeper: there is no ZooKeeper here: "),
-        (("consume", "orders", "--new-consumer"), "kraft: --new-consumer: there is no older consumer "),
+        (("consume", "orders", "--new-consumer"), "kraft: --new-consumer: there is one consumer only"),
         (("produce", "orders", "--broker-list", "localhost:9092"), "kraft: --broker-list: use --bootstrap-server "),
     ],
 )

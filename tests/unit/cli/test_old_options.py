@@ -13,11 +13,11 @@ BOOTSTRAP = "--bootstrap-server HOST:PORT"
     [
         (
             "topics list --zookeeper localhost:2181",
-            f"--zookeeper: there is no ZooKeeper here: name brokers instead, with {BOOTSTRAP}",
+            f"--zookeeper: there is no ZooKeeper here: use {BOOTSTRAP} instead",
         ),
         (
             "consume orders --zookeeper=localhost:2181/kafka",
-            f"--zookeeper: there is no ZooKeeper here: name brokers instead, with {BOOTSTRAP}",
+            f"--zookeeper: there is no ZooKeeper here: use {BOOTSTRAP} instead",
         ),
         (
             "server start --zookeeper localhost:2181",
@@ -25,8 +25,7 @@ BOOTSTRAP = "--bootstrap-server HOST:PORT"
         ),
         (
             "consume orders --new-consumer",
-            "--new-consumer: there is no older consumer to tell it from: leave the option out, and name brokers with "
-            + BOOTSTRAP,
+            f"--new-consumer: there is one consumer only: leave the option out, and use {BOOTSTRAP}",
         ),
         ("produce orders --broker-list localhost:9092", f"--broker-list: use {BOOTSTRAP} instead"),
         ("topics list --bootstrap-servers localhost:9094", f"--bootstrap-servers: the option is named {BOOTSTRAP}"),

@@ -150,4 +150,4 @@ def test_stop_says_which_node_does_not_stop_in_time(tmp_path: Path, monkeypatch:
 def test_stop_without_a_node_is_an_error_of_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     code, said, error = stop(monkeypatch, [])
     assert (code, said) == (1, "")
-    assert error == "kraft: no such node of yours runs on this machine: 'kraft server start' starts one\n"
+    assert error == "kraft: no matching node of this user is running on this machine\n"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kraft.log.change import run_now
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.log.record_batch import build_batch
@@ -69,16 +70,16 @@ def test_a_batch_without_a_time_never_rolls_by_age() -> None:
 def test_a_quiet_log_is_rolled_when_somebody_looks_at_the_clock() -> None:
     log = open_log(MemoryDisk(), LogConfig(segment_ms=1_000))
     append(log, "v", timestamp_ms=5_000)
-    assert not log.roll_if_due(6_000)
-    assert log.roll_if_due(6_001)
-    assert not log.roll_if_due(99_000), "an empty segment has no age"
+    assert not run_now(log.rolling_if_due(6_000))
+    assert run_now(log.rolling_if_due(6_001))
+    assert not run_now(log.rolling_if_due(99_000)), "an empty segment has no age"
     assert [segment.base_offset for segment in log.segments()] == [0, 1]
 
 
 def test_jitter_closes_segments_earlier_and_never_later() -> None:
     log = open_log(MemoryDisk(), LogConfig(segment_ms=1_000, segment_jitter_ms=900))
     append(log, "v", timestamp_ms=5_000)
-    due = next(now_ms for now_ms in range(5_000, 7_000) if log.roll_if_due(now_ms))
+    due = next(now_ms for now_ms in range(5_000, 7_000) if run_now(log.rolling_if_due(now_ms)))
     assert 5_100 <= due <= 6_001
 
 

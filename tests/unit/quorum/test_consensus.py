@@ -332,3 +332,24 @@ def test_an_engine_without_the_names_we_rely_on_is_refused(
 
 def test_the_engines_own_journal_factory_is_back_in_place_afterwards(follower: Follower) -> None:
     assert syncobj.createJournal.__module__ == "pysyncobj.journal"
+
+
+@pytest.mark.parametrize("fetch_ms", [0, 302, 800, 1_000, 5_000])
+@pytest.mark.parametrize("election_ms", [302, 1_000, 5_000])
+@pytest.mark.parametrize("node_id", [1, 3])
+def test_timeouts_that_the_configuration_permits_are_taken_by_the_engine_at_every_start(
+    tmp_path: Path, node_id: int, election_ms: int, fetch_ms: int
+) -> None:
+    config = QuorumConfig(
+        node_id=node_id,
+        cluster_id="test",
+        voters={voter: VoterAddress(host="127.0.0.1", port=9000 + voter) for voter in (1, 2, 3)},
+        directory=tmp_path,
+        election_timeout_ms_min=election_ms // 2,
+        election_timeout_ms_max=election_ms,
+        fetch_timeout_ms=fetch_ms,
+    )
+    settings = consensus._engine_settings(config, lambda before, after: None)
+    settings.validate()
+    settings.raftMinTimeout, settings.raftMaxTimeout = (bound / 1000 for bound in config.first_candidacy_ms)
+    settings.validate()

@@ -306,7 +306,9 @@ def test_a_log_that_cannot_be_compacted_is_told_of_once_and_keeps_no_other_from_
 def test_a_log_whose_keys_do_not_fit_into_memory_is_told_of_with_the_key_to_change(broker: Broker) -> None:
     partition = broker.open(cleanup_policy=COMPACTED, segment_ms=10**15)
     lead(partition, replicas=(1,))
-    partition.append(build_batch([Record(0, WALL_MS, b"%d" % number, b"v") for number in range(3_000)]), 1)
+    for first in range(0, 3_000, 1_000):
+        keys = range(first, first + 1_000)
+        partition.append(build_batch([Record(at, WALL_MS, b"%d" % key, b"v") for at, key in enumerate(keys)]), 1)
     roll(partition)
     cleaning = Cleaning(broker, cleaner_dedupe_buffer_bytes=10_000)
     with capture_logs() as told:

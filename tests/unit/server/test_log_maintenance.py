@@ -173,7 +173,7 @@ def test_a_log_that_cannot_be_maintained_keeps_no_other_from_it(broker: Broker) 
                 await asyncio.sleep(3)
         assert len(broker.failures) == 1
         assert not broken.is_open
-        assert [each["event"] for each in told] == ["retention is not applied now"]
+        assert [each["event"] for each in told] == ["retention postponed"]
 
     run_virtually(scenario())
 

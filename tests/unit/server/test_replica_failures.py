@@ -244,8 +244,10 @@ def test_a_deleted_topic_takes_its_rotten_replica_along(host: Host) -> None:
             await controller.publish()
             controller.image = controller.image.replay([TopicDeleted(topic_id=ORDERS)])
             await controller.publish()
-            assert (host.directories(), host.broker.partitions.offline) == ([], [])
-            assert read_high_watermarks(host.broker.disk, str(host.path())) == {}
+            assert host.broker.partitions.offline == []
+            await until(lambda: read_high_watermarks(host.broker.disk, str(host.path())) == {})
+            await host.removals.remove_waiting()
+            assert host.directories() == []
             reports = len(controller.reports)
             await asyncio.sleep(5)
             assert len(controller.reports) == reports
