@@ -60,6 +60,10 @@ class NotServed(Unreachable):
     """The peer is there, and of a version that does not know the call."""
 
 
+class NotAdmitted(Unreachable):
+    """Somebody is there, and one of the two ends does not take the other for a node of its cluster."""
+
+
 Dial = Callable[[str, list[tuple[str, Any]]], grpc.aio.Channel]
 """A channel to an address, with these options."""
 
@@ -359,6 +363,8 @@ def _failure(address: str, error: grpc.aio.AioRpcError) -> Unreachable | Refusal
             reason = connection_failure(error.details() or "")
         case grpc.StatusCode.UNIMPLEMENTED:
             return NotServed(address, f"UNIMPLEMENTED: {error.details()}")
+        case grpc.StatusCode.UNAUTHENTICATED:
+            return NotAdmitted(address, f"UNAUTHENTICATED: {error.details()}")
         case code:
             reason = f"{code.name}: {error.details()}"
     return Unreachable(address, reason)

@@ -492,11 +492,9 @@ class BrokerNode:
             peer=lambda: self._replication_peer(leader_id),
             partitions=self._partitions,
             config=self._config.replication,
-            lost=self._lost_leader,
+            lost=self._lost_leaders.lost,
+            found=self._lost_leaders.found,
         )
-
-    def _lost_leader(self, broker_id: BrokerId) -> None:
-        self._lost_leaders.lost(broker_id)
 
     def _replication_peer(self, broker_id: BrokerId) -> ReplicationPeer | None:
         """The broker at the address under which it is registered now."""

@@ -16,7 +16,12 @@ import structlog
 
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, Offset
-from kraft.model.replica_requests import ReplicaFetchPartition, ReplicaFetchRequest, ReplicaFetchResult
+from kraft.model.replica_requests import (
+    ReplicaFetchPartition,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+    ReplicaFetchResult,
+)
 from kraft.replication.effects import (
     AdvanceLogStart,
     AppendRecords,
@@ -30,7 +35,7 @@ from kraft.replication.effects import (
 )
 from kraft.replication.follower import FetchPosition, PartitionFollower
 from kraft.rpc.cluster_peers import ReplicaFetchStream, ReplicationPeer
-from kraft.rpc.peers import Unreachable
+from kraft.rpc.peers import NotAdmitted, NotServed, Unreachable
 from kraft.server.config_values import ReplicationConfig
 from kraft.server.log_changes import Outcome
 from kraft.server.partition import Partition
@@ -67,8 +72,11 @@ class ReplicaFetcher:
         partitions: Partitions,
         config: ReplicationConfig,
         lost: Callable[[BrokerId], None],
+        found: Callable[[BrokerId], None],
     ) -> None:
-        """`lost` is called when the leader cannot be reached any more, and again only after it has answered."""
+        """`lost` is called when the connection to the leader breaks or is refused, and `found` when the leader answers
+        as a leader again: in turn.
+        """
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._leader_id = leader_id
@@ -82,6 +90,7 @@ class ReplicaFetcher:
         self._assigned = asyncio.Event()
         self._told = ""
         self._lost = lost
+        self._found = found
         self._is_lost = False
 
     def assignment_changed(self) -> None:
@@ -93,6 +102,9 @@ class ReplicaFetcher:
             try:
                 while await self._follow():
                     pass
+            except (NotAdmitted, NotServed) as error:
+                # It is there, so there is no successor to wait for.
+                self._tell_once(str(error))
             except Unreachable as error:
                 if not self._is_lost:
                     self._is_lost = True
@@ -198,7 +210,7 @@ class ReplicaFetcher:
             receiving.cancel()
             changing.cancel()
         self._told = ""
-        self._is_lost = False
+        self._find(response)
         answers = {(result.topic_id, result.partition): result for result in response.partitions}
         for one in asked:
             result = answers.get((one.partition.topic_id, one.partition.topic_partition.partition))
@@ -207,11 +219,18 @@ class ReplicaFetcher:
                 self._apply(one, result)
         return True
 
+    def _find(self, response: ReplicaFetchResponse) -> None:
+        # A broker that was started again also answers before it is replaced, and then leads nothing.
+        if self._is_lost and any(result.error_code is ErrorCode.NONE for result in response.partitions):
+            self._is_lost = False
+            self._found(self._leader_id)
+
     def _request(self, asked: list[_Asked]) -> ReplicaFetchRequest:
         return ReplicaFetchRequest(
             replica_id=self._broker_id,
             broker_epoch=self._broker_epoch(),
-            max_wait_ms=self._config.fetch_wait_max_ms,
+            # Clients wait for a lost leader, so it is to say at once that it leads.
+            max_wait_ms=0 if self._is_lost else self._config.fetch_wait_max_ms,
             min_bytes=self._config.fetch_bytes_min,
             max_bytes=self._config.fetch_response_bytes_max,
             partitions=[

@@ -89,3 +89,38 @@ def test_a_partition_without_a_leader_is_not_waited_for() -> None:
         assert await waited_ms(lost, "orders") == 0
 
     run_virtually(scenario())
+
+
+def test_a_leader_that_answers_again_holds_nobody_up() -> None:
+    async def scenario() -> None:
+        lost = LostLeaders(LoopClock().monotonic_ms, Metadata().until)
+        lost.lost(BrokerId(2))
+        asyncio.get_running_loop().call_later(0.2, lost.found, BrokerId(2))
+        assert await waited_ms(lost, "orders") == 200
+        assert await waited_ms(lost, "orders") == 0
+
+    run_virtually(scenario())
+
+
+def test_a_leader_that_answers_again_does_not_end_the_wait_for_another() -> None:
+    async def scenario() -> None:
+        metadata = Metadata()
+        lost = LostLeaders(LoopClock().monotonic_ms, metadata.until)
+        lost.lost(BrokerId(2))
+        lost.lost(BrokerId(3))
+        asyncio.get_running_loop().call_later(0.2, lost.found, BrokerId(2))
+        asyncio.get_running_loop().call_later(0.5, lambda: asyncio.ensure_future(metadata.elect(1, 1)))
+        assert await waited_ms(lost, "orders") == 500
+
+    run_virtually(scenario())
+
+
+def test_a_leader_that_answers_again_does_not_make_the_wait_any_longer() -> None:
+    async def scenario() -> None:
+        lost = LostLeaders(LoopClock().monotonic_ms, Metadata().until)
+        lost.lost(BrokerId(2))
+        lost.lost(BrokerId(3))
+        asyncio.get_running_loop().call_later(0.2, lost.found, BrokerId(2))
+        assert await waited_ms(lost, "orders") == HOLD_MS_MAX
+
+    run_virtually(scenario())

@@ -17,7 +17,7 @@ from kraft.model.replica_requests import (
     ReplicaFetchResult,
 )
 from kraft.rpc.cluster_peers import ReplicationPeer
-from kraft.rpc.peers import Unreachable
+from kraft.rpc.peers import NotAdmitted, NotServed, Unreachable
 from kraft.server.config_values import ReplicationConfig
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
 from kraft.server.partition import Partition
@@ -113,6 +113,7 @@ def fetcher_of(
     follower: Broker,
     lost: Callable[[BrokerId], None] = lambda _: None,
     config: ReplicationConfig = CONFIG,
+    found: Callable[[BrokerId], None] = lambda _: None,
 ) -> ReplicaFetcher:
     return ReplicaFetcher(
         broker_id=BrokerId(1),
@@ -122,6 +123,7 @@ def fetcher_of(
         partitions=follower.partitions,
         config=config,
         lost=lost,
+        found=found,
     )
 
 
@@ -131,6 +133,7 @@ async def fetching(
     follower: Broker,
     lost: Callable[[BrokerId], None] = lambda _: None,
     config: ReplicationConfig = CONFIG,
+    found: Callable[[BrokerId], None] = lambda _: None,
 ) -> AsyncIterator[ReplicaFetcher]:
     """The follower's disk syncs every millisecond."""
 
@@ -139,7 +142,7 @@ async def fetching(
             await asyncio.sleep(0.001)
             follower.sync()
 
-    fetcher = fetcher_of(leader, follower, lost, config)
+    fetcher = fetcher_of(leader, follower, lost, config, found)
     tasks = [asyncio.create_task(fetcher.run()), asyncio.create_task(sync())]
     try:
         yield fetcher
@@ -403,6 +406,79 @@ def test_a_leader_that_goes_away_is_reported_once_each_time(leader: Leader, foll
                 assert lost == [BrokerId(2)] * times
                 leader.answer = honest
                 await asyncio.sleep(1)
+
+    run_virtually(scenario())
+
+
+def test_a_leader_that_answers_again_is_reported_at_once_though_it_has_nothing_new(
+    leader: Leader, follower: Broker
+) -> None:
+    async def scenario() -> None:
+        led(leader, "a")
+        copy, honest, reported = followed(follower), leader.answer, list[str]()
+
+        async def down(_: ReplicaFetchRequest) -> ReplicaFetchResponse:
+            raise Unreachable("localhost:9094", "connection refused")
+
+        lost, found = lambda _: reported.append("lost"), lambda _: reported.append("found")
+        async with fetching(leader, follower, lost, CONFIG, found):
+            await until(lambda: copy.high_watermark == 1)
+            for times in (1, 2):
+                leader.answer = down
+                await asyncio.sleep(1)
+                assert reported == ["lost", "found"] * (times - 1) + ["lost"]
+                leader.answer = honest
+                await asyncio.sleep(2 * RECONNECT_AFTER_S)
+                assert reported == ["lost", "found"] * times
+                await asyncio.sleep(2)
+        assert reported == ["lost", "found"] * 2
+
+    run_virtually(scenario())
+
+
+def test_a_broker_that_was_started_again_and_leads_nothing_is_not_reported_as_found(
+    leader: Leader, follower: Broker
+) -> None:
+    async def scenario() -> None:
+        led(leader, "a")
+        copy, reported = followed(follower), list[str]()
+
+        async def down(_: ReplicaFetchRequest) -> ReplicaFetchResponse:
+            raise Unreachable("localhost:9094", "connection refused")
+
+        async def started_again(request: ReplicaFetchRequest) -> ReplicaFetchResponse:
+            refused = [result(wanted, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER) for wanted in request.partitions]
+            return ReplicaFetchResponse(partitions=refused)
+
+        lost, found = lambda _: reported.append("lost"), lambda _: reported.append("found")
+        async with fetching(leader, follower, lost, CONFIG, found):
+            await until(lambda: copy.high_watermark == 1)
+            leader.answer = down
+            await asyncio.sleep(1)
+            leader.answer = started_again
+            await asyncio.sleep(1)
+            assert reported == ["lost"]
+
+    run_virtually(scenario())
+
+
+@pytest.mark.parametrize("error", [NotAdmitted, NotServed])
+def test_a_leader_that_answers_something_is_not_reported_as_lost(
+    leader: Leader, follower: Broker, error: type[Unreachable]
+) -> None:
+    async def scenario() -> None:
+        led(leader, "a")
+        copy, honest, lost = followed(follower), leader.answer, list[BrokerId]()
+
+        async def refusing(_: ReplicaFetchRequest) -> ReplicaFetchResponse:
+            raise error("localhost:9094", "not you")
+
+        leader.answer = refusing
+        async with fetching(leader, follower, lost.append):
+            await asyncio.sleep(1)
+            leader.answer = honest
+            await until(lambda: values_in(copy) == ["a"])
+        assert lost == []
 
     run_virtually(scenario())
 
