@@ -15,12 +15,23 @@ from typing import Any, Final, NoReturn, TypeAlias, cast
 
 import grpc
 import grpc.aio
+import structlog
 from google.protobuf.message import DecodeError
 
 from kraft.rpc import introductions
-from kraft.rpc.introductions import HEADER, ClusterSecrets, Introduction, SessionBook, Unintroduced
+from kraft.rpc.introductions import (
+    HEADER,
+    SECRET_DIFFERS,
+    ClusterSecrets,
+    Introduction,
+    SessionBook,
+    SessionForgotten,
+    Unintroduced,
+)
 from kraft.rpc.pb import membership_pb2, membership_pb2_grpc
-from kraft.rpc.refusal_log import RefusalLog
+from kraft.rpc.refusal_log import RefusalLog, readable_peer
+
+log = structlog.get_logger()
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
@@ -73,7 +84,7 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
             try:
                 self._admit(method, handler_call_details.invocation_metadata)
             except Unintroduced as error:
-                return self._refusing(str(error))
+                return self._refusing(error)
         if method not in self._sound_handlers:
             self._sound_handlers[method] = self._sound(method, handler)
         return self._sound_handlers[method]
@@ -91,11 +102,15 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
             raise Unintroduced(f"cluster.id differs: this is {self._cluster_id!r}, not {theirs!r}")
         self._sessions.admit(introduction)
 
-    def _refusing(self, reason: str) -> Handler:
+    def _refusing(self, error: Unintroduced) -> Handler:
         """In place of the handler, whatever kind of call it answers: nothing of the call's content is read."""
 
         async def refuse(_requests: object, context: Context) -> None:
-            await self._refuse(context, grpc.StatusCode.UNAUTHENTICATED, reason)
+            if isinstance(error, SessionForgotten):
+                # Its code is by the secret, so this is a node that goes on by itself, with a new session.
+                log.debug("session forgotten", peer=readable_peer(context.peer()))
+                await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
+            await self._refuse(context, grpc.StatusCode.UNAUTHENTICATED, str(error))
 
         return grpc.stream_stream_rpc_method_handler(cast(Any, refuse))
 
@@ -138,9 +153,8 @@ class _MembershipService(membership_pb2_grpc.MembershipServicer):
     ) -> membership_pb2.ChallengeResponse:
         secret = self._secrets.find(request.secret_id)
         if secret is None or len(request.nonce) != introductions.NONCE_BYTES:
-            reason = "it does not know this cluster's secret: compare cluster.secret.file of both nodes"
-            self._refusals.tell(context.peer(), reason)
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, reason)
+            self._refusals.tell(context.peer(), SECRET_DIFFERS)
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, SECRET_DIFFERS)
         assert secret is not None, "abort always raises"
         session = self._sessions.open()
         return membership_pb2.ChallengeResponse(

@@ -1,21 +1,21 @@
 """A channel on which a node introduces itself with each call, once the other end has shown that it knows the secret.
 
-Stubs and callers use it as any other channel. A server that was started again does not know its earlier sessions: a
-call with one answer is then made again at once, since nobody has acted on it; a stream breaks as with any restart.
+Stubs and callers use it as any other channel. A server that was started again does not know its earlier sessions, and
+says so before it reads anything of a call: the call is then made once more at once, in a new session.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final, NoReturn
 
 import grpc
 import grpc.aio
 
 from kraft.rpc import introductions
-from kraft.rpc.introductions import HEADER, ClusterSecrets, Introduction
+from kraft.rpc.introductions import HEADER, SESSION_FORGOTTEN, ClusterSecrets, Introduction
 from kraft.rpc.pb import membership_pb2, membership_pb2_grpc
 
 CHALLENGE_DEADLINE_S: Final = 5.0
@@ -38,13 +38,17 @@ class IntroducedChannel(grpc.aio.Channel):
             deadline = asyncio.get_running_loop().time() + timeout
 
             async def attempt() -> Any:
-                metadata = await self._introducer.metadata(method, deadline)
-                return await inner(request, timeout=_left(deadline), metadata=metadata)
+                session, metadata = await self._introducer.introduce(method, deadline)
+                try:
+                    return await inner(request, timeout=_left(deadline), metadata=metadata)
+                except grpc.aio.AioRpcError as error:
+                    self._introducer.refused(session, error)
+                    raise
 
             try:
                 return await attempt()
             except grpc.aio.AioRpcError as error:
-                if not self._introducer.is_forgotten(error):
+                if not _is_forgotten(error):
                     raise
             return await attempt()
 
@@ -97,8 +101,11 @@ class _Introducer:
         self._count = 0
         self._challenging = asyncio.Lock()
 
-    async def metadata(self, method: str, deadline: float | None = None) -> Metadata:
-        """For one call. Raises AioRpcError when the other end cannot be asked in time, or does not know the secret."""
+    async def introduce(self, method: str, deadline: float | None = None) -> tuple[bytes, Metadata]:
+        """The session of one call, and its metadata.
+
+        Raises AioRpcError when the other end cannot be asked in time, or does not know the secret.
+        """
         async with self._challenging:
             if self._session is None:
                 timeout_s = CHALLENGE_DEADLINE_S if deadline is None else min(CHALLENGE_DEADLINE_S, _left(deadline))
@@ -107,14 +114,12 @@ class _Introducer:
         introduction = Introduction(
             cluster_id=self._cluster_id, node_id=self._node_id, session=self._session, count=self._count
         )
-        return ((HEADER, introduction.to_header(self._secret, method)),)
+        return self._session, ((HEADER, introduction.to_header(self._secret, method)),)
 
-    def is_forgotten(self, error: grpc.aio.AioRpcError) -> bool:
-        """Whether the other end does not know the session any more; the next call begins another."""
-        if error.code() is grpc.StatusCode.UNAUTHENTICATED:
+    def refused(self, session: bytes, error: grpc.aio.AioRpcError) -> None:
+        """A call of this session failed: if its introduction was refused, the next call begins another session."""
+        if error.code() is grpc.StatusCode.UNAUTHENTICATED and self._session == session:
             self._session = None
-            return True
-        return False
 
     async def _challenge(self, timeout_s: float) -> bytes:
         nonce = secrets.token_bytes(introductions.NONCE_BYTES)
@@ -131,21 +136,47 @@ class _Introducer:
 
 
 class _IntroducedCall:
-    """A stream that begins at its first use. As gRPC's own, it may be written to and read from by two tasks at once."""
+    """A stream that begins at its first use. As gRPC's own, it may be written to and read from by two tasks at once.
+
+    It is begun anew, once, when its session turns out to be forgotten, with what was written until then: one message at
+    most. A stream that wrote more before it heard anything breaks, so nothing piles up here.
+    """
 
     def __init__(self, introducer: _Introducer, method: str, begin: Begin) -> None:
         self._introducer = introducer
         self._method = method
         self._begin = begin
         self._call: Any = None
+        self._session = b""
+        self._written: list[Any] = []
+        self._may_begin_anew = True
         self._beginning = asyncio.Lock()
         self._cancelled = False
 
     async def write(self, message: Any) -> None:
-        await self._watched((await self._begun()).write(message))
+        call = await self._begun()
+        # Nobody begins the stream anew between the line above and these, so the message goes to one call or the other.
+        if self._written:
+            self._settle()
+        elif self._may_begin_anew:
+            self._written.append(message)
+        try:
+            await call.write(message)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
+            if await self._begun_anew(call, error) is None:
+                raise
 
     async def read(self) -> Any:
-        return await self._watched((await self._begun()).read())
+        call = await self._begun()
+        try:
+            message = await call.read()
+        except grpc.aio.AioRpcError as error:
+            again = await self._begun_anew(call, error)
+            if again is None:
+                raise
+            message = await self._watched(again)
+        self._settle()
+        return message
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         while (message := await self.read()) is not grpc.aio.EOF:
@@ -155,21 +186,56 @@ class _IntroducedCall:
         self._cancelled = True
         return self._call is None or self._call.cancel()
 
+    def _settle(self) -> None:
+        """The other end has taken the introduction, or another would come too late."""
+        self._may_begin_anew = False
+        self._written.clear()
+
     async def _begun(self) -> Any:
         async with self._beginning:
             if self._call is None:
-                metadata = await self._introducer.metadata(self._method)
-                if self._cancelled:
-                    raise _cancelled()
-                self._call = self._begin(metadata)
+                await self._introduce()
         return self._call
 
-    async def _watched(self, step: Awaitable[Any]) -> Any:
+    async def _introduce(self) -> None:
+        self._session, metadata = await self._introducer.introduce(self._method)
+        if self._cancelled:
+            raise _cancelled()
+        self._call = self._begin(metadata)
+
+    async def _begun_anew(self, call: Any, error: Exception) -> Any:
+        """The call in place of the one that failed, with what was written to that; None when there is none."""
+        async with self._beginning:
+            if self._call is not call:
+                return self._call
+            failure = error if isinstance(error, grpc.aio.AioRpcError) else await _failure_of(call)
+            self._introducer.refused(self._session, failure)
+            if not self._may_begin_anew or not _is_forgotten(failure):
+                return None
+            self._may_begin_anew = False
+            await self._introduce()
+            while self._written:
+                await self._call.write(self._written.pop())
+        return self._call
+
+    async def _watched(self, call: Any) -> Any:
         try:
-            return await step
+            return await call.read()
         except grpc.aio.AioRpcError as error:
-            self._introducer.is_forgotten(error)
+            self._introducer.refused(self._session, error)
             raise
+
+
+def _is_forgotten(error: grpc.aio.AioRpcError) -> bool:
+    """Whether a new session is all that the other end asks for."""
+    return error.code() is grpc.StatusCode.UNAUTHENTICATED and error.details() == SESSION_FORGOTTEN
+
+
+async def _failure_of(call: Any) -> grpc.aio.AioRpcError:
+    """Of a call that is over, which gRPC tells a writer without the reason."""
+    return grpc.aio.AioRpcError(
+        await call.code(), grpc.aio.Metadata(), grpc.aio.Metadata(), details=await call.details()
+    )
 
 
 def _left(deadline: float) -> float:

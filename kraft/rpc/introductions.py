@@ -26,12 +26,27 @@ SESSIONS_MAX: Final = 4096
 WINDOW: Final = 1024
 """Calls that are under way at once may overtake each other by this many."""
 
+SECRET_DIFFERS: Final = (
+    "its cluster secret is another one: set cluster.secret.file on both nodes, to copies of one file (unset, it is "
+    "CLUSTER_ID.secret in $XDG_STATE_HOME/kraft or ~/.local/state/kraft of the node's user)"
+)
+
+SESSION_FORGOTTEN: Final = "its session is of an earlier process, or too old: it has to ask for a new challenge"
+"""Callers know by these words that a new session is all that they need, so nodes of all versions use the same."""
+
 _VERSION: Final = "1"
 _PARTS: Final = 7
 
 
 class Unintroduced(Exception):
     """Why a call is not taken for one of this cluster's nodes: one line, without anything secret."""
+
+
+class SessionForgotten(Unintroduced):
+    """The caller knows the secret, and this process does not know its session: as after each restart of this node."""
+
+    def __init__(self) -> None:
+        super().__init__(SESSION_FORGOTTEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +119,7 @@ class Introduction:
             raise Unintroduced("its introduction is garbled") from None
         secret = secrets.find(secret_id)
         if secret is None or not hmac.compare_digest(introduction._code(secret, method), code):
-            raise Unintroduced("it does not know this cluster's secret: compare cluster.secret.file of both nodes")
+            raise Unintroduced(SECRET_DIFFERS)
         return introduction
 
 
@@ -127,15 +142,19 @@ class SessionBook:
         return self._process + self._opened.to_bytes(NUMBER_BYTES, "big")
 
     def admit(self, introduction: Introduction) -> None:
-        """Raises Unintroduced for a call that was made before, or whose session is not of this process or too old."""
+        """Raises SessionForgotten when the session is of another process or too old, and Unintroduced for a call that
+        was made before, or in a session that nobody opened.
+        """
         session = introduction.session
         number = int.from_bytes(session[PROCESS_BYTES:], "big")
-        if (
-            len(session) != SESSION_BYTES
-            or not hmac.compare_digest(session[:PROCESS_BYTES], self._process)
-            or not self._forgotten < number <= self._opened
-        ):
-            raise Unintroduced("its session is of an earlier process, or too old: it has to ask for a new challenge")
+        if len(session) != SESSION_BYTES:
+            raise Unintroduced("its session is garbled")
+        if not hmac.compare_digest(session[:PROCESS_BYTES], self._process):
+            raise SessionForgotten
+        if not 0 < number <= self._opened:
+            raise Unintroduced("its session was never opened")
+        if number <= self._forgotten:
+            raise SessionForgotten
         calls = self._calls.setdefault(number, _Calls())
         if not calls.is_first(introduction.count):
             raise Unintroduced("a call was repeated by somebody")

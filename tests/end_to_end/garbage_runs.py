@@ -277,7 +277,8 @@ class _Bombardment:
         try:
             metadata = None
             if introducer is not None:
-                metadata = await introducer.metadata(method, asyncio.get_running_loop().time() + CALL_DEADLINE_S)
+                deadline = asyncio.get_running_loop().time() + CALL_DEADLINE_S
+                _, metadata = await introducer.introduce(method, deadline)
             if not is_stream:
                 await channel.unary_unary(method)(message, timeout=CALL_DEADLINE_S, metadata=metadata)
                 return "OK"

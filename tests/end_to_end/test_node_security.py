@@ -126,7 +126,7 @@ def test_a_cluster_with_a_secret_works_and_takes_a_node_back_that_was_killed(clu
 def test_a_broker_with_another_secret_does_not_get_in(cluster: Cluster, tmp_path: Path) -> None:
     other = secret_file(tmp_path, SECRET[::-1])
     with intruder(cluster, tmp_path, 4, cluster_secret_file=str(other)) as stranger:
-        line = wait_for_refusal(cluster, "it does not know this cluster's secret: compare cluster.secret.file")
+        line = wait_for_refusal(cluster, "its cluster secret is another one: set cluster.secret.file")
         assert line["peer"].startswith(f"{HOST}:")
         assert_unhurt(cluster, "another-secret")
         assert events(stranger, "registered") == []

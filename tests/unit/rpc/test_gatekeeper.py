@@ -21,8 +21,8 @@ from kraft.rpc.cluster_peers import ControllerPeer, ReplicationPeer
 from kraft.rpc.cluster_services import ControllerHandlers, ControllerService, ReplicationService
 from kraft.rpc.gatekeeper import REPLICATION_SERVICE, Gatekeeper, introduced_node_id
 from kraft.rpc.introduced_channel import IntroducedChannel
-from kraft.rpc.introductions import HEADER, ClusterSecrets, Introduction, Secret
-from kraft.rpc.peers import Connections, Unreachable
+from kraft.rpc.introductions import HEADER, ClusterSecrets, Introduction, Secret, SessionBook, SessionForgotten
+from kraft.rpc.peers import Connections, NotAdmitted, Unreachable
 from kraft.rpc.refusal_log import RefusalLog
 from tests.unit.rpc.servers import broker_service, unasked
 
@@ -163,7 +163,7 @@ def test_a_node_of_the_cluster_is_answered_whatever_kind_of_call_it_makes() -> N
     ("connections", "reason"),
     [
         (lambda: dial_as(None), "it does not introduce itself: set cluster.secret.file on every node"),
-        (lambda: dial_as(OTHERS), "does not know this cluster's secret: compare cluster.secret.file"),
+        (lambda: dial_as(OTHERS), "its cluster secret is another one: set cluster.secret.file on both nodes"),
         (lambda: dial_as(SECRETS, "another"), "cluster.id differs: this is 'cluster', not 'another'"),
     ],
 )
@@ -173,7 +173,7 @@ def test_a_stranger_is_refused_in_one_line_that_names_it(
     async def scene(node: Node) -> None:
         stranger = connections()
         for _ in range(3):
-            with pytest.raises(Unreachable, match=f"UNAUTHENTICATED.*{reason[:40]}"):
+            with pytest.raises(NotAdmitted, match=f"UNAUTHENTICATED.*{reason[:40]}"):
                 await call(node, stranger)
         await stranger.close()
         assert node.answered == 0
@@ -206,7 +206,7 @@ class Pretender(ClusterSecrets):
 def test_whoever_answers_must_know_the_secret_too() -> None:
     async def scene(node: Node) -> None:
         connections = dial_as(SECRETS)
-        with pytest.raises(Unreachable, match="whoever answers does not know this cluster's secret"):
+        with pytest.raises(NotAdmitted, match="whoever answers does not know this cluster's secret"):
             await beat(node, connections)
         await connections.close()
         assert node.answered == 0
@@ -214,20 +214,58 @@ def test_whoever_answers_must_know_the_secret_too() -> None:
     play(scene, secrets=Pretender([b"the secret of another cluster"]))
 
 
-def test_a_call_is_made_once_more_to_a_process_that_does_not_know_the_session() -> None:
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_to_a_process_that_does_not_know_the_session_is_made_once_more_without_a_warning(call: Call) -> None:
     async def run() -> None:
         node, connections = Node(), dial_as(SECRETS)
+        async with node.serving():
+            first = await call(node, connections)
         for _ in range(2):
             async with node.serving():
-                await beat(node, connections)
-        async with node.serving():
-            # A stream breaks with the process that it was to; the next one is whole.
-            with pytest.raises(Unreachable):
-                await fetched(node, connections)
-            assert await fetched(node, connections) == 3
+                assert await call(node, connections) == first
         await connections.close()
 
-    asyncio.run(run())
+    with capture_logs() as lines:
+        asyncio.run(run())
+    assert [(line["event"], line["log_level"]) for line in lines] == [("session forgotten", "debug")] * 2
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_whose_new_session_is_not_known_either_is_not_made_again(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forget(_: SessionBook, __: Introduction) -> None:
+        raise SessionForgotten
+
+    monkeypatch.setattr(SessionBook, "admit", forget)
+
+    async def scene(node: Node) -> None:
+        connections = dial_as(SECRETS)
+        with pytest.raises(NotAdmitted, match="its session is of an earlier process"):
+            await call(node, connections)
+        await connections.close()
+        assert node.answered == 0
+
+    assert [line["event"] for line in play(scene)] == ["session forgotten"] * 2
+
+
+def test_a_node_with_another_secret_is_refused_with_a_warning_after_a_restart_too() -> None:
+    async def run() -> None:
+        node, connections = Node(), dial_as(SECRETS)
+        async with node.serving():
+            await beat(node, connections)
+        async with node.serving(secrets=OTHERS):
+            for call in (*CALLS, *CALLS):
+                with pytest.raises(NotAdmitted):
+                    await call(node, connections)
+        assert node.answered == 1
+        await connections.close()
+
+    with capture_logs() as lines:
+        asyncio.run(run())
+    (line,) = lines
+    assert (line["event"], line["log_level"]) == ("refused", "warning")
+    assert line["reason"].startswith("its cluster secret is another one")
 
 
 def test_a_call_that_somebody_recorded_cannot_be_made_again() -> None:

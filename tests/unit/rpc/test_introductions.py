@@ -10,6 +10,7 @@ from kraft.rpc.introductions import (
     ClusterSecrets,
     Introduction,
     SessionBook,
+    SessionForgotten,
     Unintroduced,
 )
 
@@ -39,7 +40,7 @@ def test_the_header_does_not_hold_the_secret() -> None:
 
 def test_an_introduction_with_another_secret_is_refused() -> None:
     header = introduction(book().open()).to_header(OTHERS.spoken, METHOD)
-    with pytest.raises(Unintroduced, match="does not know this cluster's secret"):
+    with pytest.raises(Unintroduced, match="its cluster secret is another one"):
         Introduction.from_header(SECRETS, METHOD, header)
 
 
@@ -103,14 +104,15 @@ def test_a_leap_leaves_no_gap_through_which_a_call_could_be_repeated() -> None:
 
 def test_a_session_of_another_process_is_refused() -> None:
     session = SessionBook(b"\x01" * PROCESS_BYTES).open()
-    with pytest.raises(Unintroduced, match="earlier process"):
+    with pytest.raises(SessionForgotten, match="earlier process"):
         book().admit(introduction(session))
 
 
 @pytest.mark.parametrize("session", [b"", bytes(PROCESS_BYTES), bytes(PROCESS_BYTES + 8), bytes(PROCESS_BYTES + 9)])
 def test_a_session_that_was_never_opened_is_refused(session: bytes) -> None:
-    with pytest.raises(Unintroduced):
+    with pytest.raises(Unintroduced) as refused:
         book().admit(introduction(session))
+    assert not isinstance(refused.value, SessionForgotten)
 
 
 def test_sessions_that_nobody_used_cost_nothing_and_old_ones_are_forgotten_for_good() -> None:
@@ -119,7 +121,7 @@ def test_sessions_that_nobody_used_cost_nothing_and_old_ones_are_forgotten_for_g
     sessions.admit(introduction(first))
     for _ in range(SESSIONS_MAX):
         sessions.admit(introduction(sessions.open()))
-    with pytest.raises(Unintroduced, match="too old"):
+    with pytest.raises(SessionForgotten, match="too old"):
         sessions.admit(introduction(first, 2))
     for _ in range(10):
         sessions.open()

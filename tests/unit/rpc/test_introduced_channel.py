@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import grpc
+import grpc.aio
+import pytest
+
+from kraft.rpc import introductions
+from kraft.rpc.introduced_channel import IntroducedChannel
+from kraft.rpc.introductions import HEADER, SESSION_FORGOTTEN, ClusterSecrets, SessionBook
+from kraft.rpc.pb import membership_pb2
+
+SECRETS = ClusterSecrets([b"the secret of the cluster"])
+METHOD = "/kraft.v1.Replication/Fetch"
+FORGOTTEN = grpc.StatusCode.UNAUTHENTICATED, SESSION_FORGOTTEN
+STRANGER = grpc.StatusCode.UNAUTHENTICATED, introductions.SECRET_DIFFERS
+End = tuple[grpc.StatusCode, str]
+
+
+def failure(end: End) -> grpc.aio.AioRpcError:
+    return grpc.aio.AioRpcError(end[0], grpc.aio.Metadata(), grpc.aio.Metadata(), details=end[1])
+
+
+class Call:
+    """A stream that answers so many messages with themselves, and then ends."""
+
+    def __init__(self, session: str, end: End | None, answers: int) -> None:
+        self.session = session
+        self.end = end
+        self.answers = answers
+        self.written: list[str] = []
+        self.is_over = False
+        self.is_cancelled = False
+        self._unread = asyncio.Queue[str]()
+        if end is not None and answers == 0:
+            self.is_over = True
+
+    async def write(self, message: str) -> None:
+        await asyncio.sleep(0)
+        if self.is_over:
+            raise asyncio.InvalidStateError("the call is over")
+        self.written.append(message)
+        self._unread.put_nowait(message)
+
+    async def read(self) -> str:
+        await asyncio.sleep(0)
+        if self.end is not None and self.answers == 0:
+            self.is_over = True
+            raise failure(self.end)
+        self.answers -= 1
+        return await self._unread.get()
+
+    async def code(self) -> grpc.StatusCode:
+        assert self.end is not None
+        return self.end[0]
+
+    async def details(self) -> str:
+        assert self.end is not None
+        return self.end[1]
+
+    def cancel(self) -> bool:
+        self.is_cancelled = True
+        return True
+
+
+class Server:
+    """The other end, which ends the calls made to it as the test says; calls beyond those go on."""
+
+    def __init__(self, *ends: End, answers: int = 0) -> None:
+        self.ends = list(ends)
+        self.answers = answers
+        self.challenged: Callable[[], object] = lambda: None
+        self.calls: list[Call] = []
+        self.challenges = 0
+        self._sessions = SessionBook(bytes(introductions.PROCESS_BYTES))
+
+    def unary_unary(self, method: str, *_: Any, **__: Any) -> Any:
+        async def challenge(request: membership_pb2.ChallengeRequest, timeout: float) -> object:
+            assert method.endswith("Challenge")
+            self.challenges += 1
+            self.challenged()
+            session = self._sessions.open()
+            proof = introductions.prove(SECRETS.spoken, request.nonce, session)
+            return membership_pb2.ChallengeResponse(session=session, proof=proof)
+
+        async def heartbeat(request: str, timeout: float, metadata: tuple[tuple[str, str], ...]) -> object:
+            call = self._call(metadata)
+            await asyncio.sleep(0)
+            if call.end is not None:
+                raise failure(call.end)
+            return request
+
+        return challenge if method.endswith("Challenge") else heartbeat
+
+    def stream_stream(self, *_: Any, **__: Any) -> Any:
+        return self._call
+
+    def _call(self, metadata: tuple[tuple[str, str], ...]) -> Call:
+        session = dict(metadata)[HEADER].split(" ")[4]
+        call = Call(session, self.ends.pop(0) if self.ends else None, self.answers)
+        self.calls.append(call)
+        return call
+
+    def channel(self) -> IntroducedChannel:
+        return IntroducedChannel(cast(grpc.aio.Channel, self), SECRETS, "cluster", 7)
+
+    def stream(self) -> Any:
+        return self.channel().stream_stream(METHOD)()
+
+
+def play(scene: Callable[[], Any]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(5):
+            await scene()
+
+    asyncio.run(bounded())
+
+
+def test_a_stream_whose_session_is_forgotten_is_begun_anew_with_what_was_written() -> None:
+    async def write_first() -> None:
+        server = Server(FORGOTTEN)
+        stream = server.stream()
+        await stream.write("hello")
+        assert await stream.read() == "hello"
+        await stream.write("again")
+        assert await stream.read() == "again"
+        first, second = server.calls
+        assert first.session != second.session
+        assert second.written == ["hello", "again"]
+
+    play(write_first)
+
+
+@pytest.mark.parametrize("reader_first", [True, False])
+def test_a_stream_that_two_tasks_use_is_begun_anew_for_both(reader_first: bool) -> None:
+    async def scene() -> None:
+        server = Server(FORGOTTEN)
+        stream = server.stream()
+        tasks = [
+            asyncio.ensure_future(part) for part in (stream.read(), stream.write("hello"))[:: 1 if reader_first else -1]
+        ]
+        results = await asyncio.gather(*tasks)
+        assert "hello" in results
+        assert server.calls[1].written == ["hello"]
+        assert len(server.calls) == server.challenges == 2
+
+    play(scene)
+
+
+def test_a_stream_whose_new_session_is_forgotten_too_fails_its_writer() -> None:
+    async def scene() -> None:
+        server = Server(FORGOTTEN, FORGOTTEN)
+        with pytest.raises(asyncio.InvalidStateError):
+            await server.stream().write("hello")
+        assert len(server.calls) == server.challenges == 2
+
+    play(scene)
+
+
+def test_a_stream_is_begun_anew_once_only() -> None:
+    async def scene() -> None:
+        server = Server(FORGOTTEN, FORGOTTEN)
+        stream = server.stream()
+        for _ in range(2):
+            with pytest.raises(grpc.aio.AioRpcError, match="earlier process"):
+                await stream.read()
+        assert len(server.calls) == server.challenges == 2
+
+    play(scene)
+
+
+def test_a_stream_that_was_answered_is_not_begun_anew() -> None:
+    async def scene() -> None:
+        server = Server(FORGOTTEN, answers=1)
+        stream = server.stream()
+        await stream.write("hello")
+        assert await stream.read() == "hello"
+        with pytest.raises(grpc.aio.AioRpcError, match="earlier process"):
+            await stream.read()
+        assert len(server.calls) == 1
+
+    play(scene)
+
+
+def test_a_stream_that_wrote_much_before_it_heard_anything_breaks() -> None:
+    async def scene() -> None:
+        server = Server(FORGOTTEN, answers=1)
+        stream = server.stream()
+        await stream.write("one")
+        await stream.write("two")
+        server.calls[0].answers = 0
+        with pytest.raises(grpc.aio.AioRpcError, match="earlier process"):
+            await stream.read()
+        assert len(server.calls) == 1
+
+    play(scene)
+
+
+def test_a_stranger_is_not_tried_again() -> None:
+    async def scene() -> None:
+        server = Server(STRANGER, STRANGER)
+        with pytest.raises(grpc.aio.AioRpcError, match="cluster secret"):
+            await server.stream().read()
+        with pytest.raises(grpc.aio.AioRpcError, match="cluster secret"):
+            await server.channel().unary_unary("/kraft.v1.Controller/Heartbeat")("beat", timeout=5)
+        assert len(server.calls) == 2
+
+    play(scene)
+
+
+def test_a_stream_that_was_closed_meanwhile_is_not_begun_anew() -> None:
+    async def scene() -> None:
+        server = Server(FORGOTTEN)
+        stream = server.stream()
+        server.challenged = lambda: stream.cancel() if server.calls else None
+        with pytest.raises(grpc.aio.AioRpcError, match="the stream was closed"):
+            await stream.read()
+        assert len(server.calls) == 1
+
+    play(scene)
+
+
+def test_calls_that_lose_their_session_together_share_the_next() -> None:
+    async def scene() -> None:
+        server = Server(*[FORGOTTEN] * 3)
+        call = server.channel().unary_unary("/kraft.v1.Controller/Heartbeat")
+        beats = await asyncio.gather(*(call(str(number), timeout=5) for number in range(3)))
+        assert beats == ["0", "1", "2"]
+        assert len({call.session for call in server.calls[3:]}) == 1
+        assert server.challenges == 2
+
+    play(scene)
