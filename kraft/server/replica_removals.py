@@ -94,10 +94,12 @@ class ReplicaRemovals:
     def _remove(self, deleted: DeletedDirectory) -> None:
         """Blocks. Not durable: what a power failure brings back is found at the next start."""
         path = f"{deleted.directory}/{deleted.name}"
-        for name in self._disk.list(path):
-            if self._stopped.is_set():
-                return
-            # Only a directory is left to the last step, and nothing of ours makes one in there.
-            with suppress(FileNotFoundError, IsADirectoryError, PermissionError):
-                self._disk.remove(f"{path}/{name}")
-        self._disk.remove_tree(path)
+        # An operator in need of room may have been quicker.
+        with suppress(FileNotFoundError):
+            for name in self._disk.list(path):
+                if self._stopped.is_set():
+                    return
+                # Only a directory is left to the last step, and nothing of ours makes one in there.
+                with suppress(FileNotFoundError, IsADirectoryError, PermissionError):
+                    self._disk.remove(f"{path}/{name}")
+            self._disk.remove_tree(path)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -113,6 +114,30 @@ def test_a_directory_that_cannot_be_removed_takes_its_log_directory_out_of_use(
             await background.remove_waiting()
         assert failures == [f"{a}: input/output error"]
         assert names(b) == []
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("vanishes_before", ["list", "remove_tree"])
+def test_a_directory_that_an_operator_has_removed_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vanishes_before: str
+) -> None:
+    async def scenario() -> None:
+        disk, failures = RealDisk(), list[str]()
+        act = getattr(disk, vanishes_before)
+
+        def act_too_late(path: str) -> object:
+            if path.endswith("orders-0.0-delete"):
+                shutil.rmtree(path)
+            return act(path)
+
+        monkeypatch.setattr(disk, vanishes_before, act_too_late)
+        with ThreadPoolExecutor(1) as thread:
+            background = removals(tmp_path, disk=disk, thread=thread, failures=failures)
+            background.add(marked(tmp_path, 0))
+            background.add(marked(tmp_path, 1))
+            await background.remove_waiting()
+        assert (failures, names(tmp_path)) == ([], [])
 
     asyncio.run(scenario())
 
