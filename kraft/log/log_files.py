@@ -102,9 +102,19 @@ class LogFiles:
     # --- truncation ---
 
     def truncate_to(self, offset: Offset) -> Change[None]:
-        """Drops every batch that reaches `offset`, which is above the start of the first segment."""
+        """Drops every batch that reaches `offset`, which is above the start of the first segment.
+
+        Raises Refusal when the disk failed half-way, be it only full: the log has failed then.
+        """
         growing = self.segments[segment_lookup.number_of(self.segments, Offset(offset - 1))]
         yield from self._side_files.forget_from(offset, growing.base_offset)
+        try:
+            yield from self._cut_off(offset)
+        except OSError as error:
+            # What is left may end below the end that the log remembers: what was appended there would leave a hole.
+            self._health.fail(error)
+
+    def _cut_off(self, offset: Offset) -> Change[None]:
         # The latest segment goes first, so that a crash in between leaves a log without a hole.
         while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
             yield from self._remove_last()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from kraft.log.log_config import LogConfig
@@ -9,11 +11,13 @@ from tests.simulation.sim_disk import SimDisk
 from tests.unit.log.log_building import (
     DIRECTORY,
     NOW_MS,
+    SMALL_SEGMENTS,
     append,
     batch_of,
     open_log,
     read_all,
     refused,
+    sync,
 )
 from tests.unit.log.memory_disk import MemoryDisk
 
@@ -72,3 +76,51 @@ def test_a_full_disk_refuses_an_append_and_the_log_goes_on_when_there_is_room() 
     append(log, "there is room again")
     log.close()
     assert read_all(open_log(disk))[-1] == "there is room again"
+
+
+@pytest.mark.parametrize("renames_before", [0, 1])
+def test_a_disk_that_fills_up_in_the_middle_of_a_truncation_takes_the_log_offline(
+    monkeypatch: pytest.MonkeyPatch, renames_before: int
+) -> None:
+    """Segments are gone by then: a record appended at the end that the log remembers would stand behind a hole."""
+    disk = MemoryDisk()
+    log = open_log(disk, SMALL_SEGMENTS)
+    for number in range(9):
+        append(log, f"value {number}" * 5)
+    sync(log)
+    rename, renames = disk.rename, list[str]()
+
+    def fill_up(old: str, new: str) -> None:
+        if new.endswith(".deleted"):
+            if len(renames) == renames_before:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            renames.append(old)
+        rename(old, new)
+
+    monkeypatch.setattr(disk, "rename", fill_up)
+    with pytest.raises(Refusal, match="goes offline"):
+        log.truncate_to(Offset(2))
+    assert len(renames) == renames_before
+    monkeypatch.setattr(disk, "rename", rename)
+    assert "No space left" in refused(log, batch_of("behind a hole")).message
+    log.close()
+    again = open_log(disk, SMALL_SEGMENTS)
+    assert read_all(again) == [f"value {number}" * 5 for number in range(again.log_end_offset)]
+
+
+def test_a_disk_that_is_full_before_a_truncation_leaves_the_log_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, SMALL_SEGMENTS)
+    for number in range(9):
+        append(log, f"value {number}" * 5)
+    sync(log)
+
+    def refuse(path: str, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(disk, "write_atomically", refuse)
+        with pytest.raises(Refusal, match="the disk is full"):
+            log.truncate_to(Offset(2))
+    assert (log.failure, log.log_end_offset, len(read_all(log))) == (None, 9, 9)
+    assert log.truncate_to(Offset(2)) == 2
