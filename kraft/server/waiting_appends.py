@@ -60,7 +60,7 @@ class WaitingAppend:
     """To be done first; None for one that waits only for its turn."""
 
     until_s: float
-    """Later it is refused: its producer has had the answer that it took too long."""
+    """Later it is refused: its producer has had, or gets, the answer that it was not its turn in time."""
 
     append: Callable[[ProducedRecords], None]
     """Called when it is its turn. Raises AppendMustWait and Refusal, and then nothing was appended."""

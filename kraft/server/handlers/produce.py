@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
+from typing import Final
 from uuid import UUID
 
 from kraft.log.append_work import AppendMustWait, AppendWork, AwaitedChange, ProducedRecords
@@ -22,6 +23,9 @@ from kraft.server.partitions import Partitions
 from kraft.server.waiting_appends import WaitingAppend, WaitingAppends, WaitingClient
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+
+TURN_S_MIN: Final = 5.0
+"""An append may wait so long for its turn, however little time its producer gives the replicas. A disk may be slow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +168,7 @@ class ProduceHandler:
         waiting = WaitingAppend(
             records=bytes(wanted.records),
             work=work,
-            until_s=_now_s() + request.timeout_ms / 1_000,
+            until_s=_now_s() + _turn_s(request.timeout_ms),
             append=append,
             refuse=refuse,
         )
@@ -172,12 +176,13 @@ class ProduceHandler:
         return outcome
 
     async def _settled(self, begun: _Begun) -> ProduceResponse | None:
-        until_s = _now_s() + begun.timeout_ms / 1_000
+        # Later than that of its appends: none of them is made once the answer has said that it will not be.
+        until_s = _now_s() + _turn_s(begun.timeout_ms)
         try:
             if begun.waiting:
                 await asyncio.wait(begun.waiting, timeout=until_s - _now_s())
             if parked := begun.parked():
-                await asyncio.wait(parked, timeout=until_s - _now_s())
+                await asyncio.wait(parked, timeout=min(until_s - _now_s(), begun.timeout_ms / 1_000))
             return self._answer(begun)
         finally:
             for outcome in begun.parked():
@@ -242,6 +247,11 @@ def _settled(outcome: ProduceOutcome) -> ErrorCode:
     if isinstance(outcome, ErrorCode):
         return outcome
     return outcome.result() if outcome.done() else ErrorCode.REQUEST_TIMED_OUT
+
+
+def _turn_s(timeout_ms: int) -> float:
+    """How long an append may wait for its turn. The producer's time bounds only the wait for the replicas."""
+    return max(timeout_ms / 1_000, TURN_S_MIN)
 
 
 def _now_s() -> float:
