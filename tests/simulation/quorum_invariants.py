@@ -27,6 +27,7 @@ class Invariant(StrEnum):
     COMMITTED_STAYS = "what is committed stays"
     COMMITTED_BY_A_MAJORITY = "what is committed is on the disks of a majority"
     ACKNOWLEDGED_IS_DURABLE = "what a voter acknowledges is on its disk"
+    TOLD_IS_DURABLE = "what a voter tells its state machine is on its disk"
     NOTHING_GOES_BACK = "term, commit index and what is applied never go back"
     LOG_MATCHING = "logs match"
     STATE_MACHINES_AGREE = "state machines agree"
@@ -304,6 +305,11 @@ class VoterWatch:
             self._commit_index = commit_index
 
     def told(self, index: int, term: int, payload: bytes) -> None:
+        journal = self._history.disks[self._node_id].journal
+        if journal is None or journal.synced_index < index:
+            raise self._history.violation(
+                Invariant.TOLD_IS_DURABLE, f"voter {self._node_id} is told entry {index}, which is not on its disk"
+            )
         if index <= self._told_index:
             raise self._history.violation(
                 Invariant.NOTHING_GOES_BACK, f"voter {self._node_id} is told entry {index} after {self._told_index}"

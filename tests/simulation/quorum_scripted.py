@@ -126,6 +126,16 @@ class Stage:
     def _asks_for_votes(self) -> bool:
         return any(isinstance(message, VoteRequest) for peer in self.peers.values() for message in peer.inbox)
 
+    def leads_alone(self) -> None:
+        """There are no peers."""
+        self._wait_until(lambda: self.quorum.is_leader, "the voter does not lead")
+
+    def is_asked_for_an_entry(self) -> None:
+        """By a client, who waits for the answer; the voter has the entry, on disk or not."""
+        self.voter.spawn(self.voter.propose(self.quorum.term, ELECTION_LIMIT_S))
+        index = self.quorum.journal.last_index + 1
+        self._wait_until(lambda: self.quorum.journal.last_index == index, "the voter does not take a proposal")
+
     def is_elected_by(self, *peers: int) -> int:
         term = self.stands_as_candidate()
         for peer in peers:

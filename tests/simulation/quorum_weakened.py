@@ -197,6 +197,18 @@ def counting_own_unsynced_entries() -> AbstractContextManager[object]:
     return patch.object(RaftQuorum, "_on_apply", RaftQuorum._tell)
 
 
+def telling_with_the_write_before() -> AbstractContextManager[object]:
+    """The listener is told of all that is committed as soon as any write is durable."""
+    speak = RaftQuorum._speak
+
+    def tell_all_and_speak(self: RaftQuorum, parts: Any) -> None:
+        while self._committed and not self._failed:
+            self._tell(*self._committed.popleft())
+        speak(self, parts)
+
+    return patch.object(RaftQuorum, "_speak", tell_all_and_speak)
+
+
 def applying_what_another_term_stored() -> AbstractContextManager[object]:
     """A payload counts wherever it ends up, whatever its author knew."""
     apply = RaftQuorum._apply
@@ -291,6 +303,18 @@ def installing_snapshots_beside_an_unwritten_term() -> AbstractContextManager[ob
             self._keep_snapshot(self._incoming)
 
     return patch.object(RaftQuorum, "_install_snapshot", install_at_once)
+
+
+def installing_snapshots_with_the_write_before() -> AbstractContextManager[object]:
+    """A snapshot that comes while a write is under way is begun with after that one, before the next."""
+    speak = RaftQuorum._speak
+
+    def speak_and_keep(self: RaftQuorum, parts: Any) -> None:
+        speak(self, parts)
+        if self._incoming is not None and not self._incoming.is_under_way:
+            self._keep_snapshot(self._incoming)
+
+    return patch.object(RaftQuorum, "_speak", speak_and_keep)
 
 
 def installing_snapshots_of_the_past() -> AbstractContextManager[object]:

@@ -14,7 +14,7 @@ from kraft.quorum.messages import Append, AppendResponse, VoteRequest, VoteRespo
 from tests.simulation import quorum_weakened as weakened
 from tests.simulation.quorum_cluster import Shape
 from tests.simulation.quorum_invariants import Invariant
-from tests.simulation.quorum_scripted import acknowledged, append, body, entry, stage, whole_snapshot
+from tests.simulation.quorum_scripted import Stage, acknowledged, append, body, entry, stage, whole_snapshot
 from tests.simulation.quorum_weakened import Guard
 from tests.simulation.sim_disk import CrashMode
 
@@ -162,6 +162,29 @@ def a_voter_that_loses_power_while_it_installs_a_snapshot_starts_again() -> None
             assert scene.answer_to(3, snapshot, AppendResponse) == acknowledged(5, 10)
 
 
+def a_voter_that_loses_power_while_a_snapshot_waits_for_its_writes_starts_again() -> None:
+    """Entry 3 is on its way to the disk when the snapshot comes, the first word of a leader in term 5."""
+    snapshot = whole_snapshot(5, index=10, index_term=5)
+    for point in count(1):
+        with stage(shape=Shape(entries_between_snapshots=1_000)) as scene:
+            scene.knows(snapshot)
+            scene.hears(2, append(1, (1, 0), entry(2, 1)))
+            scene.voter.journal_thread.be_busy_for(0.1)
+            scene.hears(2, append(1, (2, 1), entry(3, 1)))
+            scene.hears(2, snapshot)
+            assert (scene.quorum.journal.synced_index, scene.voter.keeper.kept_count) == (2, 0)
+            disk = scene.cluster.disks[1]
+            scene.cluster.power_losses = (CrashMode.DROP,)
+            disk.stop_at = disk.points + point
+            scene.cluster.run_for(0.1)
+            if scene.cluster.voters:
+                assert (scene.quorum.term, scene.quorum.last_applied) == (5, 10)
+                return
+            scene.start()
+            assert (scene.quorum.term, scene.quorum.last_applied) in ((1, 1), (5, 1), (5, 10))
+            assert scene.answer_to(3, snapshot, AppendResponse) == acknowledged(5, 10)
+
+
 def a_snapshot_of_what_is_applied_is_not_installed() -> None:
     """It is late: what came after it was committed meanwhile, and the state machine stands there."""
     with stage(shape=Shape(entries_between_snapshots=1_000)) as scene:
@@ -208,7 +231,47 @@ def what_was_cut_off_is_acknowledged_to_nobody() -> None:
         assert scene.log == [(1, 0), (2, 2)]
 
 
+def leads_alone_with_the_second_of_two_entries_held_up(scene: Stage) -> int:
+    """It came while the first one, which is on disk now, was being written; its index."""
+    scene.leads_alone()
+    disk, thread = scene.cluster.disks[1], scene.voter.journal_thread
+    thread.be_busy_for(0.05)
+    scene.is_asked_for_an_entry()
+    scene.is_asked_for_an_entry()
+    scene.cluster.run_for(0.04)
+    second, points = scene.quorum.journal.last_index, disk.points
+    assert (scene.quorum.commit_index, scene.quorum.journal.synced_index) == (second, second - 2)
+    assert (scene.quorum.last_applied, scene.cluster.history.acknowledged_count) == (second - 2, 0)
+    assert scene.cluster.run_until(lambda: disk.points > points, 0.02), "the first one is not written"
+    thread.be_busy_for(0.05)
+    scene.cluster.run_for(0.04)
+    return second
+
+
+def a_single_voter_tells_and_acknowledges_what_is_on_its_disk() -> None:
+    """It is a majority by itself as soon as it holds an entry."""
+    with stage(voter_count=1) as scene:
+        second = leads_alone_with_the_second_of_two_entries_held_up(scene)
+        history = scene.cluster.history
+        assert (scene.quorum.commit_index, scene.quorum.journal.synced_index) == (second, second - 1)
+        assert (scene.quorum.last_applied, history.acknowledged_count) == (second - 1, 1)
+        scene.cluster.run_for(0.02)
+        assert (scene.quorum.last_applied, history.acknowledged_count) == (second, 2)
+
+
+def a_single_voter_that_loses_power_while_it_writes_keeps_what_it_acknowledged() -> None:
+    with stage(voter_count=1) as scene:
+        second = leads_alone_with_the_second_of_two_entries_held_up(scene)
+        log = scene.log
+        scene.restart(CrashMode.DROP)
+        assert scene.log == log[:-1], "the second one was not held up"
+        assert scene.cluster.history.highest_acknowledged == second - 1, "an acknowledged entry is lost"
+        scene.leads_alone()
+        scene.cluster.history.check_end()
+
+
 ON_DISK = f"{Invariant.ACKNOWLEDGED_IS_DURABLE}: voter 1 acknowledges entry 2"
+TOLD_TOO_EARLY = f"{Invariant.TOLD_IS_DURABLE}: voter 1 is told entry 5"
 FORGETFUL = f"{Invariant.NOTHING_GOES_BACK}: voter 1 goes back from term"
 GIVES_UP = f"{Invariant.VOTERS_GO_ON}: voter 1 gave up: Corruption: "
 
@@ -250,6 +313,11 @@ SCENARIOS: list[tuple[Scenario, Guard, str]] = [
         GIVES_UP + ".*the journal was lost, and with it whom this voter has voted for",
     ),
     (
+        a_voter_that_loses_power_while_a_snapshot_waits_for_its_writes_starts_again,
+        weakened.installing_snapshots_with_the_write_before,
+        GIVES_UP + ".*the journal was lost, and with it whom this voter has voted for",
+    ),
+    (
         a_snapshot_of_what_is_applied_is_not_installed,
         weakened.installing_snapshots_of_the_past,
         "a snapshot of what is applied is taken",
@@ -268,6 +336,16 @@ SCENARIOS: list[tuple[Scenario, Guard, str]] = [
         what_was_cut_off_is_acknowledged_to_nobody,
         weakened.acknowledging_what_was_cut_off,
         f"{Invariant.ACKNOWLEDGED_IS_DURABLE}: voter 1 acknowledges entry 3",
+    ),
+    (
+        a_single_voter_tells_and_acknowledges_what_is_on_its_disk,
+        weakened.telling_with_the_write_before,
+        TOLD_TOO_EARLY,
+    ),
+    (
+        a_single_voter_that_loses_power_while_it_writes_keeps_what_it_acknowledged,
+        weakened.telling_with_the_write_before,
+        TOLD_TOO_EARLY,
     ),
     (
         one_gap_is_filled_once_however_many_appends_it_makes_a_follower_refuse,
