@@ -549,6 +549,10 @@ class ModelledLog:
     def _started_at(self, start: int) -> None:
         self.start = start
         self.batches = [batch for batch in self.batches if batch.next_offset > start]
+        # The epoch that the start lies in is remembered from there on, and is forgotten with a truncation to the start.
+        below = [epoch for epoch, first in self.epochs if first <= start]
+        above = [(epoch, first) for epoch, first in self.epochs if first > start]
+        self.epochs = [*((epoch, start) for epoch in below[-1:]), *above]
         self._settle()
 
     def _expectation(self, added: Sequence[Stored] = ()) -> Expectation:
