@@ -123,6 +123,7 @@ class LogChanges:
         self._current: tuple[_Wanted[Any], ChangeUnderWay[Any]] | None = None
         self._ticket: StepTicket | None = None
         self._lock = Lock()
+        self._is_given_up = False
 
     # --- asking for changes ----------------------------------------------------------------------------------
 
@@ -151,7 +152,10 @@ class LogChanges:
         Raises the Refusal of a change that ends where it is asked for.
         """
         wanted = _Wanted(change, settle, is_wanted)
-        if self._off_loop:
+        if self._is_given_up:
+            # Its files may be open still, for a step that is being run, but nobody would run another one.
+            self._end(wanted, None, _closed())
+        elif self._off_loop:
             self._queue.append(wanted)
             self._begin_next()
         else:
@@ -236,6 +240,7 @@ class LogChanges:
 
     def give_up(self) -> bool:
         """Nothing more is done to the log. False while a step of it is being run: its files may not be closed yet."""
+        self._is_given_up = True
         waiting = [*self._queue]
         self._queue.clear()
         if self._current is not None:
@@ -244,7 +249,7 @@ class LogChanges:
             under_way.give_up()
             waiting.insert(0, wanted)
         for wanted in waiting:
-            wanted.outcome.end(None, Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the replica is closed"))
+            wanted.outcome.end(None, _closed())
         if self._ticket is not None:
             self._ticket.cancelled = True
         return self._ticket is None
@@ -261,3 +266,7 @@ def _begun(wanted: _Wanted[Any]) -> ChangeUnderWay[Any]:
 
 def _role_changed() -> Refusal:
     return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the replica's role has changed")
+
+
+def _closed() -> Refusal:
+    return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the replica is closed")

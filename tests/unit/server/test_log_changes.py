@@ -266,6 +266,33 @@ def test_a_step_that_was_not_begun_when_its_replica_was_deleted_touches_no_file(
     assert names(tmp_path / "orders-0") == []
 
 
+@pytest.mark.parametrize("off_loop", [True, False])
+def test_what_is_asked_of_a_deleted_replica_while_its_last_step_runs_is_refused(
+    tmp_path: Path, *, off_loop: bool
+) -> None:
+    broker = Broker(tmp_path, off_loop=off_loop)
+    partition = broker.open()
+    follow(partition)
+    partition.append_as_follower(leaders_batch("a", "b", at=0))
+    while broker.unsynced:
+        broker.sync()
+    first = None
+    if off_loop:
+        first = partition.advance_log_start(Offset(1))
+    ticket = partition.prepare_sync()
+    assert (ticket is not None) == off_loop
+    partition.retire()
+    with pytest.raises(Refusal, match="NOT_LEADER_OR_FOLLOWER: the replica is closed"):
+        partition.advance_log_start(Offset(2))
+    assert not partition.is_changing
+    if ticket is not None and first is not None:
+        ticket.run()
+        partition.complete_sync(ticket)
+        with pytest.raises(Refusal, match="the replica is closed"):
+            first.result()
+    assert partition.log.failure == "the log is closed", "its files are given up when the step is over"
+
+
 def test_a_disk_that_fails_in_a_roll_takes_the_directory_out_of_use(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with changing(tmp_path) as replica:
