@@ -43,10 +43,18 @@ class LogFiles:
         self._sync = sync
         self._health = health
         self._is_closed = False
+        self._begun: Segment | None = None
+        """It may never be one of `segments`: the change that began it may be given up."""
 
     def begin_segment(self, base_offset: Offset, config: LogConfig) -> Change[None]:
         directory = self._directory
-        self.segments.append((yield lambda: begin_segment(self._disk, directory, base_offset, config)))
+
+        def begin() -> Segment:
+            self._begun = begin_segment(self._disk, directory, base_offset, config)
+            return self._begun
+
+        self.segments.append((yield begin))
+        self._begun = None
 
     def drop_first(self, count: int, log_start: Offset) -> Change[list[str]]:
         """Moves the start of the log behind these segments. Returns files that nobody needs any more."""
@@ -157,6 +165,8 @@ class LogFiles:
         self._is_closed = True
         for segment in self.segments:
             self._sync.close_file(segment.file)
+        if self._begun is not None:
+            self._begun.file.close()
         self._health.failure = self._health.failure or "the log is closed"
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from kraft.log.change import ChangeUnderWay
 from kraft.log.cleaned_segments import CleaningResult, open_cleaned
 from kraft.log.cleaning_plan import plan_cleaning
 from kraft.log.compaction import clean
@@ -26,7 +27,7 @@ from tests.unit.log.log_building import (
     read_records,
     sync,
 )
-from tests.unit.log.memory_disk import MemoryDisk
+from tests.unit.log.memory_disk import MemoryDisk, MemoryFile
 
 # --- truncation -----------------------------------------------------------------------------------------------
 
@@ -223,3 +224,22 @@ def test_what_was_cleaned_of_a_log_that_changed_meanwhile_is_thrown_away() -> No
     assert [record.value for record in read_records(log)] == before
     assert not [name for name in disk.list(DIRECTORY) if name.endswith(".cleaned")]
     assert log.cleaned_end_offset == 0
+
+
+# --- the end of a log -----------------------------------------------------------------------------------------
+
+
+def test_a_segment_that_was_begun_for_a_roll_that_was_given_up_is_closed() -> None:
+    log = open_log(MemoryDisk())
+    append(log, "a")
+    roll = ChangeUnderWay(log.rolling())
+    while True:
+        assert roll.step is not None, "a roll begins a segment"
+        roll.step.run()
+        if isinstance(begun := roll.step.result, Segment):
+            break
+        roll.go_on()
+    roll.give_up()
+    log.release()
+    assert isinstance(begun.file, MemoryFile)
+    assert begun.file.is_closed
