@@ -214,6 +214,29 @@ def test_a_replica_that_gets_another_role_in_the_middle_of_a_truncation_takes_it
     asyncio.run(scenario())
 
 
+def test_a_replica_whose_disk_fails_in_a_truncation_takes_up_no_role_afterwards(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with changing(tmp_path) as replica:
+            partition, disk = replica.partition, replica.disk
+            follow(partition)
+            for at in range(12):
+                await replica.over(partition.append_as_follower(leaders_batch("x" * 150, at=at)))
+            await replica.synced()
+            disk.hold()
+            cut = partition.cut_back(TruncateTo(offset=Offset(2)))
+            await until(disk.held.is_set)
+            lead(partition, epoch=1, replicas=(1,))
+            disk.fails_syncs = True
+            disk.open_gate.set()
+            with pytest.raises(Refusal, match="KAFKA_STORAGE_ERROR"):
+                await replica.over(cut)
+            await settle()
+            assert replica.broker.failures
+            assert (partition.leader, partition.follower) == (None, None)
+
+    asyncio.run(scenario())
+
+
 def test_a_replica_that_is_deleted_in_the_middle_of_a_roll_writes_nothing_more(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with changing(tmp_path) as replica:
