@@ -42,9 +42,15 @@ class LogFiles:
         self._side_files = side_files
         self._sync = sync
         self._health = health
+        self._being_replaced: Sequence[Segment] = ()
+        """Segments whose files a thread is swapping: their names may already be those of other content."""
         self._is_closed = False
         self._begun: Segment | None = None
         """It may never be one of `segments`: the change that began it may be given up."""
+
+    def has_still(self, segments: Sequence[Segment]) -> bool:
+        """Whether the files of all of these are in place, under their names, and stay there until the loop goes on."""
+        return all(segment in self.segments and segment not in self._being_replaced for segment in segments)
 
     def begin_segment(self, base_offset: Offset, config: LogConfig) -> Change[None]:
         directory = self._directory
@@ -83,23 +89,35 @@ class LogFiles:
             yield from self._health.guarding(self._side_files.remember_holes())
         directory = self._directory
         for group, segment in zip(result.groups, cleaned, strict=True):
+            replaced = self._replaced_by(group)
+            yield from self._health.guarding(_keep_indexes(replaced))
+            self._being_replaced = replaced
             try:
                 files += yield partial(swap_in, self._disk, directory, group.base_offset, group.end_offset)
             except OSError as error:
                 # Half a swap is finished by recovery; until then nobody knows which files are which.
                 self._health.fail(error)
-            yield from self._take_over(group, segment)
+            else:
+                self._replace(replaced, segment)
+            finally:
+                self._being_replaced = ()
+            yield from self._write_indexes(segment)
         checkpoint = replace(self._side_files.checkpoint, cleaned_end_offset=result.end_offset)
         yield from self._health.guarding(self._side_files.remember(checkpoint))
         yield from self._health.guarding(self.drop_stale_snapshots())
         return files
 
-    def _take_over(self, group: CleanedGroup, cleaned: Segment) -> Change[None]:
+    def _replaced_by(self, group: CleanedGroup) -> list[Segment]:
         first = segment_lookup.number_of(self.segments, group.base_offset)
-        replaced = self.segments[first : first + len(group.replaced)]
+        return self.segments[first : first + len(group.replaced)]
+
+    def _replace(self, replaced: Sequence[Segment], cleaned: Segment) -> None:
+        first = self.segments.index(replaced[0])
         self.segments[first : first + len(replaced)] = [cleaned]
         for segment in replaced:
             self._sync.close_file(segment.file)
+
+    def _write_indexes(self, cleaned: Segment) -> Change[None]:
         try:
             yield from cleaned.write_indexes()
             cleaned.release_indexes()
@@ -168,6 +186,13 @@ class LogFiles:
         if self._begun is not None:
             self._begun.file.close()
         self._health.failure = self._health.failure or "the log is closed"
+
+
+def _keep_indexes(segments: Sequence[Segment]) -> Change[None]:
+    """So that reads go on while the index files are put aside: to make an index anew would hold the loop."""
+    stored = yield lambda: [segment.stored_index() for segment in segments]
+    for segment, index in zip(segments, stored, strict=True):
+        segment.keep_index(index)
 
 
 def parent_of(path: str) -> str:

@@ -351,8 +351,10 @@ class PartitionLog:
         return timestamp_lookup.prepare_newest(self._disk, self._segments, self.log_start_offset)
 
     def has_still(self, segments: Sequence[Segment]) -> bool:
-        """Whether none of these was dropped or cleaned. Truncation is not noticed: a leader does not truncate."""
-        return all(segment in self._segments for segment in segments)
+        """Whether none of these was dropped or cleaned, or is being swapped just now: then what was read of its files
+        says nothing, errors included. Truncation is not noticed: a leader does not truncate.
+        """
+        return self._files.has_still(segments)
 
     # --- durability ------------------------------------------------------------------------------------------
 

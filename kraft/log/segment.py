@@ -444,11 +444,19 @@ class Segment:
         if self._index is not None:
             return self._index
         if self._stored_index is None:
-            try:
-                self._stored_index = StoredOffsetIndex(self._disk.read_file(self.index_path), self.base_offset)
-            except (FileNotFoundError, ValueError):
-                return self._indexes()[0]
-        return self._stored_index
+            self._stored_index = self.stored_index()
+        return self._stored_index or self._indexes()[0]
+
+    def stored_index(self) -> StoredOffsetIndex | None:
+        """The offset index as it is stored; None where it is missing or cut. May be called in any thread."""
+        try:
+            return StoredOffsetIndex(self._disk.read_file(self.index_path), self.base_offset)
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def keep_index(self, stored: StoredOffsetIndex | None) -> None:
+        """Of a closed segment, to look things up in while its index files are put aside."""
+        self._stored_index = self._stored_index or stored
 
     def _load_indexes(self) -> None:
         """Raises FileNotFoundError and ValueError."""

@@ -139,6 +139,11 @@ class LogChanges:
         """The log's state is in the middle of a change."""
         return self._current is not None
 
+    @property
+    def current(self) -> Outcome[Any] | None:
+        """Of the change that the log's state is in the middle of."""
+        return None if self._current is None else self._current[0].outcome
+
     def make(
         self,
         change: Callable[[], Change[Result]],

@@ -2,7 +2,8 @@
 
 Only what is durable and no longer changes is read: closed segments, and the active one up to its last sync. A segment
 whose file vanished is damaged as well. The log goes on meanwhile, so a finding counts only when the segment was the
-same before and after, and only the second time.
+same before and after, and only the second time. None counts in the middle of a change of the log: a thread may have
+swapped or cut its files, and the log does not know yet.
 """
 
 from __future__ import annotations
@@ -113,8 +114,8 @@ class LogScrubber:
         return _first_finding(first) == _first_finding(again)
 
     async def _scrub_segment(self, partition: Partition, base_offset: Offset) -> ScrubbedSegment | None:
-        """None for a segment that is gone, or was changed while it was read."""
-        before = _facts(partition, base_offset)
+        """None for a segment that is gone, or was changed while it was read, or may have been."""
+        before, was_changing = _facts(partition, base_offset), partition.is_changing
         if before is None:
             return None
         is_active = before == partition.log.segments()[-1]
@@ -134,7 +135,10 @@ class LogScrubber:
             if _is_same(before, _facts(partition, base_offset), is_active):
                 partition.storage_failed(f"{before.path} cannot be read: {error}")
             return None
-        return found if _is_same(before, _facts(partition, base_offset), is_active) else None
+        if found is None or not _is_same(before, _facts(partition, base_offset), is_active):
+            return None
+        is_settled = not was_changing and not partition.is_changing
+        return found if is_settled or not found.problems else None
 
     def _read(self, partition: Partition, path: str, expected: Expected) -> ScrubbedSegment | None:
         """None where nothing is to be concluded."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Lock
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 from kraft.log.append_work import CheckedRecords, ProducedRecords
 from kraft.log.change import Change, run_now
@@ -491,8 +491,16 @@ class Partition:
 
     @property
     def is_changing(self) -> bool:
-        """The log is in the middle of a change: it may be read as the leader's, and is not to be copied or replaced."""
+        """The log is in the middle of a change: it may be read as the leader's, and is not to be copied or replaced.
+
+        Its files may be ahead of what it knows of them: what is read of them by name is no proof of rot.
+        """
         return self._changes.is_changing
+
+    @property
+    def current_change(self) -> Outcome[Any] | None:
+        """How the change ends that the log is in the middle of; None for none."""
+        return self._changes.current
 
     def log_moved(self, log: PartitionLog) -> None:
         """An equal log in another log directory, all of it durable, takes the place of the one so far.

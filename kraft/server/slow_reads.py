@@ -8,7 +8,7 @@ one that needs few steps has every second one at least, however many others need
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Awaitable, Generator
 from concurrent.futures import Executor
 from heapq import heappop, heappush
 from itertools import count
@@ -94,6 +94,11 @@ class RequestReads:
         finally:
             if not is_done:
                 self._reads.give_up(steps)
+
+    async def wait_for(self, event: Awaitable[Outcome]) -> Outcome:
+        """What it ends with, or raises. Raises TimeoutError when the request's time is over. Takes no step."""
+        async with asyncio.timeout_at(self._deadline_s):
+            return await event
 
     async def _step(self, steps: Generator[None, None, Outcome]) -> Any:
         self._taken += 1

@@ -6,6 +6,7 @@ still leads the partition in the same epoch, and the log still has what was read
 
 from __future__ import annotations
 
+from contextlib import suppress
 from errno import EMFILE, ENFILE, ENOMEM
 from typing import Final
 
@@ -82,7 +83,11 @@ class ListOffsetsHandler:
             known = _known(partition, wanted.timestamp_ms)
             if known is not None:
                 return partition, known
-            found = await _looked_up(partition, leader, wanted.timestamp_ms, reads)
+            try:
+                found = await _looked_up(partition, leader, wanted.timestamp_ms, reads)
+            except TimeoutError:
+                message = f"the look-up by time in {partition.topic_partition} took longer than {LOOK_UP_S_MAX:g} s"
+                raise Refusal(ErrorCode.REQUEST_TIMED_OUT, message) from None
             if found is not None:
                 return partition, found
 
@@ -115,7 +120,8 @@ async def _looked_up(
     """Offset and timestamp of a committed record, both UNKNOWN where there is none; None: it has to be asked again.
 
     That is so when another leader, or the same in another epoch, came meanwhile, and so perhaps a truncation; or when
-    retention, compaction or a move changed the files that were read. Raises Refusal.
+    retention, compaction or a move changed the files that were read. Raises Refusal, and TimeoutError when the
+    request's time is over.
     """
     log = partition.log
     lookup = log.prepare_newest_lookup() if timestamp_ms == MAX_TIMESTAMP else log.prepare_lookup(timestamp_ms)
@@ -124,11 +130,14 @@ async def _looked_up(
     try:
         found = await reads.run(lookup.steps)
     except TimeoutError:
-        message = f"the look-up by time in {partition.topic_partition} took longer than {LOOK_UP_S_MAX:g} s"
-        raise Refusal(ErrorCode.REQUEST_TIMED_OUT, message) from None
+        # An OSError as well, and not the disk's.
+        raise
     except (Corruption, OSError) as error:
         failure = error
-    if partition.leader is not leader or partition.log is not log or not log.has_still(lookup.segments):
+    if partition.leader is not leader or partition.log is not log:
+        return None
+    if not log.has_still(lookup.segments):
+        await _files_in_place(partition, reads)
         return None
     if failure is not None:
         raise _failed(partition, failure)
@@ -136,6 +145,15 @@ async def _looked_up(
         return UNKNOWN, UNKNOWN
     # Records may have been deleted without any file being changed.
     return None if found[0] < log.log_start_offset else found
+
+
+async def _files_in_place(partition: Partition, reads: RequestReads) -> None:
+    """Until then it would be looked up in the same segments, and in files that are others already."""
+    change = partition.current_change
+    if change is not None:
+        # However it ends: what it leaves is what there is to look into.
+        with suppress(Refusal):
+            await reads.wait_for(change.wait())
 
 
 def _failed(partition: Partition, failure: Corruption | OSError) -> Refusal:
