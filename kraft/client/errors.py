@@ -52,7 +52,7 @@ class LogTruncated(Refusal):
 
 
 def describe_truncation(partition: TopicPartition, position: int, divergent_offset: int | None) -> str:
-    """What an unclean election did to a reader that stood at `position`."""
+    """Says that an unclean election took back records below `position`, where a reader stood."""
     if divergent_offset is None:
         return f"{partition}: the log was truncated, and its leader has none of what was read up to offset {position}"
     return (

@@ -15,13 +15,13 @@ UNKNOWN: Final = -1
 
 @dataclass(slots=True)
 class ReadEpochs:
-    """Of one partition. `entries` are epochs with the first offset read of each; ascending in epoch and offset."""
+    """Leader epochs read of one partition: `entries` are epochs with the first offset read of each, both ascending."""
 
     entries: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def latest(self) -> int:
-        """Of the record before the place that was read up to; -1 when nothing is known of it."""
+        """Epoch of the last record read; -1 when it is not known."""
         return self.entries[-1][0] if self.entries else UNKNOWN
 
     def read(self, epoch: int, offset: int) -> None:

@@ -27,7 +27,7 @@ class CheckedRecords:
 
 
 ProducedRecords = Buffer | CheckedRecords
-"""What a producer sent, as it came or checked already."""
+"""Records of a producer: as they came, or checked already."""
 
 
 class AppendWork(Protocol):

@@ -283,7 +283,7 @@ class PartitionLog:
             yield from self._health.guarding(self._side_files.cut_epochs(self._log_end))
 
     def _needed_before(self, headers: Sequence[BatchHeader]) -> Change[None] | None:
-        """What has to be durable before these batches, which continue the log, are written; None for nothing."""
+        """Change that has to be durable before these batches, which continue the log, are written; None for none."""
         size = sum(header.size_bytes for header in headers)
         rolls = must_roll_before(self._active, self._config, size, headers[-1])
         begins_epoch = headers[-1].leader_epoch != self.epoch_cache.latest_epoch
@@ -343,11 +343,11 @@ class PartitionLog:
             self._health.fail(error)
 
     def prepare_lookup(self, timestamp_ms: int) -> TimestampLookup:
-        """Of the first record at or after that time. Its outcome counts if the log `has_still` what it read."""
+        """Look-up of the first record at or after that time. Its outcome counts if the log `has_still` what it read."""
         return timestamp_lookup.prepare(self._disk, self._segments, timestamp_ms, self.log_start_offset)
 
     def prepare_newest_lookup(self) -> TimestampLookup:
-        """Of the first record that has the largest timestamp."""
+        """Look-up of the first record that has the largest timestamp."""
         return timestamp_lookup.prepare_newest(self._disk, self._segments, self.log_start_offset)
 
     def has_still(self, segments: Sequence[Segment]) -> bool:

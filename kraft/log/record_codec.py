@@ -376,7 +376,7 @@ class RecordSkim:
         self._position: i64 = 0
         self._index: i64 = 0
         self._end: i64 = 0
-        """Of the record whose headers come next."""
+        """Number of the record whose headers come next."""
         self._headers_left: i64 = 0
         self._name_left: i64 = -1
         """Bytes of a header's name, when a part of it was looked at; -1 when a header begins here."""
@@ -528,9 +528,9 @@ class RecordFinder:
         """`count` is how many records the payload holds."""
         self.timestamp_delta = 0
         self.offset_delta = -1
-        """Of the last record that was looked at: the one that was found, if one was."""
+        """Offset delta of the last record that was looked at: the one that was found, if one was."""
         self.rest: bytes = b""
-        """What was fed, from the record found on."""
+        """Bytes fed so far, from the record found on."""
         self._timestamp_delta_min: i64 = timestamp_delta_min
         self._offset_delta_min: i64 = offset_delta_min
         self._left: i64 = count

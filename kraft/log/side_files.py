@@ -122,7 +122,7 @@ class SideFiles:
         yield from self.write_epochs()
 
     def forget_epochs(self, log_end: Offset) -> None:
-        """Those begun for records that were refused then. The file has to be written before the next append."""
+        """Forgets epochs begun for records that were then refused. The next append writes the file first."""
         before = self.epochs.latest_epoch
         self.epochs.truncate_from(log_end)
         if self.epochs.latest_epoch != before:

@@ -48,7 +48,7 @@ class TimestampLookup:
     """
 
     segments: tuple[Segment, ...]
-    """Those that it reads."""
+    """Segments that it reads."""
     steps: Generator[None, None, Found | None]
 
 
@@ -91,7 +91,7 @@ class _Route(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """What a thread may know of a segment. `route` is None when its indexes have to be read from their files."""
+    """Facts of a segment for a thread. `route` is None when its indexes have to be read from their files."""
 
     base_offset: Offset
     path: str

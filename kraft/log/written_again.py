@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class ReadableFile(Protocol):
-    """What a scan needs of a file."""
+    """File as a scan needs it."""
 
     @property
     def size(self) -> int:

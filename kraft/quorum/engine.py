@@ -335,7 +335,7 @@ class RaftQuorum:
             self._step()
 
     def _speak(self, parts: _Parts) -> None:
-        """What is durable is told."""
+        """Sends held messages and reports committed entries that are durable."""
         parts.transport.release()
         while self._committed and self._committed[0][0] <= parts.journal.synced_index and not self._failed:
             self._tell(*self._committed.popleft())

@@ -249,7 +249,7 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
         self._was_trimmed = True
 
     def _holds_only(self, last_index: int) -> None:
-        """What was synced behind that entry is not what is here now."""
+        """Lowers the synced index: entries above `last_index` were replaced."""
         self._synced_index = min(self._synced_index, last_index)
         self._index_under_way = min(self._index_under_way, last_index)
 

@@ -100,7 +100,7 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
         self._outbox: dict[int, list[Message]] = {peer: [] for peer in self._nodes}
         self._outbox_bytes = dict.fromkeys(self._nodes, 0)
         self._held: dict[int, list[Message]] = {peer: [] for peer in self._nodes}
-        """Those that leave when what they depend on is on disk."""
+        """Messages held until the write that they depend on is on disk."""
         self._ballots = BallotBox()
         self._canvass = Canvass(len(config.voters))
         self._leader = LeaderWatch(config.silence_ms[0], clock.monotonic_ms() if log.last_index else None)
@@ -228,7 +228,7 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
             self._outbox[peer] = []
 
     def release(self) -> None:
-        """What is held leaves. The write on which it depends is durable."""
+        """Sends held messages. The write that they depend on is durable."""
         assert self._links is not None, "released before it was attached"
         for peer, messages in self._held.items():
             if messages:
@@ -241,7 +241,7 @@ class QuorumTransport(Transport):  # type: ignore[misc]  # PySyncObj has no type
                 self.link_has_room(peer)
 
     def _is_still_true(self, message: Message) -> bool:
-        """What was cut off since by another leader is acknowledged to nobody."""
+        """False for an acknowledgement of entries that have since been truncated."""
         match message:
             case AppendResponse(success=True, next_index=next_index):
                 return next_index - 1 <= self._log.synced_index

@@ -50,7 +50,7 @@ STREAM_REQUESTS_IN_FLIGHT_MAX: Final = 64
 """A stream with more unanswered requests is not read from until some are answered."""
 
 PLAIN_RECORDS_AT_ONCE: Final = 200
-"""Are put into a message; then others have their turn."""
+"""Records encoded before others have their turn on the event loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

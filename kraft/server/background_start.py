@@ -101,7 +101,7 @@ class _Start:
         self._connections = Connections()
 
     async def wait(self) -> str | None:
-        """What the node waits for; None when it is in service."""
+        """Waits until the node is in service; returns what it needs if it cannot be yet, None if it is."""
         try:
             while (not_yet := await self._not_yet()) is not None:
                 if self._process.poll() is not None:

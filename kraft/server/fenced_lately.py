@@ -37,6 +37,6 @@ class FencedLately:
         }
 
     def brokers(self) -> tuple[BrokerId, ...]:
-        """Those still to be listed, by id: registered, and fenced."""
+        """Brokers still to be listed, by id: registered, and fenced."""
         since_ms = self._monotonic_ms() - LISTED_ON_MS
         return tuple(sorted(each for each, fenced_ms in self._fenced_ms.items() if fenced_ms > since_ms))

@@ -40,7 +40,7 @@ class LocalNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
-    """What became of those that were to stop."""
+    """Result of `stop`."""
 
     stopped: list[LocalNode]
     still_running: list[LocalNode]

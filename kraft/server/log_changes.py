@@ -129,7 +129,7 @@ class LogChanges:
 
     @property
     def under_way(self) -> Outcome[Any] | None:
-        """Of the last change that was asked for and is not over: nothing is appended before."""
+        """Outcome of the last requested change that is not over; appends wait for it."""
         if self._queue:
             return self._queue[-1].outcome
         return None if self._current is None else self._current[0].outcome
@@ -141,7 +141,7 @@ class LogChanges:
 
     @property
     def current(self) -> Outcome[Any] | None:
-        """Of the change that the log's state is in the middle of."""
+        """Outcome of the change that the log's state is in the middle of."""
         return None if self._current is None else self._current[0].outcome
 
     def make(

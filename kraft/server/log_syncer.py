@@ -27,7 +27,7 @@ class Syncable(Protocol):
         """The one that the log is in now."""
 
     def prepare_sync(self) -> Ticket | None:
-        """What is to be done now: a sync of what is unsynced, or a step of a change of the log. None for nothing."""
+        """Next work on the log's files: a sync, or a step of a change. None when there is none."""
 
     # Each replica takes back what it gave out.
     def complete_sync(self, ticket: Any) -> None:

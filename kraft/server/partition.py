@@ -78,7 +78,7 @@ class PartitionSurroundings:
     is_active: Callable[[BrokerId], bool] = lambda broker_id: True
     """False of a broker that the metadata has for fenced or shutting down."""
     off_loop: bool = False
-    """What changes a log's files is done step by step by whoever syncs it, and not where it is asked for."""
+    """Changes of a log are made step by step by whoever syncs it, not where they are asked for."""
     admit: Callable[[str, int], None] = lambda directory, size_bytes: None
     """Raises Refusal KAFKA_STORAGE_ERROR while the disk of that log directory has no room for so many bytes."""
 
@@ -124,7 +124,7 @@ class Partition:
         self._follower_is_at_work = False
         """It has asked for records to be appended or cut off, and waits for the end of that."""
         self._awaited_role: tuple[BrokerId, Callable[[], None]] | None = None
-        """Of whom the replica is to follow, or -1, and what gives it that role when the log's change is over."""
+        """Leader to follow (-1: none), and the callback that takes the role once the log's change is over."""
         self._changes = LogChanges(
             off_loop=surroundings.off_loop,
             watching_storage=self._watching_storage,

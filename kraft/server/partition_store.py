@@ -246,7 +246,7 @@ class PartitionStore:
         return DeletedDirectory(directory=replica.directory, name=aside, replica=name)
 
     def marked_before(self) -> list[DeletedDirectory]:
-        """What an earlier process marked and did not come to remove."""
+        """Directories that an earlier process marked and did not remove."""
         found = []
         for directory in self._directories.online:
             for name in sorted(self._names_in(directory)):

@@ -85,7 +85,7 @@ class ReplicaFetcher:
         self._config = config
         self._not_before: dict[Partition, float] = {}
         self._late: set[Partition] = set()
-        """Those whose sync is under way for longer than a round waits."""
+        """Partitions whose sync takes longer than a round waits."""
         self._rounds = 0
         self._assigned = asyncio.Event()
         self._told = ""

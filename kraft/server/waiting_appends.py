@@ -24,10 +24,10 @@ from kraft.model.errors import ErrorCode, Refusal
 log = structlog.get_logger()
 
 WAITING_BYTES_MAX: Final = 32 << 20
-"""Of all appends of a broker that wait; one more is refused, and its producer tries again later."""
+"""Bound on the bytes of all waiting appends of a broker; one more is refused, and its producer tries again."""
 
 APPEND_BYTES: Final = 2 << 10
-"""What an append takes while it waits, besides its records."""
+"""Memory that a waiting append takes besides its records."""
 
 
 class WaitingClient:
@@ -89,7 +89,7 @@ class AppendQueue:
 
 
 class WaitingAppends:
-    """Those of all partitions of a broker. Its one thread takes an append of each partition in turn."""
+    """Waiting appends of all partitions of a broker. Its one thread takes an append of each partition in turn."""
 
     def __init__(self, executor: Executor | None = None, bytes_max: int = WAITING_BYTES_MAX) -> None:
         self._executor = executor or ThreadPoolExecutor(1, thread_name_prefix="append-work")

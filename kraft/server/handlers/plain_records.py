@@ -48,7 +48,7 @@ UNPACKED_AT_ONCE_MAX: Final = 16
 """So many requests hold batches and records at a time; others wait for their turn."""
 
 UNPACK_S_MAX: Final = 20.0
-"""What one request takes to read and unpack, beside its wait."""
+"""Time that one request may take to read and unpack, beside its wait."""
 
 
 class PlainRecordsHandler:

@@ -51,14 +51,14 @@ class _Begun:
 
     appends: list[_Ended | asyncio.Future[_Ended]]
     waiting: list[asyncio.Future[_Ended]]
-    """Those of `appends` that are not done yet."""
+    """Futures of `appends` that are not done yet."""
 
     def ended(self) -> list[_Ended]:
         """Appends that take too long are refused in their turn."""
         return [_ended(one) for one in self.appends]
 
     def parked(self) -> list[asyncio.Future[ErrorCode]]:
-        """Of what is appended, what waits for replicas."""
+        """Outcomes of appended records that wait for replicas."""
         return [
             one.outcome
             for one in (self.ended() if self.waiting else self.appends)
