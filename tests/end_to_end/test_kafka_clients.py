@@ -27,6 +27,7 @@ from tests.end_to_end.kafka_records import (
     shown_without,
     traits_of,
 )
+from tests.end_to_end.waiting import until
 
 DEADLINE_S = 30
 TOPIC = "everything"
@@ -229,7 +230,15 @@ def test_a_topic_is_created_by_the_first_who_writes_to_it(cluster: Cluster) -> N
 def test_clients_are_told_the_cluster_as_it_is(cluster: Cluster) -> None:
     create(cluster, "told", partitions=3)
     consumer = confluent_consumer(cluster.kafka_bootstrap_servers)
-    metadata = consumer.list_topics(timeout=DEADLINE_S)
+    answers = []
+
+    def is_listed() -> bool:
+        # It may ask a broker that has not heard of the topic yet.
+        answers.append(consumer.list_topics(timeout=DEADLINE_S))
+        return "told" in answers[-1].topics
+
+    until(is_listed, "the topic is not listed")
+    metadata = answers[-1]
     assert metadata.cluster_id == cluster.cluster_id
     addresses = {f"{broker.host}:{broker.port}" for broker in metadata.brokers.values()}
     assert addresses == set(cluster.kafka_bootstrap_servers.split(","))
