@@ -178,7 +178,7 @@ class WaitingAppends:
             return
         except Refusal as found:
             refusal = found
-        except Exception as error:  # noqa: BLE001  As above.
+        except Exception as error:  # noqa: BLE001  Whatever is in one batch, other producers do not notice.
             refusal = _bug(error)
         if refusal is not None:
             append.refuse(refusal)

@@ -238,6 +238,7 @@ def test_a_compacted_topic_is_compacted_soon_after_the_append_that_finds_it_wait
             admin.create_topic("waiting", 1, 1, configs)
         for number in range(100):
             publish(cluster, "waiting", [(b"key", b"%d" % number)])
+        # By the records' own timestamps the lag has to be over when the next one comes.
         time.sleep(1.2)
         publish(cluster, "waiting", [(b"other", b"next")])
         appended_s = time.monotonic()

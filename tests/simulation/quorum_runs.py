@@ -112,7 +112,7 @@ def notices(invariant: Invariant, words: str = "", *, seeds: int) -> bool:
         except Violation as violation:
             if violation.invariant is invariant and words in str(violation):
                 return True
-        except Exception as error:  # noqa: BLE001  See above.
+        except Exception as error:  # noqa: BLE001  A weakened quorum may end in any way.
             log.debug("seed ended in another way", seed=seed, error=repr(error))
     return False
 
