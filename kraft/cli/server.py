@@ -13,7 +13,7 @@ import typer
 
 from kraft.cli.one_line import ConfigFile, one_line_errors
 
-app = typer.Typer(help="Run nodes, and stop them.", no_args_is_help=True)
+app = typer.Typer(help="Start and stop nodes.", no_args_is_help=True)
 
 START_TIMEOUT_MS: Final = 60_000
 STOP_TIMEOUT_MS: Final = 60_000
@@ -23,7 +23,8 @@ STOP_TIMEOUT_MS: Final = 60_000
 def start(
     config: ConfigFile,
     daemon: Annotated[
-        bool, typer.Option("--daemon", "-daemon", help="Run it in the background; return when it is in service.")
+        bool,
+        typer.Option("--daemon", "-daemon", help="Start the node in the background; return when it is in service."),
     ] = False,
     log_file: Annotated[
         Path | None,
@@ -35,7 +36,7 @@ def start(
         ),
     ] = None,
     timeout_ms: Annotated[
-        int, typer.Option("--timeout-ms", min=1, help="With --daemon: how long to wait until it is in service.")
+        int, typer.Option("--timeout-ms", min=1, help="Longest wait for the node to be in service, with --daemon.")
     ] = START_TIMEOUT_MS,
 ) -> None:
     """Run one node until SIGTERM or Ctrl-C, which stop it in order. Its log goes to standard error."""
@@ -87,12 +88,13 @@ def _start_in_background(config: Path, log_file: Path | None, timeout_ms: int) -
 @app.command("stop")
 def stop(
     config: Annotated[
-        Path | None, typer.Option("--config", "-c", metavar="FILE", help="Only the node of this configuration file.")
+        Path | None,
+        typer.Option("--config", "-c", metavar="FILE", help="Stop only the node of this configuration file."),
     ] = None,
-    node_id: Annotated[int | None, typer.Option("--node-id", min=0, help="Only nodes with this id.")] = None,
-    cluster_id: Annotated[str | None, typer.Option("--cluster-id", help="Only nodes of this cluster.")] = None,
+    node_id: Annotated[int | None, typer.Option("--node-id", min=0, help="Stop only nodes with this node.id.")] = None,
+    cluster_id: Annotated[str | None, typer.Option("--cluster-id", help="Stop only nodes of this cluster.id.")] = None,
     timeout_ms: Annotated[
-        int, typer.Option("--timeout-ms", min=1, help="How long they may take to stop.")
+        int, typer.Option("--timeout-ms", min=1, help="Longest wait for the nodes to stop.")
     ] = STOP_TIMEOUT_MS,
 ) -> None:
     """Stop your nodes on this machine in order, by SIGTERM: all of them, or those that the options choose.

@@ -368,7 +368,9 @@ class ReplicaFetcher:
     def _pause_for_want_of_room(self, partition: Partition, refusal: Refusal) -> None:
         """Whoever watches the disk has told of it. Once there is room, the partition goes on from where it was."""
         if refusal.error_code is not ErrorCode.KAFKA_STORAGE_ERROR:
-            log.error("log cannot follow its leader's", partition=str(partition.topic_partition), reason=str(refusal))
+            log.error(
+                "replica cannot follow the leader's log", partition=str(partition.topic_partition), reason=str(refusal)
+            )
         self._pause(partition, NO_ROOM_RETRY_AFTER_S)
 
     def _pause(self, partition: Partition, seconds: float) -> None:
