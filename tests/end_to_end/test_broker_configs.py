@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
 from kraft.client import Admin, Refusal
 from kraft.testing import Cluster
+from tests.end_to_end.command_line import kraft
 from tests.end_to_end.record_sizes import is_taken, until_size
 
 DEADLINE_S = 20.0
-COMMAND = (sys.executable, "-c", "from kraft.cli.main import main; main()")
 ALL_BROKERS = ("--entity-type", "brokers", "--entity-default")
 
 
@@ -21,18 +19,6 @@ ALL_BROKERS = ("--entity-type", "brokers", "--entity-default")
 def cluster() -> Iterator[Cluster]:
     with Cluster(nodes=2) as cluster:
         yield cluster
-
-
-def kraft(cluster: Cluster, *arguments: str) -> str:
-    done = subprocess.run(
-        [*COMMAND, *arguments, "--bootstrap-server", cluster.bootstrap_servers],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def test_a_config_of_all_brokers_takes_effect_on_logs_that_are_open_and_is_kept(cluster: Cluster) -> None:

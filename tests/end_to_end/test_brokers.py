@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 
@@ -12,11 +10,11 @@ import pytest
 
 from kraft.client import Admin, BrokerDescription, ErrorCode, Producer, Refusal
 from kraft.testing import Cluster
+from tests.end_to_end.command_line import run_kraft
 from tests.end_to_end.records import once_each, read_all
 from tests.end_to_end.waiting import until, until_in_sync
 
 DEADLINE_S = 30.0
-COMMAND = (sys.executable, "-c", "from kraft.cli.main import main; main()")
 OBSERVER = 4
 
 
@@ -33,16 +31,6 @@ def _admin(cluster: Cluster) -> Iterator[Admin]:
         yield admin
 
 
-def kraft(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *arguments, "--bootstrap-server", cluster.bootstrap_servers],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
 def broker(admin: Admin, broker_id: int) -> BrokerDescription:
     (described,) = admin.describe_brokers([broker_id])
     return described
@@ -55,7 +43,7 @@ def leaders(admin: Admin, topic: str) -> list[int]:
 
 def test_brokers_and_the_quorum_are_shown_as_they_are(cluster: Cluster, admin: Admin) -> None:
     until(lambda: all(not each.fenced for each in admin.describe_brokers()), "a broker is not in service")
-    listed = json.loads(kraft(cluster, "brokers", "list", "--output", "json").stdout)
+    listed = json.loads(run_kraft(cluster, "brokers", "list", "--output", "json").stdout)
     assert [(each["broker_id"], each["state"], len(each["log_directories"])) for each in listed] == [
         (1, "active", 1),
         (2, "active", 1),
@@ -65,7 +53,9 @@ def test_brokers_and_the_quorum_are_shown_as_they_are(cluster: Cluster, admin: A
     assert [[at["listener"] for at in each["addresses"]] for each in listed] == [["PLAINTEXT", "GRPC"]] * 4
 
     until(lambda: bool(admin.describe_quorum().observers), "nobody observes")
-    status = dict(line.split(":", 1) for line in kraft(cluster, "quorum", "describe", "--status").stdout.splitlines())
+    status = dict(
+        line.split(":", 1) for line in run_kraft(cluster, "quorum", "describe", "--status").stdout.splitlines()
+    )
     assert status["ClusterId"].strip() == cluster.cluster_id
     assert status["CurrentVoters"].strip() == "[1,2,3]"
     assert status["CurrentObservers"].strip() == "[4]"
@@ -74,7 +64,7 @@ def test_brokers_and_the_quorum_are_shown_as_they_are(cluster: Cluster, admin: A
     described = admin.describe_quorum()
     for member in (*described.voters, *described.observers):
         assert abs(member.last_caught_up_timestamp_ms - time.time() * 1_000) < DEADLINE_S * 1_000
-    rows = [line.split() for line in kraft(cluster, "quorum", "describe", "--replication").stdout.splitlines()]
+    rows = [line.split() for line in run_kraft(cluster, "quorum", "describe", "--replication").stdout.splitlines()]
     assert [row[0] for row in rows] == ["NodeId", str(described.leader_id), *rows_without(described.leader_id), "4"]
     assert [row[-1] for row in rows] == ["Status", "Leader", "Follower", "Follower", "Observer"]
 
@@ -90,7 +80,7 @@ def test_a_fenced_broker_leads_nothing_until_it_is_unfenced_over_a_restart_of_ev
     until_in_sync(admin, "orders")
     assert 2 in leaders(admin, "orders")
 
-    fenced = kraft(cluster, "brokers", "fence", "2")
+    fenced = run_kraft(cluster, "brokers", "fence", "2")
     assert (fenced.returncode, fenced.stdout) == (0, "Broker 2 is fenced.\n"), fenced.stderr
     assert 2 not in leaders(admin, "orders")
     assert -1 not in leaders(admin, "orders")
@@ -106,7 +96,7 @@ def test_a_fenced_broker_leads_nothing_until_it_is_unfenced_over_a_restart_of_ev
     assert broker(admin, 2).fenced
     assert 2 not in leaders(admin, "orders")
 
-    unfenced = kraft(cluster, "brokers", "unfence", "2")
+    unfenced = run_kraft(cluster, "brokers", "unfence", "2")
     assert unfenced.returncode == 0, unfenced.stderr
     until(lambda: not broker(admin, 2).fenced, "broker 2 is not put into service")
     until_in_sync(admin, "orders")
@@ -114,14 +104,14 @@ def test_a_fenced_broker_leads_nothing_until_it_is_unfenced_over_a_restart_of_ev
 
 def test_fencing_the_only_replica_is_refused_by_name_unless_it_is_forced(cluster: Cluster, admin: Admin) -> None:
     admin.create_topic("alone", partitions=4, replication_factor=1)
-    refused = kraft(cluster, "brokers", "fence", str(OBSERVER))
+    refused = run_kraft(cluster, "brokers", "fence", str(OBSERVER))
     place = leaders(admin, "alone").index(OBSERVER)
     assert refused.returncode == 1
     assert f"would leave 1 partition without a leader in sync (alone-{place})" in refused.stderr
     assert (refused.stdout, refused.stderr.count("\n")) == ("", 1)
     assert not broker(admin, OBSERVER).fenced
 
-    forced = kraft(cluster, "brokers", "fence", str(OBSERVER), "--force")
+    forced = run_kraft(cluster, "brokers", "fence", str(OBSERVER), "--force")
     assert forced.returncode == 0, forced.stderr
     assert leaders(admin, "alone")[place] == -1
     admin.unfence_broker(OBSERVER)
@@ -129,18 +119,18 @@ def test_fencing_the_only_replica_is_refused_by_name_unless_it_is_forced(cluster
 
 
 def test_levels_are_shown_and_not_raised_beyond_what_the_nodes_support(cluster: Cluster) -> None:
-    lines = kraft(cluster, "features", "describe").stdout.splitlines()
+    lines = run_kraft(cluster, "features", "describe").stdout.splitlines()
     shown = {line.split("\t")[0]: line.split("\t")[1:4] for line in lines}
     assert shown["Feature: metadata.version"] == [
         "SupportedMinVersion: 1",
         "SupportedMaxVersion: 2",
         "FinalizedVersionLevel: 2",
     ]
-    refused = kraft(cluster, "features", "upgrade", "--feature", "metadata.version=3")
+    refused = run_kraft(cluster, "features", "upgrade", "--feature", "metadata.version=3")
     assert refused.stderr == (
         "kraft: INVALID_UPDATE_VERSION: metadata.version cannot be at level 3: the active controller supports 1 to 2\n"
     )
-    again = kraft(cluster, "features", "upgrade", "--feature", "metadata.version=2")
+    again = run_kraft(cluster, "features", "upgrade", "--feature", "metadata.version=2")
     assert (again.returncode, again.stdout) == (0, "metadata.version is at 2 already.\n")
 
 
@@ -158,7 +148,7 @@ def test_a_broker_is_forgotten_when_it_is_gone_and_holds_nothing(cluster: Cluste
 
     until(holds_replicas, "broker 4 is thought to run")
     admin.delete_topics(admin.list_topics())
-    gone = kraft(cluster, "brokers", "unregister", str(OBSERVER))
+    gone = run_kraft(cluster, "brokers", "unregister", str(OBSERVER))
     assert (gone.returncode, gone.stdout) == (0, "Broker 4 is no longer registered.\n"), gone.stderr
     assert [each.broker_id for each in admin.describe_brokers()] == [1, 2, 3]
     assert admin.describe_quorum().observers == []
@@ -174,11 +164,11 @@ def test_a_broker_is_emptied_and_kept_empty(cluster: Cluster, admin: Admin) -> N
         for number in range(200):
             producer.send("invoices", b"%d" % number)
     held = broker(admin, OBSERVER).replicas
-    planned = json.loads(kraft(cluster, "brokers", "decommission", "4", "--dry-run", "--output", "json").stdout)
+    planned = json.loads(run_kraft(cluster, "brokers", "decommission", "4", "--dry-run", "--output", "json").stdout)
     assert len(planned) == held > 0
     assert all(OBSERVER in each["replicas"] and OBSERVER not in each["target"] for each in planned)
 
-    done = kraft(cluster, "brokers", "decommission", "4")
+    done = run_kraft(cluster, "brokers", "decommission", "4")
     assert done.returncode == 0, done.stderr
     assert done.stdout == (
         f"Broker 4 is empty and fenced, {held} partitions were moved: stop it, then kraft brokers unregister 4.\n"
@@ -189,12 +179,14 @@ def test_a_broker_is_emptied_and_kept_empty(cluster: Cluster, admin: Admin) -> N
     assert (emptied.replicas, emptied.leaders, emptied.fenced_by_operator) == (0, 0, True)
     admin.create_topic("later", partitions=8, replication_factor=3)
     assert broker(admin, OBSERVER).replicas == 0
-    refused = kraft(cluster, "brokers", "decommission", "3")
+    refused = run_kraft(cluster, "brokers", "decommission", "3")
     assert "broker 3 cannot be emptied: 2 other brokers are in service" in refused.stderr
 
     # It may go now: with it stopped and forgotten everything is in sync, and everything is there.
     cluster.node(OBSERVER).terminate()
-    until(lambda: kraft(cluster, "brokers", "unregister", str(OBSERVER)).returncode == 0, "broker 4 is thought to run")
+    until(
+        lambda: run_kraft(cluster, "brokers", "unregister", str(OBSERVER)).returncode == 0, "broker 4 is thought to run"
+    )
     assert [each.broker_id for each in admin.describe_brokers()] == [1, 2, 3]
     for topic in ("invoices", "later"):
         (found,) = admin.describe_topics([topic])

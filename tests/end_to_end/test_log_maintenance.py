@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import pytest
 
 from kraft.client import Admin, Consumer, Producer, TopicPartition
 from kraft.testing import Cluster
+from tests.end_to_end.command_line import run_kraft
 
 DEADLINE_S = 60.0
 NODES = (1, 2, 3)
@@ -119,11 +119,6 @@ def move_leader(cluster: Cluster, topic: str) -> None:
     until(lambda: isr(cluster, topic) == set(NODES), "all replicas are in sync again")
 
 
-def kraft(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "kraft", *arguments, "--bootstrap-server", cluster.bootstrap_servers]
-    return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
-
-
 # --- retention -----------------------------------------------------------------------------------------------
 
 
@@ -167,7 +162,7 @@ def test_records_go_by_size_on_every_replica_when_the_topic_is_told_so_while_it_
 def test_deleted_records_stay_deleted_on_every_replica_and_through_every_restart(cluster: Cluster) -> None:
     place = create(cluster, "deleted", segment_bytes="20000")
     publish(cluster, "deleted", numbered(1_000), batches=20)
-    done = kraft(cluster, "topics", "delete-records", "deleted", "--partition", "0", "--before-offset", "777")
+    done = run_kraft(cluster, "topics", "delete-records", "deleted", "--partition", "0", "--before-offset", "777")
     assert (done.returncode, done.stdout) == (0, "partition: deleted-0\tlow_watermark: 777\n"), done.stderr
     assert bounds(cluster, place) == (777, 1_000)
     until_each(lambda node_id: min(log_files(cluster, node_id, place)) > 600, "their segments go")
@@ -186,7 +181,7 @@ def test_everything_committed_is_deleted_and_the_log_goes_on_from_there(cluster:
     publish(cluster, "emptied", numbered(10))
     path = tmp_path / "offsets.json"
     path.write_text('{"version": 1, "partitions": [{"topic": "emptied", "partition": 0, "offset": -1}]}')
-    done = kraft(cluster, "topics", "delete-records", "--offset-json-file", str(path))
+    done = run_kraft(cluster, "topics", "delete-records", "--offset-json-file", str(path))
     assert (done.returncode, done.stdout) == (0, "partition: emptied-0\tlow_watermark: 10\n"), done.stderr
     assert bounds(cluster, place) == (10, 10)
     publish(cluster, "emptied", [(b"k", b"next")])
@@ -202,7 +197,7 @@ def test_what_cannot_be_deleted_is_refused_in_one_line(cluster: Cluster) -> None
         (("refusing", "--partition", "1", "--before-offset", "0"), "has partitions 0 to 0, not 1"),
         (("only-compacted", "--partition", "0", "--before-offset", "0"), "POLICY_VIOLATION: "),
     ):
-        done = kraft(cluster, "topics", "delete-records", *arguments)
+        done = run_kraft(cluster, "topics", "delete-records", *arguments)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
         assert word in done.stderr
     assert bounds(cluster, place) == (0, 10)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -16,6 +14,7 @@ import pytest
 from kraft.client import Admin, Consumer, ElectionType, ErrorCode, KraftError, Producer, Refusal, TopicPartition
 from kraft.model.requests import PartitionMetadata
 from kraft.testing import Cluster
+from tests.end_to_end.command_line import kraft
 from tests.end_to_end.waiting import until
 
 DEADLINE_S = 60.0
@@ -25,7 +24,6 @@ SETTINGS = {
     "replica.lag.time.max.ms": "3000",
     "auto.leader.rebalance.enable": "false",
 }
-COMMAND = (sys.executable, "-c", "from kraft.cli.main import main; main()")
 
 
 @pytest.fixture(scope="module")
@@ -278,18 +276,6 @@ def test_a_replica_begins_where_the_leaders_log_does(cluster: Cluster, admin: Ad
 
 
 # --- from the command line -----------------------------------------------------------------------------------
-
-
-def kraft(cluster: Cluster, *arguments: str) -> str:
-    done = subprocess.run(
-        [*COMMAND, *arguments, "--bootstrap-server", cluster.bootstrap_servers],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def test_a_topic_is_planned_moved_and_verified_from_the_command_line(cluster: Cluster, tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +10,10 @@ import pytest
 
 from kraft.client import Admin
 from kraft.testing import Cluster
+from tests.end_to_end.command_line import kraft
 from tests.end_to_end.waiting import until
 
 RACKS = {1: "a", 2: "a", 3: "b", 4: "c"}
-COMMAND = (sys.executable, "-c", "from kraft.cli.main import main; main()")
 
 
 @pytest.fixture(scope="module")
@@ -31,18 +29,6 @@ def cluster() -> Iterator[Cluster]:
 def _admin(cluster: Cluster) -> Iterator[Admin]:
     with Admin(cluster.bootstrap_servers) as admin:
         yield admin
-
-
-def kraft(cluster: Cluster, *arguments: str) -> str:
-    done = subprocess.run(
-        [*COMMAND, *arguments, "--bootstrap-server", cluster.bootstrap_servers],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def in_racks(replicas: list[int]) -> Counter[str]:

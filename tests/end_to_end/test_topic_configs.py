@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
 from kraft.client import Admin, Producer
 from kraft.testing import Cluster
+from tests.end_to_end.command_line import run_kraft
 from tests.end_to_end.record_sizes import is_taken, until_size
 from tests.end_to_end.waiting import until
 
 DEADLINE_S = 20.0
-COMMAND = (sys.executable, "-c", "from kraft.cli.main import main; main()")
 SETTINGS = {"log.retention.hours": "24", "default.replication.factor": "3", "min.insync.replicas": "2"}
 
 
@@ -23,16 +21,6 @@ SETTINGS = {"log.retention.hours": "24", "default.replication.factor": "3", "min
 def cluster() -> Iterator[Cluster]:
     with Cluster(nodes=3, overrides=SETTINGS) as cluster:
         yield cluster
-
-
-def kraft(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *arguments, "--bootstrap-server", cluster.bootstrap_servers],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
 
 
 def segments(cluster: Cluster, topic: str) -> dict[int, list[str]]:
@@ -67,7 +55,7 @@ def test_configs_are_altered_in_effect_at_once_described_and_kept(cluster: Clust
 
     changes = "max.message.bytes=2000,segment.bytes=[5000],retention.ms=100000000"
     entity = ("--entity-type", "topics", "--entity-name", "orders")
-    altered = kraft(cluster, "configs", "alter", *entity, "--add-config", changes)
+    altered = run_kraft(cluster, "configs", "alter", *entity, "--add-config", changes)
     assert (altered.returncode, altered.stdout) == (0, "Completed updating config for topic orders.\n"), altered.stderr
 
     until_size(cluster, "orders", 3_000, taken=False)
@@ -77,7 +65,7 @@ def test_configs_are_altered_in_effect_at_once_described_and_kept(cluster: Clust
     cluster.kill()
     cluster.start()
     cluster.wait_ready()
-    described = kraft(cluster, "configs", "describe", "orders", "--all", "--output", "json")
+    described = run_kraft(cluster, "configs", "describe", "orders", "--all", "--output", "json")
     assert described.returncode == 0, described.stderr
     configs = {each["key"]: each for each in json.loads(described.stdout)[0]["configs"]}
     assert {key: configs[key]["value"] for key in ("max.message.bytes", "segment.bytes", "retention.ms")} == {
@@ -93,10 +81,10 @@ def test_configs_are_altered_in_effect_at_once_described_and_kept(cluster: Clust
     assert configs["min.insync.replicas"]["source"] == "STATIC_BROKER_CONFIG"
     assert not is_taken(cluster, "orders", 3_000)
 
-    back = kraft(cluster, "configs", "alter", "orders", "--delete-config", "max.message.bytes")
+    back = run_kraft(cluster, "configs", "alter", "orders", "--delete-config", "max.message.bytes")
     assert back.returncode == 0, back.stderr
     until_size(cluster, "orders", 3_000, taken=True)
-    shown = kraft(cluster, "configs", "describe", "--topic", "orders")
+    shown = run_kraft(cluster, "configs", "describe", "--topic", "orders")
     assert shown.stdout.splitlines()[0] == "Dynamic configs for topic orders are:"
     assert [line.split()[0] for line in shown.stdout.splitlines()[1:]] == [
         "retention.ms=100000000",
@@ -117,19 +105,19 @@ def test_what_cannot_be_set_is_one_line(cluster: Cluster) -> None:
         ("min.insync.replicas=4", "the topic has 3 replicas"),
         ("min.compaction.lag.ms=2,max.compaction.lag.ms=1", "min.compaction.lag.ms (2) is above max.compaction.lag.ms"),
     ):
-        refused = kraft(cluster, "configs", "alter", "bills", "--add-config", changes)
+        refused = run_kraft(cluster, "configs", "alter", "bills", "--add-config", changes)
         assert refused.returncode == 1
         assert words in refused.stderr
         assert (refused.stdout, refused.stderr.count("\n")) == ("", 1)
-    missing = kraft(cluster, "configs", "alter", "nowhere", "--add-config", "retention.ms=1")
+    missing = run_kraft(cluster, "configs", "alter", "nowhere", "--add-config", "retention.ms=1")
     assert missing.stderr == "kraft: UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'nowhere'\n"
-    nothing = kraft(cluster, "configs", "describe", "bills")
+    nothing = run_kraft(cluster, "configs", "describe", "bills")
     assert nothing.stdout == "Dynamic configs for topic bills are:\n"
 
 
 def test_each_broker_tells_of_its_own_file(cluster: Cluster) -> None:
     for node in cluster.nodes:
-        described = kraft(cluster, "configs", "describe", "--broker", str(node.node_id), "--all")
+        described = run_kraft(cluster, "configs", "describe", "--broker", str(node.node_id), "--all")
         lines = described.stdout.splitlines()
         assert lines[0] == f"All configs for broker {node.node_id} are:"
         assert any(line.startswith(f"  node.id={node.node_id} sensitive=false") for line in lines)
