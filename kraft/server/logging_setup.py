@@ -67,6 +67,8 @@ def _as_text(value: Any) -> str:
 
 def _route_standard_logging(level: int, stream: TextIO, renderer: list[Processor]) -> None:
     handler = logging.StreamHandler(stream)
+    if level > logging.DEBUG:
+        handler.addFilter(_is_not_of_a_gone_caller)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*_common(), structlog.stdlib.add_logger_name],
@@ -79,3 +81,12 @@ def _route_standard_logging(level: int, stream: TextIO, renderer: list[Processor
     for name in _LIBRARIES:
         logging.getLogger(name).setLevel(level if level <= logging.DEBUG else max(level, logging.WARNING))
     logging.captureWarnings(True)
+
+
+def _is_not_of_a_gone_caller(record: logging.LogRecord) -> bool:
+    """False for the error that gRPC logs when a caller has gone before its answer is sent: no node did anything wrong.
+
+    Its class cannot be imported from a public module.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    return not (record.name.startswith("grpc.") and type(error).__name__ == "ExecuteBatchError")

@@ -66,7 +66,9 @@ class Outcome:
     resident_max: int = 0
     resident_after: int = 0
     log_bytes: int = 0
-    tracebacks: int = 0
+    tracebacks: list[str] = field(default_factory=list)
+    """The lines of the node's log that hold one."""
+
     refusals_logged: int = 0
     executed: bool = False
     topics_unexpected: list[str] = field(default_factory=list)
@@ -92,9 +94,10 @@ class Outcome:
             f"topics that nobody made: {self.topics_unexpected or 'none'}; brokers: {self.brokers}",
             f"resident memory: {_mib(self.resident_before)} before, {_mib(self.resident_max)} at most",
             f"and {_mib(self.resident_after)} after; it may grow by {_mib(2 * REQUEST_BYTES_MAX)}",
-            f"log: {self.log_bytes:,} bytes, {self.refusals_logged} refusals told, {self.tracebacks} tracebacks",
+            f"log: {self.log_bytes:,} bytes, {self.refusals_logged} refusals told, {len(self.tracebacks)} tracebacks",
             f"meanwhile {len(self.work_s)} rounds of work: a topic made, written to and read",
             f"median {statistics.median(self.work_s or [0.0]):.2f} s, slowest {slowest:.2f} s",
+            *self.tracebacks,
         )
         return "\n".join(lines)
 
@@ -124,7 +127,8 @@ def run(frames: int, *, seed: int = 1, is_introduced: bool = False, tell: Callab
         outcome.resident_after = node.resident_bytes()
         outcome.executed = canary.exists()
         text = node.log_path.read_text()
-        outcome.log_bytes, outcome.tracebacks = len(text), text.count("Traceback")
+        outcome.log_bytes = len(text)
+        outcome.tracebacks = [line for line in text.splitlines() if "Traceback" in line]
         outcome.refusals_logged = text.count('"event": "refused"')
         with Admin(cluster.bootstrap_servers) as admin:
             outcome.topics_unexpected = [name for name in admin.list_topics() if not name.startswith(_TOPIC)]

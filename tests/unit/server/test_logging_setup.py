@@ -95,3 +95,20 @@ def test_a_terminal_gets_columns_instead_of_json() -> None:
     structlog.get_logger().info("isr shrank", partition=3)
     assert "isr shrank" in stream.getvalue()
     assert not stream.getvalue().startswith("{")
+
+
+class ExecuteBatchError(Exception):
+    """As gRPC's own."""
+
+
+@pytest.mark.parametrize(("level", "is_heard"), [("INFO", False), ("DEBUG", True)])
+def test_a_caller_that_was_gone_before_its_answer_is_no_error_of_the_node(level: str, is_heard: bool) -> None:
+    stream = io.StringIO()
+    logging_setup.configure(level, stream)
+    for error in (ExecuteBatchError("Failed execute_batch"), ValueError("a bug")):
+        try:
+            raise error
+        except Exception:
+            logging.getLogger("grpc._cython.cygrpc").exception("raised by servicer method")
+    told = [str(line["exception"]) for line in lines(stream)]
+    assert ["ExecuteBatchError" in each for each in told] == ([True, False] if is_heard else [False])
