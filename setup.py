@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent
 PROTO_FOLDER = Path("proto/kraft/v1")
 RPC_MESSAGES = Path("kraft/rpc/pb")
 QUORUM_MESSAGES = Path("kraft/quorum/pb")
-CODEC = Path("kraft/log/record_codec.py")
+CODEC = Path("kraft/log/format/record_codec.py")
 
 # Compiling takes seconds, so it is left alone when setuptools is only asked for the package's metadata.
 COMPILING_COMMANDS = {"bdist_wheel", "build", "build_ext", "develop", "editable_wheel", "install"}

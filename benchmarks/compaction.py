@@ -15,16 +15,16 @@ from typing import Annotated, Final
 import typer
 
 from benchmarks.report import Cell, Output, Report, file_system, print_report, say
-from kraft.log.cleaned_segments import CleaningResult
-from kraft.log.cleaning_plan import plan_cleaning
-from kraft.log.compaction import clean
-from kraft.log.compression import CODEC_OF_NAME, Codec
+from kraft.log.cleaning.cleaned_segments import CleaningResult
+from kraft.log.cleaning.cleaning_plan import plan_cleaning
+from kraft.log.cleaning.compaction import clean
+from kraft.log.cleaning.segment_swap import swap_in
+from kraft.log.format.compression import CODEC_OF_NAME, Codec
+from kraft.log.format.record_batch import build_batch, iter_records, split
+from kraft.log.format.record_codec import Record
 from kraft.log.log_config import LogConfig
-from kraft.log.record_batch import build_batch, iter_records, split
-from kraft.log.record_codec import Record
-from kraft.log.segment import LOG_SUFFIX, file_name
-from kraft.log.segment_facts import SegmentFacts
-from kraft.log.segment_swap import swap_in
+from kraft.log.segment.facts import SegmentFacts
+from kraft.log.segment.segment import LOG_SUFFIX, file_name
 from kraft.model.ids import Offset
 from kraft.runtime.disk import RealDisk
 

@@ -10,8 +10,8 @@ from typing import Final
 
 from crc32c import crc32c
 
-from kraft.log.record_batch import HEADER_BYTES, build_batch, read_header
-from kraft.log.record_codec import Record
+from kraft.log.format.record_batch import HEADER_BYTES, build_batch, read_header
+from kraft.log.format.record_codec import Record
 
 RECORD_BYTES: Final = 1_000
 PRODUCER_ID: Final = 1

@@ -14,8 +14,8 @@ from typing import Final
 from benchmarks.log_append import open_log
 from benchmarks.log_batches import BASE_TIMESTAMP_MS, batches, stamp
 from benchmarks.report import Cell, Report, file_system, say
+from kraft.log.format.record_batch import read_header
 from kraft.log.partition_log import PartitionLog
-from kraft.log.record_batch import read_header
 from kraft.model.ids import LeaderEpoch, Offset
 
 BATCH_BYTES: Final = 16 << 10

@@ -14,6 +14,10 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID, uuid4
 
+from kraft.local import cluster_files
+from kraft.local.cluster_files import HOST, NodePlan
+from kraft.local.free_ports import ReservedPorts
+from kraft.local.node_process import NodeProcess, stop_all
 from kraft.metadata.commands import AllocateProducerIdsRequest, HeartbeatRequest, RegisterBrokerRequest
 from kraft.metadata.features import SUPPORTED_FEATURES
 from kraft.metadata.image import MetadataImage
@@ -23,14 +27,10 @@ from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId
 from kraft.rpc.cluster_peers import ControllerPeer
 from kraft.rpc.peers import Connections, Unreachable
 from kraft.rpc.refusal_log import RefusalLog
-from kraft.server import cluster_files
-from kraft.server.cluster_files import HOST, NodePlan
-from kraft.server.config import load
-from kraft.server.config_values import Voter
-from kraft.server.controller_client import ControllerClient, NoController
-from kraft.server.free_ports import ReservedPorts
-from kraft.server.node_credentials import NodeCredentials
-from kraft.server.node_process import NodeProcess, stop_all
+from kraft.server.cluster.controller_client import ControllerClient, NoController
+from kraft.server.config.loading import load
+from kraft.server.config.values import Voter
+from kraft.server.identity.credentials import NodeCredentials
 
 CONTROLLERS: Final = 3
 BROKERS: Final = 3

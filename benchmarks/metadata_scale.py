@@ -39,8 +39,8 @@ from kraft.model.requests import CreateTopicsRequest, NewTopic
 from kraft.quorum.snapshots import SnapshotStore
 from kraft.runtime.clock import SystemClock
 from kraft.runtime.disk import RealDisk
-from kraft.server.metadata_loader import MetadataLoader
-from kraft.server.metadata_snapshots import (
+from kraft.server.cluster.metadata_loader import MetadataLoader
+from kraft.server.cluster.metadata_snapshots import (
     LoadedImage,
     MetadataSnapshots,
     SnapshotPolicy,

@@ -24,7 +24,7 @@ from typing import IO, Annotated, Any, Final
 import typer
 
 from benchmarks.report import Cell, Output, Report, file_system, print_report, say
-from kraft.server.free_ports import ReservedPorts
+from kraft.local.free_ports import ReservedPorts
 
 VOTERS: Final = 3
 WINDOWS: Final = (64, 256, 1024)

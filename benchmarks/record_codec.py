@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from benchmarks.report import Cell, Output, Report, is_codec_compiled, print_report, say
-from kraft.log import record_codec
+from kraft.log.format import record_codec
 
 RATIO_TARGET: Final = 4.0
 """Of compiled over pure, for encoding and decoding records at the smallest size."""

@@ -91,7 +91,7 @@ def commit() -> str:
 
 def is_codec_compiled() -> bool:
     """Whether records are encoded by machine code or by the same source in Python."""
-    from kraft.log import record_codec
+    from kraft.log.format import record_codec
 
     return not str(record_codec.__file__).endswith(".py")
 

@@ -20,7 +20,7 @@ from chaos.nemesis.targets import Targets
 from chaos.recorder import Recorder
 from chaos.toxiproxy import HOST, Link, Server, ToxiproxyMissing, find_or_build
 from chaos.workloads import AppendPlan, AppendWorkload
-from kraft.server.free_ports import ReservedPorts
+from kraft.local.free_ports import ReservedPorts
 from kraft.testing import Cluster, NodeFailed
 
 FAULTS: Final = processes.NAMES + links.NAMES

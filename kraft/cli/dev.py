@@ -15,9 +15,9 @@ import typer
 from kraft.cli.one_line import one_line_errors
 
 if TYPE_CHECKING:
-    from kraft.server.cluster_files import NodePlan
-    from kraft.server.config import NodeConfig
-    from kraft.server.local_cluster import LocalCluster
+    from kraft.local.cluster_files import NodePlan
+    from kraft.local.local_cluster import LocalCluster
+    from kraft.server.config.values import NodeConfig
 
 VOTERS_MAX = 3
 BASE_PORT = 9092
@@ -44,7 +44,7 @@ def dev(
     ] = None,
 ) -> None:
     """Run a cluster on this machine until Ctrl-C, which stops it in order."""
-    from kraft.server.node_process import NodeFailed
+    from kraft.local.node_process import NodeFailed
 
     stop = _StopRequest()
     directory = data_dir.absolute() if data_dir is not None else Path(tempfile.mkdtemp(prefix="kraft-dev-"))
@@ -77,9 +77,10 @@ class _StopRequest:
 
 
 def _run(directory: Path, nodes: int, base_port: int | None, stop: _StopRequest) -> None:
-    from kraft.server import cluster_files, storage
-    from kraft.server.local_cluster import LocalCluster
-    from kraft.server.node_process import NodeFailed
+    from kraft.local import cluster_files
+    from kraft.local.local_cluster import LocalCluster
+    from kraft.local.node_process import NodeFailed
+    from kraft.server.identity import storage
 
     existing = cluster_files.read(directory)
     if nodes < len(existing):
@@ -114,7 +115,7 @@ def _plan(existing: list[NodeConfig], nodes: int, base_port: int) -> list[NodePl
 
 
 def _plan_node(node_id: int, base_port: int, is_voter: bool) -> NodePlan:
-    from kraft.server.cluster_files import NodePlan
+    from kraft.local.cluster_files import NodePlan
 
     first = base_port + (node_id - 1) * _PORTS_FROM_NODE_TO_NODE
     return NodePlan(
@@ -126,15 +127,15 @@ def _plan_node(node_id: int, base_port: int, is_voter: bool) -> NodePlan:
 
 
 def _base_port_of(existing: list[NodeConfig]) -> int:
-    from kraft.server.config import GRPC
+    from kraft.server.config.values import GRPC
 
     listener = existing[0].listener(GRPC) if existing else None
     return BASE_PORT if listener is None else listener.port - _GRPC_OFFSET
 
 
 def _check_ports_are_free(plans: list[NodePlan]) -> None:
-    from kraft.server.cluster_files import HOST
-    from kraft.server.ports import why_not_free
+    from kraft.local.cluster_files import HOST
+    from kraft.server.process.ports import why_not_free
 
     for plan in plans:
         doors = (("PLAINTEXT", plan.kafka_port), ("GRPC", plan.grpc_port), ("CONTROLLER", plan.controller_port))

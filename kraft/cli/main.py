@@ -18,7 +18,7 @@ COMMANDS: Final = {
     "demo": "kraft.cli.demo",
     "storage": "kraft.cli.storage",
     "server": "kraft.cli.server",
-    "topics": "kraft.cli.topics",
+    "topics": "kraft.cli.topics.commands",
     "produce": "kraft.cli.produce",
     "consume": "kraft.cli.consume",
     "configs": "kraft.cli.configs",

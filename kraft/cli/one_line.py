@@ -16,7 +16,7 @@ ConfigFile = Annotated[Path, typer.Option("--config", "-c", help="The node's con
 @contextmanager
 def one_line_errors(*more: type[Exception]) -> Iterator[None]:
     """A wrong configuration or log directory, and `more`, become one line on standard error and exit code 1."""
-    from kraft.server.config import ConfigError
+    from kraft.server.config.loading import ConfigError
 
     expected: tuple[type[Exception], ...] = (ConfigError, *more)
     try:

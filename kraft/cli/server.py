@@ -48,8 +48,8 @@ def start(
     with _hidden("rich"):
         import structlog
 
-    from kraft.server import lifeline, logging_setup
-    from kraft.server.config import load
+    from kraft.server.config.loading import load
+    from kraft.server.process import lifeline, logging_setup
 
     lifeline.follow_launcher()
     with one_line_errors():
@@ -61,16 +61,16 @@ def start(
 
     # gRPC would write a line of its own for every stranger whose handshake fails, as fast as they come.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-    from kraft.server import node
+    from kraft.server.process import node
 
     with one_line_errors(node.StartError):
         raise typer.Exit(node.run(node_config))
 
 
 def _start_in_background(config: Path, log_file: Path | None, timeout_ms: int) -> None:
-    from kraft.server import background_start
-    from kraft.server.config import load
-    from kraft.server.storage import LOCK_FILE
+    from kraft.local import background_start
+    from kraft.server.config.loading import load
+    from kraft.server.identity.storage import LOCK_FILE
 
     with one_line_errors():
         node_config = load(config)
@@ -101,8 +101,8 @@ def stop(
 
     Nodes of other users are left alone, and those of 'kraft dev', which stops its own, unless -c names one.
     """
-    from kraft.server import local_nodes
-    from kraft.server.config import load
+    from kraft.local import local_nodes
+    from kraft.server.config.loading import load
 
     with one_line_errors():
         directories = None if config is None else set(load(config).log_dirs)

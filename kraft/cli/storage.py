@@ -9,7 +9,7 @@ import typer
 from kraft.cli.one_line import ConfigFile, one_line_errors
 
 if TYPE_CHECKING:
-    from kraft.server.config import NodeConfig
+    from kraft.server.config.values import NodeConfig
 
 app = typer.Typer(help="Prepare the log directories of nodes.", no_args_is_help=True)
 
@@ -22,8 +22,8 @@ ClusterId = Annotated[
 @app.command("format")
 def format_storage(config: ConfigFile, cluster_id: ClusterId = None) -> None:
     """Make a node's log directories its own. Needed once for each; doing it again changes nothing."""
-    from kraft.server import storage
-    from kraft.server.config import load
+    from kraft.server.config.loading import load
+    from kraft.server.identity import storage
 
     with one_line_errors():
         node_config = load(config)
@@ -38,8 +38,8 @@ def format_storage(config: ConfigFile, cluster_id: ClusterId = None) -> None:
 
 def _secret_of_this_machine(config: NodeConfig, cluster_id: str) -> str | None:
     """A line about the secret that the cluster's nodes here share; None if the configuration has its own way."""
-    from kraft.server import machine_secret
-    from kraft.server.config_checks import spans_machines
+    from kraft.server.config.checks import spans_machines
+    from kraft.server.identity import machine_secret
 
     if config.security.secret_file is not None or spans_machines(config):
         return None
@@ -58,6 +58,6 @@ def _secret_of_this_machine(config: NodeConfig, cluster_id: str) -> str | None:
 @app.command("random-uuid")
 def random_uuid() -> None:
     """Print a new cluster id."""
-    from kraft.server.storage import random_cluster_id
+    from kraft.server.identity.storage import random_cluster_id
 
     print(random_cluster_id())

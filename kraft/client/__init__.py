@@ -28,12 +28,12 @@ if TYPE_CHECKING:
         NotBuiltYet,
         RecordTooLarge,
     )
-    from kraft.client.partitioner import partition_for_key
     from kraft.client.producer import Producer
+    from kraft.client.sans_io.partitioner import partition_for_key
     from kraft.client.values import ConsumerRecord, Delivery, OffsetAndTimestamp, PartitionColumns, RecordMetadata
-    from kraft.log.compression import Codec
-    from kraft.log.record_batch import TimestampType
-    from kraft.log.record_codec import RecordColumns
+    from kraft.log.format.compression import Codec
+    from kraft.log.format.record_batch import TimestampType
+    from kraft.log.format.record_codec import RecordColumns
     from kraft.model.broker_requests import BrokerDescription
     from kraft.model.config_requests import ConfigEntry, ConfigSource
     from kraft.model.errors import ErrorCode, InvalidBatch, KraftError, Refusal
@@ -97,7 +97,7 @@ _HOMES = {
         "NotBuiltYet",
         "RecordTooLarge",
     ),
-    "kraft.client.partitioner": ("partition_for_key",),
+    "kraft.client.sans_io.partitioner": ("partition_for_key",),
     "kraft.client.producer": ("Producer",),
     "kraft.client.values": (
         "ConsumerRecord",
@@ -106,9 +106,9 @@ _HOMES = {
         "PartitionColumns",
         "RecordMetadata",
     ),
-    "kraft.log.compression": ("Codec",),
-    "kraft.log.record_batch": ("TimestampType",),
-    "kraft.log.record_codec": ("RecordColumns",),
+    "kraft.log.format.compression": ("Codec",),
+    "kraft.log.format.record_batch": ("TimestampType",),
+    "kraft.log.format.record_codec": ("RecordColumns",),
     "kraft.model.broker_requests": ("BrokerDescription",),
     "kraft.model.config_requests": ("ConfigEntry", "ConfigSource"),
     "kraft.model.errors": ("ErrorCode", "InvalidBatch", "KraftError", "Refusal"),

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
-from kraft.client.backoff import Backoff
+from kraft.client.sans_io.backoff import Backoff
 from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.rpc.peers import Unreachable
 from kraft.runtime.clock import Clock

@@ -6,8 +6,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from kraft.client.values import ConsumerRecord, PartitionColumns
-from kraft.log.record_batch import BatchHeader, Buffer, check_crc, decode_batch_columns, split
-from kraft.log.record_codec import RecordColumns
+from kraft.log.format.record_batch import BatchHeader, Buffer, check_crc, decode_batch_columns, split
+from kraft.log.format.record_codec import RecordColumns
 from kraft.model.errors import InvalidBatch
 from kraft.model.ids import TopicPartition
 

@@ -13,8 +13,8 @@ from typing import Final
 from uuid import UUID
 
 from kraft.client.any_broker import AnyBroker
-from kraft.client.backoff import Backoff
 from kraft.client.ports import Connections
+from kraft.client.sans_io.backoff import Backoff
 from kraft.client.settings import ClientSettings
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition

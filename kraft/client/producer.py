@@ -19,7 +19,7 @@ from kraft.client.network import Network
 from kraft.client.receipts import RecordReceipt
 from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS
 from kraft.client.values import Delivery, RecordMetadata
-from kraft.log.record_codec import Header
+from kraft.log.format.record_codec import Header
 
 INBOX_RECORDS_MAX: Final = 10_000
 """Records between threads and event loop; above it `send` waits, as it does when `buffer_memory` is full."""

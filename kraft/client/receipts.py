@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kraft.client.send_batch import Batch
+from kraft.client.sans_io.send_batch import Batch
 from kraft.client.values import Delivery, RecordMetadata
 from kraft.model.ids import TopicPartition
 

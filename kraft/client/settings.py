@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final, TypeVar
 
 from kraft.client.errors import InvalidSetting, NotBuiltYet
-from kraft.log.compression import CODEC_OF_NAME, Codec
+from kraft.log.format.compression import CODEC_OF_NAME, Codec
 
 Settings = TypeVar("Settings", bound="ClientSettings")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kraft.log.record_batch import TimestampType
-from kraft.log.record_codec import Header, RecordColumns
+from kraft.log.format.record_batch import TimestampType
+from kraft.log.format.record_codec import Header, RecordColumns
 from kraft.model.ids import TopicPartition
 
 

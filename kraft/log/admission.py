@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from kraft.log.append_work import AppendMustWait, CheckedRecords, ProducedRecords
+from kraft.log.format.record_batch import BatchHeader, TimestampType, check_frame, split
 from kraft.log.log_config import LogConfig
-from kraft.log.record_batch import BatchHeader, TimestampType, check_frame, split
 from kraft.log.record_checks import check_records_at_once, checked_and_compressed, may_be_late
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import TopicPartition

@@ -1,7 +1,7 @@
 """Work that an append needs first, and that is too long for the event loop.
 
 An append that meets it raises AppendMustWait before it has changed anything. The caller runs the work in a thread and
-appends again, see `kraft.server.waiting_appends`.
+appends again, see `kraft.server.replica.waiting_appends`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from kraft.log.format.record_batch import BatchHeader, Buffer
 from kraft.log.log_config import LogConfig
-from kraft.log.record_batch import BatchHeader, Buffer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kraft.log.record_batch import BatchHeader, check_crc
+from kraft.log.format.record_batch import BatchHeader, check_crc
 from kraft.model.errors import InvalidBatch
 from kraft.model.ids import Offset, TopicPartition
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from kraft.log.compression import Codec
-from kraft.log.record_batch import HEADER_BYTES, TimestampType
+from kraft.log.format.compression import Codec
+from kraft.log.format.record_batch import HEADER_BYTES, TimestampType
 
 SEGMENT_BYTES_MAX: Final = 0x7FFFFFFF
 """Positions in an index are 31 bits wide in Kafka's format."""

@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from kraft.log import segment_lookup
 from kraft.log.change import Change
-from kraft.log.cleaned_segments import CleanedGroup, CleaningResult
+from kraft.log.cleaning.cleaned_segments import CleanedGroup, CleaningResult
+from kraft.log.cleaning.segment_swap import swap_in
 from kraft.log.disk import Disk
 from kraft.log.group_commit import GroupCommit
 from kraft.log.log_config import LogConfig
 from kraft.log.log_health import LogHealth
-from kraft.log.rolling import begin_segment
-from kraft.log.segment import Segment
-from kraft.log.segment_swap import swap_in
-from kraft.log.side_files import SideFiles
+from kraft.log.recovery.side_files import SideFiles
+from kraft.log.segment import lookup
+from kraft.log.segment.rolling import begin_segment
+from kraft.log.segment.segment import Segment
 from kraft.model.ids import Offset
 
 
@@ -108,7 +108,7 @@ class LogFiles:
         return files
 
     def _replaced_by(self, group: CleanedGroup) -> list[Segment]:
-        first = segment_lookup.number_of(self.segments, group.base_offset)
+        first = lookup.number_of(self.segments, group.base_offset)
         return self.segments[first : first + len(group.replaced)]
 
     def _replace(self, replaced: Sequence[Segment], cleaned: Segment) -> None:
@@ -132,7 +132,7 @@ class LogFiles:
 
         Raises Refusal when the disk failed half-way, be it only full: the log has failed then.
         """
-        growing = self.segments[segment_lookup.number_of(self.segments, Offset(offset - 1))]
+        growing = self.segments[lookup.number_of(self.segments, Offset(offset - 1))]
         yield from self._side_files.forget_from(offset, growing.base_offset)
         try:
             yield from self._cut_off(offset)

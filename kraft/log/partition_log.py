@@ -12,26 +12,26 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from kraft.log import segment_lookup, timestamp_lookup
 from kraft.log.admission import admit
 from kraft.log.append_work import ProducedRecords
 from kraft.log.change import Change, run_now
-from kraft.log.cleaned_segments import CleaningResult, close_cleaned, discard
+from kraft.log.cleaning.cleaned_segments import CleaningResult, close_cleaned, discard
+from kraft.log.cleaning.retention import segments_to_drop
 from kraft.log.continuation import check_continuation, runs_that_fit
 from kraft.log.disk import Disk
+from kraft.log.format.record_batch import BatchHeader, Buffer, TimestampType, placed, split
 from kraft.log.group_commit import GroupCommit, SyncTicket
 from kraft.log.log_config import LogConfig
 from kraft.log.log_files import LogFiles, parent_of
 from kraft.log.log_health import LogHealth
-from kraft.log.producer_state import Duplicate, ProducerState, ProducerStates
-from kraft.log.record_batch import BatchHeader, Buffer, TimestampType, placed, split
-from kraft.log.recovery import RecoveredLog, RecoveryReport, rebuild_producers, recover
-from kraft.log.retention import segments_to_drop
-from kraft.log.rolling import is_old, must_roll_before
-from kraft.log.segment import Segment
-from kraft.log.segment_facts import SegmentFacts
-from kraft.log.side_files import SideFiles
-from kraft.log.timestamp_lookup import TimestampLookup
+from kraft.log.recovery.producer_state import Duplicate, ProducerState, ProducerStates
+from kraft.log.recovery.recovery import RecoveredLog, RecoveryReport, rebuild_producers, recover
+from kraft.log.recovery.side_files import SideFiles
+from kraft.log.segment import lookup, timestamp_lookup
+from kraft.log.segment.facts import SegmentFacts
+from kraft.log.segment.rolling import is_old, must_roll_before
+from kraft.log.segment.segment import Segment
+from kraft.log.segment.timestamp_lookup import TimestampLookup
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
 
@@ -169,7 +169,7 @@ class PartitionLog:
 
     def segments(self) -> tuple[SegmentFacts, ...]:
         """In order; the last one is the one that grows."""
-        return segment_lookup.facts(self._segments, self._log_end)
+        return lookup.facts(self._segments, self._log_end)
 
     @property
     def latest_epoch(self) -> LeaderEpoch:
@@ -336,9 +336,7 @@ class PartitionLog:
             )
         try:
             is_sparse, end = self._side_files.checkpoint.is_sparse, self._log_end
-            return segment_lookup.read(
-                self._segments, start, bytes_max, min(upper, end), self.epoch_cache, is_sparse, end
-            )
+            return lookup.read(self._segments, start, bytes_max, min(upper, end), self.epoch_cache, is_sparse, end)
         except OSError as error:
             self._health.fail(error)
 

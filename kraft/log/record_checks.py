@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft.log.compression import DECOMPRESSED_BYTES_MAX, decompress
+from kraft.log.format.compression import DECOMPRESSED_BYTES_MAX, decompress
+from kraft.log.format.record_batch import HEADER_BYTES, BatchHeader, TimestampType, recompressed
+from kraft.log.format.record_codec import RecordSkim
 from kraft.log.log_config import NEVER, LogConfig
-from kraft.log.record_batch import HEADER_BYTES, BatchHeader, TimestampType, recompressed
-from kraft.log.record_codec import RecordSkim
 from kraft.model.errors import ErrorCode, InvalidBatch, InvalidRecords, RecordError
 from kraft.model.ids import TopicPartition
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final
 
-from kraft.log.compression import GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL
+from kraft.log.format.compression import GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL
+from kraft.log.format.record_batch import HEADER_BYTES
 from kraft.log.log_config import NEVER, SEGMENT_BYTES_MAX, UNLIMITED
-from kraft.log.record_batch import HEADER_BYTES
 from kraft.metadata.config_types import (
     INT32_MAX,
     IntegerBetween,

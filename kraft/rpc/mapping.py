@@ -17,7 +17,7 @@ from uuid import UUID
 
 from google.protobuf.message import Message
 
-from kraft.log.record_batch import Buffer
+from kraft.log.format.record_batch import Buffer
 from kraft.model.errors import ErrorCode, error_code
 
 Value = TypeVar("Value")

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kraft.server.node_process import NodeFailed, NodeProcess
+    from kraft.local.node_process import NodeFailed, NodeProcess
     from kraft.testing.cluster import Cluster
 
 __all__ = ["Cluster", "NodeFailed", "NodeProcess"]
@@ -26,7 +26,7 @@ def __getattr__(name: str) -> Any:
 
         return Cluster
     if name in ("NodeFailed", "NodeProcess"):
-        from kraft.server import node_process
+        from kraft.local import node_process
 
         return getattr(node_process, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,11 +9,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from kraft.server import cluster_files, storage
-from kraft.server.cluster_files import NodePlan
-from kraft.server.free_ports import ReservedPorts
-from kraft.server.local_cluster import READY_DEADLINE_S, LocalCluster
-from kraft.server.node_process import STOP_DEADLINE_S, NodeProcess
+from kraft.local import cluster_files
+from kraft.local.cluster_files import NodePlan
+from kraft.local.free_ports import ReservedPorts
+from kraft.local.local_cluster import READY_DEADLINE_S, LocalCluster
+from kraft.local.node_process import STOP_DEADLINE_S, NodeProcess
+from kraft.server.identity import storage
 
 VOTERS_MAX = 3
 """More nodes than this are brokers only, unless `roles` says otherwise."""

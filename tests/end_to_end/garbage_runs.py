@@ -28,10 +28,11 @@ import grpc
 import psutil
 
 from kraft.client import Admin, Consumer, Producer, TopicPartition
+from kraft.local.cluster_files import HOST
 from kraft.quorum.pb import raft_pb2
 from kraft.rpc.pb import admin_pb2, broker_pb2, controller_pb2, membership_pb2, replication_pb2
-from kraft.server.cluster_files import HOST
-from kraft.server.config import CONTROLLER, GRPC, load
+from kraft.server.config.loading import load
+from kraft.server.config.values import CONTROLLER, GRPC
 from kraft.testing import Cluster
 from tests.end_to_end import garbage
 from tests.end_to_end.node_dialling import dial_as_node

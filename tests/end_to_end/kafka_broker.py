@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kraft.server.free_ports import ReservedPorts
-from kraft.server.storage import random_cluster_id
+from kraft.local.free_ports import ReservedPorts
+from kraft.server.identity.storage import random_cluster_id
 
 _HOST: Final = "127.0.0.1"
 _START_DEADLINE_S: Final = 90.0

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Final, Self
 from uuid import UUID
 
-from kraft.server.cluster_files import HOST
+from kraft.local.cluster_files import HOST
 from kraft.wire.declaration import Message
 from kraft.wire.frame import encode_request
 from kraft.wire.schema.api_versions import ApiVersionsRequest

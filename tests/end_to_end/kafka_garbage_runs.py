@@ -24,8 +24,9 @@ from typing import Final
 import psutil
 
 from kraft.client import Admin
-from kraft.server.config import PLAINTEXT, load
-from kraft.server.node_process import NodeProcess
+from kraft.local.node_process import NodeProcess
+from kraft.server.config.loading import load
+from kraft.server.config.values import PLAINTEXT
 from kraft.testing import Cluster
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.frame import decode_response, encode_request

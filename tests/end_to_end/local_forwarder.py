@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from kraft.server.cluster_files import HOST
+from kraft.local.cluster_files import HOST
 
 
 @asynccontextmanager

@@ -9,8 +9,8 @@ from typing import Any
 import grpc.aio
 
 from kraft.rpc.refusal_log import RefusalLog
-from kraft.server.config import load
-from kraft.server.node_credentials import NodeCredentials
+from kraft.server.config.loading import load
+from kraft.server.identity.credentials import NodeCredentials
 
 
 def dial_as_node(config_path: Path) -> Callable[[str, Sequence[tuple[str, Any]]], grpc.aio.Channel]:

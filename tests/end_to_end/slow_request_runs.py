@@ -22,7 +22,7 @@ from statistics import quantiles
 from typing import Final
 
 from kraft.client import Admin, Consumer, Producer, TopicPartition
-from kraft.server.loop_watch import Hold
+from kraft.server.loop.watch import Hold
 from kraft.testing import Cluster
 from tests.end_to_end import slow_requests
 from tests.end_to_end.slow_requests import ATTACKS, COMPACTED, KEYED, LIES, LOOK_UPS, MANY, Attack

@@ -17,9 +17,9 @@ from typing import Final
 
 import grpc
 
-from kraft.log.compression import Codec, compress
-from kraft.log.record_batch import _assemble, build_batch
-from kraft.log.record_codec import Record, encode_records
+from kraft.log.format.compression import Codec, compress
+from kraft.log.format.record_batch import _assemble, build_batch
+from kraft.log.format.record_codec import Record, encode_records
 from kraft.rpc.pb import broker_pb2, broker_pb2_grpc
 from kraft.wire.schema.list_offsets import (
     ListOffsetsPartition,

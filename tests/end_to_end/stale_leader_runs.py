@@ -10,8 +10,8 @@ from random import Random
 from typing import Final
 
 from chaos.toxiproxy import find_or_build
+from kraft.local import cluster_files
 from kraft.metadata.image import MetadataImage
-from kraft.server import cluster_files
 from kraft.testing import Cluster, NodeProcess
 from tests.end_to_end.numbered_load import Contents
 from tests.end_to_end.quorum_load import SETTINGS, VOTERS, Surroundings, log_events, surroundings

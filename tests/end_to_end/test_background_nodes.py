@@ -12,9 +12,9 @@ import psutil
 import pytest
 
 from kraft.client import Admin
-from kraft.server.cluster_files import HOST
-from kraft.server.free_ports import ReservedPorts
-from kraft.server.storage import random_cluster_id
+from kraft.local.cluster_files import HOST
+from kraft.local.free_ports import ReservedPorts
+from kraft.server.identity.storage import random_cluster_id
 from kraft.testing import Cluster
 from tests.end_to_end.records import create_topic, once_each, publish, read_all
 from tests.end_to_end.test_bad_input import run, the_one_line

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 import kraft
-from kraft.server import cluster_files, storage
-from kraft.server.cluster_files import HOST, NodePlan
-from kraft.server.free_ports import ReservedPorts
+from kraft.local import cluster_files
+from kraft.local.cluster_files import HOST, NodePlan
+from kraft.local.free_ports import ReservedPorts
+from kraft.server.identity import storage
 from kraft.testing import Cluster
 
 CLUSTER = "kJ2Yk0mVT0ma0wV2Yk0mVQ"

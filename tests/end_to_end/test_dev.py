@@ -17,7 +17,7 @@ import pytest
 
 import kraft
 from kraft.client import Admin
-from kraft.server.free_ports import ReservedPorts
+from kraft.local.free_ports import ReservedPorts
 
 
 class Dev:

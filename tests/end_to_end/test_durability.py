@@ -10,7 +10,7 @@ import pytest
 from kraft.client import Admin, Producer
 from kraft.model.ids import Offset, TopicPartition
 from kraft.runtime.disk import RealDisk
-from kraft.server.high_watermarks import read_high_watermarks
+from kraft.server.replica.high_watermarks import read_high_watermarks
 from kraft.testing import Cluster
 from tests.end_to_end.records import create_topic, once_each, publish, read_all
 from tests.end_to_end.waiting import until

@@ -11,14 +11,14 @@ from crc32c import crc32c
 from typer.testing import CliRunner
 
 from kraft.cli.log import app
-from kraft.log.cleaned_segments import open_cleaned
-from kraft.log.cleaning_plan import plan_cleaning
-from kraft.log.compaction import clean
-from kraft.log.compression import Codec
+from kraft.log.cleaning.cleaned_segments import open_cleaned
+from kraft.log.cleaning.cleaning_plan import plan_cleaning
+from kraft.log.cleaning.compaction import clean
+from kraft.log.format.compression import Codec
+from kraft.log.format.record_batch import TimestampType, build_batch
+from kraft.log.format.record_codec import Record
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
-from kraft.log.record_batch import TimestampType, build_batch
-from kraft.log.record_codec import Record
 from kraft.model.ids import LeaderEpoch, TopicPartition
 from kraft.runtime.disk import RealDisk
 from tests.end_to_end.kafka_jars import Finished, kafka_jars, run_kafka_tool

@@ -17,7 +17,7 @@ import kafka
 import pytest
 
 from kraft.client import Admin
-from kraft.log.record_batch import BatchHeader, read_header
+from kraft.log.format.record_batch import BatchHeader, read_header
 from kraft.testing import Cluster
 from tests.end_to_end.kafka_matrix import CLIENTS, CODECS
 from tests.end_to_end.kafka_records import Place, Record, Section

@@ -12,12 +12,13 @@ import kafka
 import pytest
 
 from kraft.client import Admin
+from kraft.local import cluster_files
+from kraft.local.cluster_files import NodePlan
+from kraft.local.free_ports import ReservedPorts
+from kraft.local.local_cluster import LocalCluster
 from kraft.model.requests import MetadataRequest
 from kraft.rpc.peers import Connections
-from kraft.server import cluster_files, storage
-from kraft.server.cluster_files import NodePlan
-from kraft.server.free_ports import ReservedPorts
-from kraft.server.local_cluster import LocalCluster
+from kraft.server.identity import storage
 
 DEADLINE_S = 30
 

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import pytest
 
-from kraft.log.record_batch import build_batch
-from kraft.log.record_codec import Record
+from kraft.log.format.record_batch import build_batch
+from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode
 from kraft.testing import Cluster
 from kraft.wire.frame import decode_response

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.metadata_cluster import CLUSTER_ID, ScaleBroker, ScaleCluster, knows, scale_cluster
+from kraft.local.node_process import NodeProcess
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import PartitionChanged, RegisterBroker, TransactionBegun
 from kraft.model.ids import BrokerId
@@ -16,8 +17,7 @@ from kraft.model.requests import CreateTopicsRequest, NewTopic
 from kraft.rpc.cluster_messages import FollowMetadataRequest
 from kraft.rpc.cluster_peers import ControllerPeer
 from kraft.rpc.metadata_codec import decode_records
-from kraft.server.metadata_loader import MetadataLoader
-from kraft.server.node_process import NodeProcess
+from kraft.server.cluster.metadata_loader import MetadataLoader
 
 TOPICS = 10
 PARTITIONS = 1_000

@@ -15,13 +15,14 @@ import grpc.aio
 import pytest
 
 from kraft.client import Admin
+from kraft.local import cluster_files
+from kraft.local.cluster_files import HOST, NodePlan
+from kraft.local.free_ports import ReservedPorts
+from kraft.local.node_process import NodeProcess
 from kraft.quorum.pb import raft_pb2
 from kraft.rpc.pb import admin_pb2, controller_pb2, identity_pb2, replication_pb2
-from kraft.server import cluster_files
-from kraft.server.cluster_files import HOST, NodePlan
-from kraft.server.config import CONTROLLER, GRPC, load
-from kraft.server.free_ports import ReservedPorts
-from kraft.server.node_process import NodeProcess
+from kraft.server.config.loading import load
+from kraft.server.config.values import CONTROLLER, GRPC
 from kraft.testing import Cluster
 from tests.certificates import Authority
 from tests.end_to_end import garbage_runs

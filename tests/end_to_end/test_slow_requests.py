@@ -8,7 +8,7 @@ from threading import Thread
 import pytest
 
 from kraft.client import Admin, Consumer, Producer, TopicPartition
-from kraft.log.record_stream import RECORD_BYTES_MAX
+from kraft.log.format.record_stream import RECORD_BYTES_MAX
 from kraft.model.errors import ErrorCode
 from kraft.server.handlers.plain_records import FETCHED_RECORDS_MAX
 from kraft.testing import Cluster

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kraft.client import Admin
-from kraft.server.node_process import KRAFT
+from kraft.local.node_process import KRAFT
 from kraft.testing import Cluster
 from tests.end_to_end.records import create_topic, once_each, publish, read_all
 

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from chaos.toxiproxy import HOST, Link, Server
-from kraft.server import cluster_files, properties
-from kraft.server.config_values import Voter
-from kraft.server.free_ports import ReservedPorts
+from kraft.local import cluster_files
+from kraft.local.free_ports import ReservedPorts
+from kraft.server.config import properties
+from kraft.server.config.values import Voter
 from kraft.testing import Cluster
 
 _VOTERS_KEY: Final = "controller.quorum.voters"

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from kraft.log.compression import Codec
-from kraft.log.inspection import index_entries, inspect_batches, time_index_entries
+from kraft.log.format.compression import Codec
+from kraft.log.format.record_batch import build_batch, iter_records, split
+from kraft.log.format.record_codec import Record
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
-from kraft.log.record_batch import build_batch, iter_records, split
-from kraft.log.record_codec import Record
-from kraft.log.verification import verify_partition
+from kraft.log.verification.directory import verify_partition
+from kraft.log.verification.inspection import index_entries, inspect_batches, time_index_entries
 from kraft.model.errors import Corruption, InvalidBatch
 from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
 from tests.unit.log.log_building import offset_at

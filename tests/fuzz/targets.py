@@ -16,13 +16,9 @@ from typing import Final, TypeVar
 
 from crc32c import crc32c
 
-from kraft.log.compression import Codec, compress, decompress, decompressed_bytes_max
-from kraft.log.control_record import decode_marker
-from kraft.log.leader_epochs import EpochStart, LeaderEpochCache
-from kraft.log.log_checkpoint import LogCheckpoint
-from kraft.log.offset_index import OffsetIndex
-from kraft.log.producer_snapshot import decode_snapshot
-from kraft.log.record_batch import (
+from kraft.log.format.compression import Codec, compress, decompress, decompressed_bytes_max
+from kraft.log.format.control_record import decode_marker
+from kraft.log.format.record_batch import (
     HEADER_BYTES,
     build_batch,
     decode_batch_columns,
@@ -32,13 +28,17 @@ from kraft.log.record_batch import (
     split,
     validate,
 )
-from kraft.log.record_codec import Record, decode_columns
-from kraft.log.time_index import TimeIndex
+from kraft.log.format.record_codec import Record, decode_columns
+from kraft.log.leader_epochs import EpochStart, LeaderEpochCache
+from kraft.log.recovery.log_checkpoint import LogCheckpoint
+from kraft.log.recovery.producer_snapshot import decode_snapshot
+from kraft.log.segment.offset_index import OffsetIndex
+from kraft.log.segment.time_index import TimeIndex
 from kraft.model.errors import Corruption, InvalidBatch
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.fuzz.partition_files import PARTITION_FILES, open_and_read, verify_and_inspect
 from tests.fuzz.wire_frames import read_request, read_response, request_frames, responses
-from tests.unit.log.codec_variants import pure_codec
+from tests.unit.log.format.codec_variants import pure_codec
 
 TEXT: Final = b"the quick brown fox jumps over the lazy dog, " * 4
 _RECORDS: Final = [

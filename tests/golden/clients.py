@@ -11,8 +11,8 @@ import confluent_kafka
 import kafka.record
 import kafka.record.default_records
 
-from kraft.log.compression import Codec
-from kraft.log.record_codec import Record
+from kraft.log.format.compression import Codec
+from kraft.log.format.record_codec import Record
 from tests.golden.fake_broker import TOPIC, fake_broker
 
 NO_PRODUCER: Final = (-1, -1, -1)

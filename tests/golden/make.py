@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from kraft.log.compression import Codec
+from kraft.log.format.compression import Codec
 from tests.golden.clients import built_by_aiokafka, built_by_kafka_python, built_by_librdkafka
 from tests.golden.records import RECORDS
 

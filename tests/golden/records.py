@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft.log.record_codec import Record
+from kraft.log.format.record_codec import Record
 
 BASE_TIMESTAMP_MS: Final = 1_700_000_000_000
 _TEXT: Final = b"the quick brown fox jumps over the lazy dog, "

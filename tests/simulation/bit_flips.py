@@ -19,12 +19,12 @@ from enum import Enum
 from random import Random
 from typing import Final
 
-from kraft.log.compression import Codec
+from kraft.log.format.compression import Codec
+from kraft.log.format.record_batch import HEADER_BYTES, build_batch, split
+from kraft.log.format.record_codec import Record
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
-from kraft.log.record_batch import HEADER_BYTES, build_batch, split
-from kraft.log.record_codec import Record
-from kraft.log.scrub import Expected, scrub_segment
+from kraft.log.verification.scrub import Expected, scrub_segment
 from kraft.model.errors import Corruption
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.simulation.modelled_log import new_disk, open_log

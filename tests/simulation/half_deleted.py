@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from kraft.log.log_checkpoint import CHECKPOINT_NAME
-from kraft.log.record_batch import split
+from kraft.log.format.record_batch import split
+from kraft.log.recovery.log_checkpoint import CHECKPOINT_NAME
 from kraft.model.errors import Corruption
 from tests.simulation.log_workload import Workload
 from tests.simulation.modelled_log import Broken, ModelledLog, open_log, read_bytes

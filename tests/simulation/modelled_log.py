@@ -13,16 +13,16 @@ from random import Random
 from typing import Final
 
 from kraft.log.change import run_now
-from kraft.log.cleaned_segments import CleaningResult, open_cleaned
-from kraft.log.cleaning_plan import plan_cleaning
-from kraft.log.compaction import clean
+from kraft.log.cleaning.cleaned_segments import CleaningResult, open_cleaned
+from kraft.log.cleaning.cleaning_plan import plan_cleaning
+from kraft.log.cleaning.compaction import clean
+from kraft.log.format.record_batch import TimestampType, build_batch, decode_batch, placed, read_header, split
+from kraft.log.format.record_codec import Record
 from kraft.log.group_commit import SyncTicket
 from kraft.log.leader_epochs import EpochStart, LeaderEpochCache
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
-from kraft.log.producer_state import BATCHES_REMEMBERED
-from kraft.log.record_batch import TimestampType, build_batch, decode_batch, placed, read_header, split
-from kraft.log.record_codec import Record
+from kraft.log.recovery.producer_state import BATCHES_REMEMBERED
 from kraft.model.errors import KraftError, Refusal
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.simulation.sim_disk import CrashMode, SimDisk

@@ -16,8 +16,8 @@ from unittest.mock import patch
 import pytest
 
 from kraft.model.ids import Offset
-from kraft.server import replica_move
-from kraft.server.partition import Partition
+from kraft.server.replica import move as replica_move
+from kraft.server.replica.partition import Partition
 from tests.simulation.sim_disk import CrashMode, PowerFailure, SimDisk
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.server.moving import Mover

@@ -95,7 +95,7 @@ def test_every_line_says_what_shows_it_or_why_nothing_does() -> None:
     [
         "",
         "everybody knows",
-        "`kraft/server/node.py`",
+        "`kraft/server/process/node.py`",
         "nothing yet: `tests/test_one.py::test_here`",
         "not yet `tests/test_one.py::test_here`",
         "mostly: `tests/test_one.py::test_here`",

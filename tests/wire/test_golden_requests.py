@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kraft.log.record_batch import iter_records, validate
+from kraft.log.format.record_batch import iter_records, validate
 from kraft.wire.api_keys import ApiKey, request_type
 from kraft.wire.codec import decode
 from kraft.wire.frame import SIZE_BYTES, RequestHeader, decode_request_header, encode_request

@@ -35,8 +35,8 @@ def demo(
     output: Annotated[Output, typer.Option("--output", help="json: the figures, on standard output.")] = Output.TABLE,
 ) -> None:
     """Real flights through three nodes into a Spark query, with a leader killed on the way."""
+    from kraft.local.node_process import NodeFailed
     from kraft.model.errors import KraftError
-    from kraft.server.node_process import NodeFailed
 
     with one_line_errors(DemoFailed, NodeFailed, KraftError, OSError):
         java_version = requirements.check()

@@ -7,11 +7,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from kraft.server import cluster_files, storage
-from kraft.server.cluster_files import NodePlan
-from kraft.server.free_ports import ReservedPorts
-from kraft.server.local_cluster import LocalCluster
-from kraft.server.node_process import NodeFailed
+from kraft.local import cluster_files
+from kraft.local.cluster_files import NodePlan
+from kraft.local.free_ports import ReservedPorts
+from kraft.local.local_cluster import LocalCluster
+from kraft.local.node_process import NodeFailed
+from kraft.server.identity import storage
 
 NODES: Final = 3
 

@@ -14,12 +14,12 @@ from kraft.cli.log.kafka_lines import (
     sequence_of,
 )
 from kraft.cli.log.printer import write_line
-from kraft.log.inspection import IndexEntry, InspectedBatch, TimeIndexEntry
+from kraft.log.format.record_batch import BatchHeader
+from kraft.log.format.record_codec import Record
 from kraft.log.leader_epochs import EpochStart
-from kraft.log.log_checkpoint import LogCheckpoint
-from kraft.log.producer_state import ProducerState
-from kraft.log.record_batch import BatchHeader
-from kraft.log.record_codec import Record
+from kraft.log.recovery.log_checkpoint import LogCheckpoint
+from kraft.log.recovery.producer_state import ProducerState
+from kraft.log.verification.inspection import IndexEntry, InspectedBatch, TimeIndexEntry
 
 
 class JsonLines:

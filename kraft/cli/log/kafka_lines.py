@@ -10,12 +10,12 @@ import struct
 from typing import Final
 
 from kraft.cli.log.printer import write_line
-from kraft.log.inspection import IndexEntry, InspectedBatch, TimeIndexEntry
+from kraft.log.format.record_batch import DELETE_HORIZON_BIT, SEQUENCE_MAX, BatchHeader, TimestampType
+from kraft.log.format.record_codec import Record
 from kraft.log.leader_epochs import EpochStart
-from kraft.log.log_checkpoint import LogCheckpoint
-from kraft.log.producer_state import ProducerState
-from kraft.log.record_batch import DELETE_HORIZON_BIT, SEQUENCE_MAX, BatchHeader, TimestampType
-from kraft.log.record_codec import Record
+from kraft.log.recovery.log_checkpoint import LogCheckpoint
+from kraft.log.recovery.producer_state import ProducerState
+from kraft.log.verification.inspection import IndexEntry, InspectedBatch, TimeIndexEntry
 
 TIMESTAMP_TYPE_NAMES: Final = {
     TimestampType.CREATE_TIME: "CreateTime",

@@ -19,12 +19,12 @@ from kraft.cli.log.kafka_lines import safe
 from kraft.cli.log.read_only_disk import ReadOnlyDisk
 from kraft.cli.options import Output
 from kraft.cli.printing import print_columns, print_json
-from kraft.log.segment import LOG_SUFFIX
-from kraft.log.verification import Finding, VerifiedPartition, is_partition_directory, verify_partition
+from kraft.log.segment.segment import LOG_SUFFIX
+from kraft.log.verification.directory import Finding, VerifiedPartition, is_partition_directory, verify_partition
 from kraft.model.ids import Offset, TopicPartition
-from kraft.server.high_watermarks import FILE_NAME as HIGH_WATERMARKS_NAME
-from kraft.server.high_watermarks import read_high_watermarks
-from kraft.server.storage import CLEAN_SHUTDOWN_FILE
+from kraft.server.identity.storage import CLEAN_SHUTDOWN_FILE
+from kraft.server.replica.high_watermarks import FILE_NAME as HIGH_WATERMARKS_NAME
+from kraft.server.replica.high_watermarks import read_high_watermarks
 
 _PARTITION_DIRECTORY: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>[0-9]{1,9})")
 

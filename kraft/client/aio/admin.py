@@ -9,11 +9,11 @@ from typing import Any, Final, TypeVar
 from kraft.client.aio.cluster_admin import ClusterAdmin
 from kraft.client.aio.record_deletion import RecordDeletion
 from kraft.client.any_broker import check
-from kraft.client.backoff import Backoff
 from kraft.client.errors import ClientClosed
 from kraft.client.metadata_cache import MetadataCache
 from kraft.client.network import Network
 from kraft.client.ports import AdminNode, Connections
+from kraft.client.sans_io.backoff import Backoff
 from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS, AdminSettings, settings_of
 from kraft.model.config_requests import (
     ConfigAlteration,

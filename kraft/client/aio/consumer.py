@@ -11,16 +11,16 @@ from typing import Any
 
 from kraft.client.aio.fetcher import Fetcher
 from kraft.client.aio.offset_lookup import OffsetLookup
-from kraft.client.backoff import Backoff
 from kraft.client.batches import decode_columns, records_of, split_batches
 from kraft.client.errors import ClientClosed, NotBuiltYet
-from kraft.client.fetch_buffer import Chunk, FetchBuffer, Track
 from kraft.client.metadata_cache import MetadataCache
 from kraft.client.network import Network
 from kraft.client.ports import Connections
+from kraft.client.sans_io.backoff import Backoff
+from kraft.client.sans_io.fetch_buffer import Chunk, FetchBuffer, Track
 from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS, ConsumerSettings, settings_of
 from kraft.client.values import ConsumerRecord, OffsetAndTimestamp, PartitionColumns
-from kraft.log.record_codec import RecordColumns
+from kraft.log.format.record_codec import RecordColumns
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.model.requests import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, MetadataRequest

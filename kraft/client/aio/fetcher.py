@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from kraft.client.aio.offset_lookup import OffsetLookup, no_such_partition
 from kraft.client.any_broker import ATTEMPT_MAX_MS
-from kraft.client.fetch_buffer import FetchBuffer, SentCheck, SentFetch
 from kraft.client.metadata_cache import MISSING_TOPIC_GRACE_MS, MetadataCache
 from kraft.client.ports import Connections, FetchStream
+from kraft.client.sans_io.fetch_buffer import FetchBuffer, SentCheck, SentFetch
 from kraft.client.settings import ConsumerSettings
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Mapping
 
 from kraft.client.any_broker import ATTEMPT_MAX_MS, NoBrokerReachable
-from kraft.client.backoff import Backoff
 from kraft.client.metadata_cache import MetadataCache
 from kraft.client.ports import Connections
+from kraft.client.sans_io.backoff import Backoff
 from kraft.client.values import FoundOffset
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition

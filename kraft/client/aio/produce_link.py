@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kraft.client.ports import ProduceStream
-from kraft.client.send_buffer import Attempt
+from kraft.client.sans_io.send_buffer import Attempt
 from kraft.client.settings import ProducerSettings
 from kraft.model.requests import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
 from kraft.rpc.peers import Unreachable

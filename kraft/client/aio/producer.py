@@ -10,12 +10,12 @@ from typing import Any
 from kraft.client.aio.sender import Sender
 from kraft.client.errors import ClientClosed, RecordTooLarge
 from kraft.client.network import Network
-from kraft.client.partitioner import StickyPartitioner, partition_for_key
 from kraft.client.receipts import DeliveryReceipt, RecordReceipt
-from kraft.client.send_batch import RECORD_OVERHEAD_BYTES, Receipt, record_size
+from kraft.client.sans_io.partitioner import StickyPartitioner, partition_for_key
+from kraft.client.sans_io.send_batch import RECORD_OVERHEAD_BYTES, Receipt, record_size
 from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS, ProducerSettings, settings_of
 from kraft.client.values import Delivery, RecordMetadata
-from kraft.log.record_codec import Header, Record
+from kraft.log.format.record_codec import Header, Record
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 

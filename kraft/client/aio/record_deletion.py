@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from kraft.client.aio.offset_lookup import no_such_partition
 from kraft.client.any_broker import NoBrokerReachable
-from kraft.client.backoff import Backoff
 from kraft.client.metadata_cache import MetadataCache
 from kraft.client.ports import Connections
+from kraft.client.sans_io.backoff import Backoff
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.model.requests import DeleteRecordsPartition, DeleteRecordsRequest

@@ -11,10 +11,10 @@ from kraft.client.any_broker import check
 from kraft.client.errors import BufferExhausted, ClientClosed
 from kraft.client.metadata_cache import MetadataCache
 from kraft.client.network import Network
-from kraft.client.send_batch import Identity, Receipt
-from kraft.client.send_buffer import Attempt, Delivered, Outcome, SendBuffer
+from kraft.client.sans_io.send_batch import Identity, Receipt
+from kraft.client.sans_io.send_buffer import Attempt, Delivered, Outcome, SendBuffer
 from kraft.client.settings import ProducerSettings
-from kraft.log.record_codec import Record
+from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
 from kraft.model.requests import ProducePartitionResult

@@ -9,9 +9,9 @@ from kraft.model.log_directory_requests import (
     ReplicaDirectory,
     ReplicaDirectoryResult,
 )
-from kraft.server.log_directories import LogDirectories
-from kraft.server.partitions import Partitions
-from kraft.server.replica_moves import ReplicaMoves
+from kraft.server.replica.log_directories import LogDirectories
+from kraft.server.replica.moves import ReplicaMoves
+from kraft.server.replica.partitions import Partitions
 
 
 class AlterReplicaLogDirectoriesHandler:

@@ -13,8 +13,8 @@ from kraft.model.quota_requests import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
-from kraft.server.controller_client import ControllerClient, NoController
-from kraft.server.metadata_loader import MetadataLoader
+from kraft.server.cluster.controller_client import ControllerClient, NoController
+from kraft.server.cluster.metadata_loader import MetadataLoader
 
 LOCALLY_KNOWN_MAX_S: Final = 2.0
 TIMEOUT_MAX_S: Final = 60.0

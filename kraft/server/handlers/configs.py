@@ -16,9 +16,9 @@ from kraft.model.config_requests import (
     ResourceAlterationResult,
 )
 from kraft.model.errors import ErrorCode
-from kraft.server.config_keys import BY_NAME
-from kraft.server.controller_client import ControllerClient, NoController
-from kraft.server.metadata_loader import MetadataLoader
+from kraft.server.cluster.controller_client import ControllerClient, NoController
+from kraft.server.cluster.metadata_loader import MetadataLoader
+from kraft.server.config.keys import BY_NAME
 
 LOCALLY_KNOWN_MAX_S: Final = 2.0
 TIMEOUT_MAX_S: Final = 60.0

@@ -16,10 +16,10 @@ from kraft.model.requests import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
 )
-from kraft.server.log_changes import Outcome
-from kraft.server.partition import Partition
-from kraft.server.partitions import Partitions
-from kraft.server.purgatory import Watch
+from kraft.server.loop.purgatory import Watch
+from kraft.server.replica.log_changes import Outcome
+from kraft.server.replica.partition import Partition
+from kraft.server.replica.partitions import Partitions
 
 
 class DeleteRecordsHandler:

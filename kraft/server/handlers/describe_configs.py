@@ -27,8 +27,8 @@ from kraft.model.config_requests import (
     ResourceDescription,
 )
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.server.config_keys import BY_NAME, KEYS, Key, Required
-from kraft.server.config_readers import (
+from kraft.server.config.keys import BY_NAME, KEYS, Key, Required
+from kraft.server.config.readers import (
     Reader,
     WholeNumber,
     boolean,
@@ -40,7 +40,7 @@ from kraft.server.config_readers import (
     security_protocols,
     voters,
 )
-from kraft.server.config_values import NodeConfig
+from kraft.server.config.values import NodeConfig
 
 _TYPE_OF_READER: Final[Mapping[Reader[object], ConfigType]] = {
     boolean: ConfigType.BOOLEAN,

@@ -14,10 +14,10 @@ from kraft.model.log_directory_requests import (
     LogDirectoryDescription,
     ReplicaSize,
 )
-from kraft.server.log_directories import LogDirectories
-from kraft.server.partition import Partition
-from kraft.server.partitions import Partitions
-from kraft.server.replica_move import ReplicaMove
+from kraft.server.replica.log_directories import LogDirectories
+from kraft.server.replica.move import ReplicaMove
+from kraft.server.replica.partition import Partition
+from kraft.server.replica.partitions import Partitions
 
 UNKNOWN_SPACE = (-1, -1)
 

@@ -10,8 +10,8 @@ from kraft.metadata.topic_names import check_topic_name
 from kraft.model.errors import Refusal
 from kraft.model.partition_requests import PartitionName
 from kraft.model.producer_requests import ActiveProducer, DescribeProducersRequest, PartitionProducers
-from kraft.server.partition import Partition
-from kraft.server.partitions import Partitions
+from kraft.server.replica.partition import Partition
+from kraft.server.replica.partitions import Partitions
 
 
 class DescribeProducersHandler:

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Final
 
-from kraft.log.record_batch import HEADER_BYTES, split
-from kraft.log.segment import READ_BATCHES_MAX, READ_BYTES_MAX
+from kraft.log.format.record_batch import HEADER_BYTES, split
+from kraft.log.segment.segment import READ_BATCHES_MAX, READ_BYTES_MAX
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
 from kraft.model.requests import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
-from kraft.server.partitions import Partitions
-from kraft.server.purgatory import Progress, Watch
+from kraft.server.loop.purgatory import Progress, Watch
+from kraft.server.replica.partitions import Partitions
 
 RESPONSE_BYTES_MAX: Final = 55 * 1024 * 1024
 """However much a request asks for. Kafka's fetch.max.bytes at its default; one message of ours holds a little more."""

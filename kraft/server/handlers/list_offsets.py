@@ -10,7 +10,7 @@ from contextlib import suppress
 from errno import EMFILE, ENFILE, ENOMEM
 from typing import Final
 
-from kraft.log.timestamp_lookup import Found
+from kraft.log.segment.timestamp_lookup import Found
 from kraft.model.errors import Corruption, ErrorCode, Refusal
 from kraft.model.ids import Offset
 from kraft.model.requests import (
@@ -26,10 +26,10 @@ from kraft.model.requests import (
     ListOffsetsResponse,
 )
 from kraft.replication.leader import PartitionLeader
-from kraft.server.partition import Partition
-from kraft.server.partitions import Partitions
-from kraft.server.slow_reads import RequestReads, SlowReads
-from kraft.server.turns import Turns
+from kraft.server.loop.slow_reads import RequestReads, SlowReads
+from kraft.server.loop.turns import Turns
+from kraft.server.replica.partition import Partition
+from kraft.server.replica.partitions import Partitions
 
 UNKNOWN = -1
 

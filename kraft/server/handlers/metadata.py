@@ -15,11 +15,11 @@ from kraft.model.requests import (
     NewTopic,
     TopicMetadata,
 )
-from kraft.server.config_values import TopicDefaults
-from kraft.server.controller_client import ControllerClient, NoController
+from kraft.server.cluster.controller_client import ControllerClient, NoController
+from kraft.server.cluster.metadata_loader import MetadataLoader
+from kraft.server.config.values import TopicDefaults
 from kraft.server.handlers.describe_topics import topic_metadata, unknown_topic
-from kraft.server.metadata_loader import MetadataLoader
-from kraft.server.turns import Turns
+from kraft.server.loop.turns import Turns
 
 AUTO_CREATE_TIMEOUT_MS = 5_000
 

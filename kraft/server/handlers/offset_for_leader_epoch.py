@@ -12,9 +12,9 @@ from kraft.model.requests import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
-from kraft.server.partition import Partition
-from kraft.server.partitions import Partitions
-from kraft.server.turns import Turns
+from kraft.server.loop.turns import Turns
+from kraft.server.replica.partition import Partition
+from kraft.server.replica.partitions import Partitions
 
 PARTITIONS_AT_ONCE: Final = 500
 """Then others have their turn: a request may name as many as fit into it."""

@@ -28,8 +28,8 @@ from kraft.model.partition_requests import (
 from kraft.model.requests import TopicResult, TopicResults
 from kraft.rpc.peers import AdminPeer
 from kraft.rpc.services import PartitionAdminHandlers
-from kraft.server.controller_client import ControllerClient, NoController
-from kraft.server.metadata_loader import MetadataLoader
+from kraft.server.cluster.controller_client import ControllerClient, NoController
+from kraft.server.cluster.metadata_loader import MetadataLoader
 
 LOCALLY_KNOWN_MAX_S: Final = 2.0
 TIMEOUT_MAX_S: Final = 60.0

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from kraft.log.record_batch import build_batch
-from kraft.log.record_codec import Record
-from kraft.log.record_stream import UnpackedRecords, unpack_records
+from kraft.log.format.record_batch import build_batch
+from kraft.log.format.record_codec import Record
+from kraft.log.format.record_stream import UnpackedRecords, unpack_records
 from kraft.model.errors import ErrorCode
 from kraft.model.requests import (
     FetchPartition,
@@ -30,8 +30,8 @@ from kraft.model.requests import (
 )
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.produce import ProduceHandler
-from kraft.server.slow_reads import RequestReads, SlowReads
-from kraft.server.turns import Turns
+from kraft.server.loop.slow_reads import RequestReads, SlowReads
+from kraft.server.loop.turns import Turns
 
 NOW: Final = -1
 

@@ -12,15 +12,15 @@ from typing import Final
 from uuid import UUID
 
 from kraft.log.append_work import AppendMustWait, AppendWork, AwaitedChange, ProducedRecords
+from kraft.log.format.record_batch import HEADER_BYTES, Buffer
 from kraft.log.partition_log import AppendResult
-from kraft.log.record_batch import HEADER_BYTES, Buffer
 from kraft.model.errors import ErrorCode, InvalidRecords, Refusal
 from kraft.model.ids import Offset
 from kraft.model.requests import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
 from kraft.server.handlers.refused_sequences import RefusedSequences
-from kraft.server.partition import Partition, ProduceOutcome
-from kraft.server.partitions import Partitions
-from kraft.server.waiting_appends import WaitingAppend, WaitingAppends, WaitingClient
+from kraft.server.replica.partition import Partition, ProduceOutcome
+from kraft.server.replica.partitions import Partitions
+from kraft.server.replica.waiting_appends import WaitingAppend, WaitingAppends, WaitingClient
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 

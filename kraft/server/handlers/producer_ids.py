@@ -10,7 +10,7 @@ from kraft.metadata.commands import AllocateProducerIdsRequest
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.model.requests import InitProducerIdResponse
-from kraft.server.controller_client import ControllerClient, NoController
+from kraft.server.cluster.controller_client import ControllerClient, NoController
 
 BLOCK_MAX_S: Final = 8.0
 WAIT_MAX_S: Final = 10.0

@@ -6,7 +6,7 @@ from typing import Final
 
 from kraft.model.errors import ErrorCode
 from kraft.model.requests import QuorumDescription
-from kraft.server.controller_client import ControllerClient, NoController
+from kraft.server.cluster.controller_client import ControllerClient, NoController
 
 DESCRIBE_MAX_S: Final = 5.0
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from kraft.log.record_batch import SEQUENCE_MAX, BatchHeader, Buffer, read_header
+from kraft.log.format.record_batch import SEQUENCE_MAX, BatchHeader, Buffer, read_header
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
-from kraft.server.partition import Partition
+from kraft.server.replica.partition import Partition
 
 REMEMBERED_S: Final = 5.0
 """What was under way when its producer learned of the refusal has arrived by then. A producer that gave the refused

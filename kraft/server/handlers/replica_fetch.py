@@ -13,9 +13,9 @@ from kraft.model.replica_requests import (
     ReplicaFetchResult,
 )
 from kraft.replication.divergence import DivergingEpoch, check_follower_fetch
-from kraft.server.partition import Partition
-from kraft.server.partitions import Partitions
-from kraft.server.purgatory import Progress, Watch
+from kraft.server.loop.purgatory import Progress, Watch
+from kraft.server.replica.partition import Partition
+from kraft.server.replica.partitions import Partitions
 
 
 class ReplicaFetchHandler:

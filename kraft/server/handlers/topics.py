@@ -9,8 +9,8 @@ from typing import Final
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.requests import CreateTopicsRequest, DeleteTopicsRequest, TopicResult, TopicResults
-from kraft.server.controller_client import ControllerClient, NoController
-from kraft.server.metadata_loader import MetadataLoader
+from kraft.server.cluster.controller_client import ControllerClient, NoController
+from kraft.server.cluster.metadata_loader import MetadataLoader
 
 LOCALLY_KNOWN_MAX_S: Final = 2.0
 TIMEOUT_MAX_S: Final = 60.0

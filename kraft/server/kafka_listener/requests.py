@@ -12,7 +12,7 @@ from typing import Any, Final
 from kraft.model.errors import ErrorCode
 from kraft.server.kafka_listener.connection import Answer, CloseConnection
 from kraft.server.kafka_listener.unread_answers import UnreadAnswers
-from kraft.server.waiting_appends import WaitingClient
+from kraft.server.replica.waiting_appends import WaitingClient
 from kraft.wire.api_keys import ApiKey, request_type
 from kraft.wire.api_versions import advertised, is_served
 from kraft.wire.codec import ELEMENTS_MAX, decode

@@ -9,9 +9,9 @@ from zlib import crc32
 
 from crc32c import crc32c
 
-from kraft.log.compression import Codec
-from kraft.log.record_batch import HEADER_BYTES, build_batch
-from kraft.log.record_codec import Record
+from kraft.log.format.compression import Codec
+from kraft.log.format.record_batch import HEADER_BYTES, build_batch
+from kraft.log.format.record_codec import Record
 
 NOW_MS: Final = time.time_ns() // 1_000_000
 _CRC_ONWARDS: Final = struct.Struct(">hiqqqhii")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from kraft.log.compression import Codec
+from kraft.log.format.compression import Codec
 from kraft.wire.declaration import ZERO_UUID
 from kraft.wire.schema.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from tests.end_to_end.kafka_differences.batches import batch

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 from uuid import UUID
 
-from kraft.log.record_batch import decode_batch, read_header
+from kraft.log.format.record_batch import decode_batch, read_header
 from kraft.model.errors import InvalidBatch
 from kraft.wire.declaration import ZERO_UUID, Buffer, Message, Struct
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 from uuid import UUID
 
-from kraft.log.compression import Codec
+from kraft.log.format.compression import Codec
 from kraft.wire.declaration import ZERO_UUID
 from kraft.wire.schema.init_producer_id import InitProducerIdRequest
 from kraft.wire.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData

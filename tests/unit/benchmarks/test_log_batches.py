@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.log_append import open_log
 from benchmarks.log_batches import BASE_TIMESTAMP_MS, batches, stamp
-from kraft.log.record_batch import decode_batch, validate
+from kraft.log.format.record_batch import decode_batch, validate
 from kraft.model.ids import LeaderEpoch
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from chaos import toxiproxy
 from chaos.toxiproxy import Link, Server, ToxiproxyFailed, ToxiproxyMissing, find_or_build
-from kraft.server.free_ports import ReservedPorts
+from kraft.local.free_ports import ReservedPorts
 
 STAND_IN = """\
 #!{python}

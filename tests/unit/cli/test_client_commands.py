@@ -10,8 +10,8 @@ import pytest
 
 from kraft.cli import main as command_line
 from kraft.client.loop_thread import shared_loop
-from kraft.log.record_batch import build_batch
-from kraft.log.record_codec import Record
+from kraft.log.format.record_batch import build_batch
+from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode
 from tests.unit.client.fake_cluster import FakeCluster
 

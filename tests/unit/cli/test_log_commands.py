@@ -12,14 +12,14 @@ from typer.testing import CliRunner
 from kraft.cli.log import app
 from kraft.cli.log.kafka_lines import safe
 from kraft.cli.main import application
-from kraft.log.compression import Codec
+from kraft.log.format.compression import Codec
+from kraft.log.format.record_batch import build_batch
+from kraft.log.format.record_codec import Record
 from kraft.log.log_config import UNLIMITED, LogConfig
 from kraft.log.partition_log import PartitionLog
-from kraft.log.record_batch import build_batch
-from kraft.log.record_codec import Record
 from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
 from kraft.runtime.disk import RealDisk
-from kraft.server.high_watermarks import write_high_watermarks
+from kraft.server.replica.high_watermarks import write_high_watermarks
 
 ORDERS = TopicPartition("orders", 0)
 NOW_MS = 1_700_000_000_000

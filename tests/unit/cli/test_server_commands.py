@@ -14,9 +14,11 @@ import pytest
 from typer.testing import CliRunner
 
 from kraft.cli.server import app
-from kraft.server import config as configuration
-from kraft.server import lifeline, local_nodes, storage
-from kraft.server.local_nodes import LocalNode
+from kraft.local import local_nodes
+from kraft.local.local_nodes import LocalNode
+from kraft.server.config import loading as configuration
+from kraft.server.identity import storage
+from kraft.server.process import lifeline
 
 CLUSTER, OTHER_CLUSTER = "kJ2Yk0mVT0ma0wV2Yk0mVQ", "AAAAAAAAAAAAAAAAAAAAAg"
 SLEEPER = "import sys, time; held = open(sys.argv[1]); print('holds', flush=True); time.sleep(60)"

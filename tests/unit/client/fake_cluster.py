@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from uuid import UUID, uuid5
 
+from kraft.log.format.record_batch import BatchHeader, assign_offsets, decode_batch, read_header, split, validate
+from kraft.log.format.record_codec import Record
 from kraft.log.leader_epochs import LeaderEpochCache
-from kraft.log.record_batch import BatchHeader, assign_offsets, decode_batch, read_header, split, validate
-from kraft.log.record_codec import Record
 from kraft.metadata.configs import KAFKA_DEFAULTS
 from kraft.metadata.controller import alter_partition_reassignments, create_partitions, elect_leaders
 from kraft.metadata.features import METADATA_VERSION, SETTINGS_AS_METADATA

@@ -9,9 +9,9 @@ from kraft.client.aio.consumer import Consumer
 from kraft.client.any_broker import NoBrokerReachable
 from kraft.client.errors import ClientClosed, NotBuiltYet
 from kraft.client.values import ConsumerRecord
-from kraft.log.compression import Codec
-from kraft.log.record_batch import build_batch
-from kraft.log.record_codec import Record
+from kraft.log.format.compression import Codec
+from kraft.log.format.record_batch import build_batch
+from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from tests.unit.client.fake_cluster import FakeCluster, all_values, tp
 from tests.unit.client.virtual_time import run_virtually, virtual_network

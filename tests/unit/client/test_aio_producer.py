@@ -8,7 +8,7 @@ import pytest
 from kraft.client.aio.producer import Producer
 from kraft.client.any_broker import NoBrokerReachable
 from kraft.client.errors import BufferExhausted, ClientClosed, DeliveryTimeout, RecordTooLarge
-from kraft.log.record_batch import decode_batch, read_header
+from kraft.log.format.record_batch import decode_batch, read_header
 from kraft.model.errors import ErrorCode, Refusal
 from tests.unit.client.fake_cluster import FakeCluster, tp
 from tests.unit.client.virtual_time import WALL_MS_AT_START, run_virtually, virtual_network

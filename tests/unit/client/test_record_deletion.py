@@ -6,8 +6,8 @@ import pytest
 
 from kraft.client.aio.admin import Admin
 from kraft.client.any_broker import NoBrokerReachable
-from kraft.log.record_batch import build_batch
-from kraft.log.record_codec import Record
+from kraft.log.format.record_batch import build_batch
+from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.model.requests import HIGH_WATERMARK

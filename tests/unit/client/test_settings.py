@@ -6,7 +6,7 @@ import pytest
 
 from kraft.client.errors import InvalidSetting, NotBuiltYet
 from kraft.client.settings import ConsumerSettings, ProducerSettings, parse_addresses, settings_of
-from kraft.log.compression import Codec
+from kraft.log.format.compression import Codec
 
 
 def producer(**given: Any) -> ProducerSettings:

@@ -10,10 +10,10 @@ import pytest
 
 from kraft.client.aio.consumer import Consumer
 from kraft.client.errors import LogTruncated
-from kraft.client.fetch_buffer import FetchBuffer
+from kraft.client.sans_io.fetch_buffer import FetchBuffer
 from kraft.client.settings import ConsumerSettings
-from kraft.log.record_batch import assign_offsets, build_batch
-from kraft.log.record_codec import Record
+from kraft.log.format.record_batch import assign_offsets, build_batch
+from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import LeaderEpoch, Offset
 from kraft.model.requests import (

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kraft.log.cleaned_segments import CleaningResult
-from kraft.log.cleaning_plan import CleaningPlan, plan_cleaning
-from kraft.log.compaction import clean
-from kraft.log.compression import Codec
+from kraft.log.cleaning.cleaned_segments import CleaningResult
+from kraft.log.cleaning.cleaning_plan import CleaningPlan, plan_cleaning
+from kraft.log.cleaning.compaction import clean
+from kraft.log.cleaning.segment_swap import swap_in
 from kraft.log.disk import Disk
+from kraft.log.format.compression import Codec
+from kraft.log.format.record_batch import BatchHeader, build_batch, decode_batch, read_header, split
+from kraft.log.format.record_codec import Record
 from kraft.log.log_config import LogConfig
-from kraft.log.record_batch import BatchHeader, build_batch, decode_batch, read_header, split
-from kraft.log.record_codec import Record
-from kraft.log.segment_facts import SegmentFacts
-from kraft.log.segment_swap import swap_in
+from kraft.log.segment.facts import SegmentFacts
 from kraft.model.ids import Offset
 from tests.unit.log.memory_disk import MemoryDisk
 

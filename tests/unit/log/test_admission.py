@@ -4,10 +4,10 @@ import pytest
 from crc32c import crc32c
 
 from kraft.log.admission import BATCHES_MAX
+from kraft.log.format.record_batch import build_batch
+from kraft.log.format.record_codec import Record
 from kraft.log.log_config import LogConfig
-from kraft.log.record_batch import build_batch
 from kraft.log.record_checks import RECORD_ERRORS_MAX
-from kraft.log.record_codec import Record
 from kraft.model.errors import ErrorCode, InvalidRecords
 from tests.unit.log.log_building import (
     NOW_MS,

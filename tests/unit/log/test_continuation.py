@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from kraft.log.format.record_batch import build_batch, split
+from kraft.log.format.record_codec import Record
 from kraft.log.leader_epochs import EpochStart
 from kraft.log.log_config import LogConfig
-from kraft.log.record_batch import build_batch, split
-from kraft.log.record_codec import Record
 from kraft.model.errors import InvalidBatch
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.unit.log.log_building import (

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from kraft.log.log_checkpoint import read_checkpoint
 from kraft.log.partition_log import PartitionLog
+from kraft.log.recovery.log_checkpoint import read_checkpoint
 from kraft.model.errors import Refusal
 from kraft.model.ids import Offset
 from tests.unit.log.log_building import (

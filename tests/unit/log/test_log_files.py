@@ -3,15 +3,15 @@ from __future__ import annotations
 import pytest
 
 from kraft.log.change import ChangeUnderWay
-from kraft.log.cleaned_segments import CleaningResult, open_cleaned
-from kraft.log.cleaning_plan import plan_cleaning
-from kraft.log.compaction import clean
+from kraft.log.cleaning.cleaned_segments import CleaningResult, open_cleaned
+from kraft.log.cleaning.cleaning_plan import plan_cleaning
+from kraft.log.cleaning.compaction import clean
+from kraft.log.format.record_batch import build_batch, split, validate
+from kraft.log.format.record_codec import Record
 from kraft.log.leader_epochs import EpochStart
 from kraft.log.log_config import UNLIMITED, LogConfig
 from kraft.log.partition_log import PartitionLog
-from kraft.log.record_batch import build_batch, split, validate
-from kraft.log.record_codec import Record
-from kraft.log.segment import Segment
+from kraft.log.segment.segment import Segment
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.unit.log.log_building import (

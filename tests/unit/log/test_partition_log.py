@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from kraft.log.format.record_batch import TimestampType, build_batch, decode_batch, split, validate
+from kraft.log.format.record_codec import Record
 from kraft.log.log_config import LogConfig
-from kraft.log.record_batch import TimestampType, build_batch, decode_batch, split, validate
-from kraft.log.record_codec import Record
 from kraft.model.errors import Corruption, ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.unit.log.log_building import (

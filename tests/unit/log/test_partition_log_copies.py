@@ -9,11 +9,11 @@ from unittest.mock import patch
 
 import pytest
 
+from kraft.log.format.record_batch import build_batch
+from kraft.log.format.record_codec import Record
 from kraft.log.leader_epochs import EpochStart
 from kraft.log.log_health import LogHealth
 from kraft.log.partition_log import PartitionLog
-from kraft.log.record_batch import build_batch
-from kraft.log.record_codec import Record
 from kraft.model.errors import Refusal
 from kraft.model.ids import LeaderEpoch, Offset
 from kraft.runtime.disk import RealDisk

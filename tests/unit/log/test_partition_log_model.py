@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
+from kraft.log.format.record_batch import TimestampType
 from kraft.log.log_config import LogConfig
-from kraft.log.record_batch import TimestampType
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.simulation.modelled_log import ModelledLog
 from tests.simulation.sim_disk import CrashMode

@@ -9,10 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraft.log.append_work import AppendMustWait
-from kraft.log.compression import Codec, compress, decompress
-from kraft.log.log_config import LogConfig
-from kraft.log.partition_log import PartitionLog
-from kraft.log.record_batch import (
+from kraft.log.format.compression import Codec, compress, decompress
+from kraft.log.format.record_batch import (
     HEADER_BYTES,
     BatchHeader,
     TimestampType,
@@ -21,7 +19,9 @@ from kraft.log.record_batch import (
     iter_records,
     split,
 )
-from kraft.log.record_codec import Record
+from kraft.log.format.record_codec import Record
+from kraft.log.log_config import LogConfig
+from kraft.log.partition_log import PartitionLog
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch
 from tests.unit.log.log_building import NOW_MS, append_with_work, open_log, read_records, refused

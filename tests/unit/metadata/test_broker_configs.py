@@ -24,7 +24,7 @@ from kraft.model.config_requests import (
     ResourceAlterationResult,
 )
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.server.config_keys import BY_NAME
+from kraft.server.config.keys import BY_NAME
 from tests.unit.metadata.clusters import cluster
 
 SETTINGS = {"log.retention.hours": "24"}

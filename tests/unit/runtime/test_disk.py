@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from kraft.log.disk import Disk, File
+from kraft.log.format.record_batch import build_batch, iter_records
+from kraft.log.format.record_codec import Record
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
-from kraft.log.record_batch import build_batch, iter_records
-from kraft.log.record_codec import Record
 from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
 from kraft.runtime.disk import RealDisk
 

@@ -15,7 +15,7 @@ from kraft.metadata.controller import fail_replicas, register_broker, unfence_br
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId, Offset
-from kraft.server.partition import Partition
+from kraft.server.replica.partition import Partition
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import cluster, registration, with_topic
 from tests.unit.server.publishing import Host

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from kraft.model.errors import Refusal
-from kraft.server.controller_client import ControllerClient, NoController
+from kraft.server.cluster.controller_client import ControllerClient, NoController
 
 
 class FakeControllers:

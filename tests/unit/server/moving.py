@@ -15,12 +15,12 @@ from kraft.metadata.configs import TopicConfig
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId, Offset, TopicId, TopicPartition
 from kraft.replication.effects import ProposeIsr
-from kraft.server.log_directories import LogDirectories
-from kraft.server.partition import Partition, PartitionSurroundings
-from kraft.server.partition_store import PartitionStore
-from kraft.server.partitions import Partitions
-from kraft.server.replica_move import ReplicaMove
-from kraft.server.replica_moves import ReplicaMoves
+from kraft.server.replica.log_directories import LogDirectories
+from kraft.server.replica.move import ReplicaMove
+from kraft.server.replica.moves import ReplicaMoves
+from kraft.server.replica.partition import Partition, PartitionSurroundings
+from kraft.server.replica.partitions import Partitions
+from kraft.server.replica.store import PartitionStore
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import ORDERS
 from tests.unit.server.replicas import DEFAULTS, ORDERS_0, WALL_MS, FailingDisk, InlineExecutor, batch, lead, until

@@ -12,14 +12,14 @@ from kraft.metadata.commands import NO_BROKER_EPOCH, FailReplicasResult
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.metadata.records import PartitionChanged
 from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
-from kraft.server.high_watermarks import HighWatermarks
-from kraft.server.log_directories import LogDirectories
-from kraft.server.partition import Partition
-from kraft.server.partition_store import PartitionStore
-from kraft.server.replica_failures import ReplicaFailures
-from kraft.server.replica_fetcher import ReplicaFetcher
-from kraft.server.replica_publisher import ReplicaPublisher
-from kraft.server.replica_removals import ReplicaRemovals
+from kraft.server.replica.failures import ReplicaFailures
+from kraft.server.replica.fetcher import ReplicaFetcher
+from kraft.server.replica.high_watermarks import HighWatermarks
+from kraft.server.replica.log_directories import LogDirectories
+from kraft.server.replica.partition import Partition
+from kraft.server.replica.publisher import ReplicaPublisher
+from kraft.server.replica.removals import ReplicaRemovals
+from kraft.server.replica.store import PartitionStore
 from tests.unit.metadata.clusters import ORDERS, ids
 from tests.unit.server.fake_controllers import FakeControllers
 from tests.unit.server.replicas import DEFAULTS, Broker, InlineExecutor

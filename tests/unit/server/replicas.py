@@ -11,9 +11,9 @@ from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
+from kraft.log.format.record_batch import build_batch, iter_records
+from kraft.log.format.record_codec import Record
 from kraft.log.partition_log import PartitionLog
-from kraft.log.record_batch import build_batch, iter_records
-from kraft.log.record_codec import Record
 from kraft.metadata.configs import TopicConfig, broker_defaults
 from kraft.metadata.image import PartitionImage
 from kraft.model.errors import ErrorCode, Refusal
@@ -28,9 +28,9 @@ from kraft.model.ids import (
 )
 from kraft.replication.effects import ProposeIsr
 from kraft.runtime.disk import RealDisk
-from kraft.server.log_configs import log_config
-from kraft.server.partition import Partition, PartitionSurroundings
-from kraft.server.partitions import Partitions
+from kraft.server.replica.log_configs import log_config
+from kraft.server.replica.partition import Partition, PartitionSurroundings
+from kraft.server.replica.partitions import Partitions
 from tests.unit.metadata.clusters import ORDERS, ids
 
 ORDERS_0 = TopicPartition("orders", 0)

@@ -23,7 +23,7 @@ from kraft.server.kafka_listener.fetch_sessions import (
 from kraft.server.kafka_listener.large_requests import LARGE_FROM_BYTES
 from kraft.server.kafka_listener.requests import Call
 from kraft.server.kafka_listener.unread_answers import UnreadAnswers
-from kraft.server.turns import Turns
+from kraft.server.loop.turns import Turns
 from kraft.wire.schema.fetch import (
     FetchableTopicResponse,
     FetchPartition,

@@ -13,7 +13,7 @@ from kraft.server.kafka_listener.apis.authorized_operations import NOT_ASKED, ON
 from kraft.server.kafka_listener.apis.leaders import Leaders
 from kraft.server.kafka_listener.encoded_answers import EncodedAnswers
 from kraft.server.kafka_listener.requests import Call, EncodedMessage
-from kraft.server.turns import Turns
+from kraft.server.loop.turns import Turns
 from kraft.wire.codec import encode
 from kraft.wire.schema.metadata import (
     MetadataRequest,

@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from kraft.log.record_batch import Buffer
+from kraft.log.format.record_batch import Buffer
 from kraft.model import requests as values
 from kraft.model.errors import ErrorCode, RecordError, Refusal
 from kraft.server.kafka_listener.apis.leaders import Leaders
 from kraft.server.kafka_listener.connection import CloseConnection
 from kraft.server.kafka_listener.requests import Call
-from kraft.server.waiting_appends import WaitingClient
+from kraft.server.replica.waiting_appends import WaitingClient
 from kraft.wire.schema.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,

@@ -16,7 +16,7 @@ from kraft.model.log_directory_requests import (
 from kraft.runtime.disk import RealDisk
 from kraft.server.handlers.alter_replica_log_directories import AlterReplicaLogDirectoriesHandler
 from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler
-from kraft.server.partitions import Damage, OfflineReplica
+from kraft.server.replica.partitions import Damage, OfflineReplica
 from tests.unit.metadata.clusters import ORDERS
 from tests.unit.server.moving import Mover, settled
 from tests.unit.server.replicas import DEFAULTS, batch, lead

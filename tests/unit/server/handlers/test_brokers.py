@@ -17,9 +17,9 @@ from kraft.model.broker_requests import (
 )
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
-from kraft.server.controller_client import NoController
+from kraft.server.cluster.controller_client import NoController
+from kraft.server.cluster.metadata_loader import MetadataLoader
 from kraft.server.handlers.brokers import BrokersHandler, describe_brokers
-from kraft.server.metadata_loader import MetadataLoader
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import cluster, with_topic
 from tests.unit.server.fake_controllers import FakeControllers

@@ -8,9 +8,9 @@ import pytest
 from kraft.metadata.controller import alter_client_quotas
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.quota_requests import AlterClientQuotasResponse, DescribeClientQuotasRequest
-from kraft.server.controller_client import NoController
+from kraft.server.cluster.controller_client import NoController
+from kraft.server.cluster.metadata_loader import MetadataLoader
 from kraft.server.handlers.client_quotas import ClientQuotasHandler
-from kraft.server.metadata_loader import MetadataLoader
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import cluster
 from tests.unit.metadata.test_quota_decisions import alteration, asked

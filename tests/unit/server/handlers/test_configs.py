@@ -18,9 +18,9 @@ from kraft.model.config_requests import (
     ResourceAlterationResult,
 )
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.server.controller_client import NoController
+from kraft.server.cluster.controller_client import NoController
+from kraft.server.cluster.metadata_loader import MetadataLoader
 from kraft.server.handlers.configs import LOCALLY_KNOWN_MAX_S, AlterConfigsHandler
-from kraft.server.metadata_loader import MetadataLoader
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import ORDERS, cluster, with_topic
 from tests.unit.server.fake_controllers import FakeControllers

@@ -16,7 +16,7 @@ from kraft.model.requests import (
     DeleteRecordsRequest,
 )
 from kraft.server.handlers.delete_records import DeleteRecordsHandler
-from kraft.server.partition import Partition
+from kraft.server.replica.partition import Partition
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.server.replicas import Broker, batch, follow, lead, settle, values_in
 

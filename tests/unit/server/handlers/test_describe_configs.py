@@ -20,8 +20,8 @@ from kraft.model.config_requests import (
 )
 from kraft.model.errors import ErrorCode
 from kraft.rpc import messages
-from kraft.server.config import load
-from kraft.server.config_keys import KEYS
+from kraft.server.config.keys import KEYS
+from kraft.server.config.loading import load
 from kraft.server.handlers.describe_configs import DescribeConfigsHandler
 from tests.unit.metadata.clusters import ORDERS, cluster, with_topic
 

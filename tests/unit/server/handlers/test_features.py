@@ -14,9 +14,9 @@ from kraft.model.feature_requests import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from kraft.server.controller_client import NoController
+from kraft.server.cluster.controller_client import NoController
+from kraft.server.cluster.metadata_loader import MetadataLoader
 from kraft.server.handlers.features import FeaturesHandler, describe_features
-from kraft.server.metadata_loader import MetadataLoader
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import cluster
 from tests.unit.metadata.test_feature_decisions import TODAY, earlier_cluster

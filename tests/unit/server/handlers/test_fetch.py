@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from kraft.log import segment
+from kraft.log.segment import segment
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import TopicPartition
 from kraft.model.requests import FetchPartition, FetchRequest, FetchResponse
 from kraft.server.handlers import fetch as fetch_module
 from kraft.server.handlers.fetch import FetchHandler
-from kraft.server.partition import Partition
+from kraft.server.replica.partition import Partition
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.server.replicas import Broker, batch, fetched, follow, lead, settle, values_of
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from kraft.log.cleaned_segments import open_cleaned
-from kraft.log.cleaning_plan import plan_cleaning
-from kraft.log.compaction import clean
-from kraft.log.compression import PIECE_BYTES, Codec
-from kraft.log.record_batch import build_batch
-from kraft.log.record_codec import Record
+from kraft.log.cleaning.cleaned_segments import open_cleaned
+from kraft.log.cleaning.cleaning_plan import plan_cleaning
+from kraft.log.cleaning.compaction import clean
+from kraft.log.format.compression import PIECE_BYTES, Codec
+from kraft.log.format.record_batch import build_batch
+from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import Offset
 from kraft.model.requests import (
@@ -31,8 +31,8 @@ from kraft.model.requests import (
 from kraft.replication.effects import TruncateTo
 from kraft.server.handlers import list_offsets
 from kraft.server.handlers.list_offsets import PARTITIONS_AT_ONCE, ListOffsetsHandler
-from kraft.server.partition import Partition
-from kraft.server.slow_reads import SlowReads
+from kraft.server.loop.slow_reads import SlowReads
+from kraft.server.replica.partition import Partition
 from tests.unit.server.replicas import (
     WALL_MS,
     Broker,

@@ -20,11 +20,11 @@ from kraft.model.requests import (
     TopicResult,
     TopicResults,
 )
-from kraft.server.config_values import TopicDefaults
-from kraft.server.controller_client import NoController
+from kraft.server.cluster.controller_client import NoController
+from kraft.server.cluster.metadata_loader import MetadataLoader
+from kraft.server.config.values import TopicDefaults
 from kraft.server.handlers.describe_topics import describe_topics
 from kraft.server.handlers.metadata import MetadataHandler
-from kraft.server.metadata_loader import MetadataLoader
 from tests.unit.metadata.clusters import CLUSTER, cluster, epoch_of, with_topic
 from tests.unit.server.fake_controllers import FakeControllers
 

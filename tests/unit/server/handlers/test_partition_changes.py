@@ -22,9 +22,9 @@ from kraft.model.partition_requests import (
     PartitionName,
     Reassignment,
 )
-from kraft.server.controller_client import NoController
+from kraft.server.cluster.controller_client import NoController
+from kraft.server.cluster.metadata_loader import MetadataLoader
 from kraft.server.handlers.partition_changes import LOCALLY_KNOWN_MAX_S, PartitionChangesHandler
-from kraft.server.metadata_loader import MetadataLoader
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import cluster, with_topic
 from tests.unit.server.fake_controllers import FakeControllers

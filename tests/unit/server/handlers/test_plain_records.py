@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kraft.log.compression import PIECE_BYTES, Codec
-from kraft.log.record_batch import _assemble, build_batch, read_header, rebuild_batch
-from kraft.log.record_codec import Record, RecordColumns
+from kraft.log.format.compression import PIECE_BYTES, Codec
+from kraft.log.format.record_batch import _assemble, build_batch, read_header, rebuild_batch
+from kraft.log.format.record_codec import Record, RecordColumns
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import Offset
 from kraft.model.requests import (
@@ -23,7 +23,7 @@ from kraft.server.handlers import plain_records
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.plain_records import FETCHED_BYTES_MAX, FETCHED_RECORDS_MAX, PlainRecordsHandler
 from kraft.server.handlers.produce import ProduceHandler
-from kraft.server.slow_reads import SlowReads
+from kraft.server.loop.slow_reads import SlowReads
 from tests.unit.server.replicas import WALL_MS, Broker, InlineExecutor, batch, follow, lead, leaders_batch, settle
 
 

@@ -8,7 +8,7 @@ import pytest
 from kraft.metadata.commands import AllocateProducerIdsRequest, ProducerIdBlock
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerEpoch, BrokerId, ProducerId
-from kraft.server.controller_client import NoController
+from kraft.server.cluster.controller_client import NoController
 from kraft.server.handlers.producer_ids import WAIT_MAX_S, ProducerIdHandler
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.server.fake_controllers import FakeControllers

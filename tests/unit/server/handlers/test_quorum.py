@@ -4,7 +4,7 @@ import asyncio
 
 from kraft.model.errors import ErrorCode
 from kraft.model.requests import QuorumDescription
-from kraft.server.controller_client import NoController
+from kraft.server.cluster.controller_client import NoController
 from kraft.server.handlers.quorum import QuorumHandler
 from tests.unit.server.fake_controllers import FakeControllers
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from kraft.log.record_batch import SEQUENCE_MAX
+from kraft.log.format.record_batch import SEQUENCE_MAX
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch
 from kraft.server.handlers import refused_sequences
 from kraft.server.handlers.refused_sequences import REMEMBERED_S, Place, RefusedSequences
-from kraft.server.partition import Partition
+from kraft.server.replica.partition import Partition
 from tests.unit.metadata.clusters import ORDERS
 from tests.unit.server.replicas import Broker, batch, lead
 

@@ -10,9 +10,9 @@ import pytest
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.requests import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult, TopicResults
-from kraft.server.controller_client import NoController
+from kraft.server.cluster.controller_client import NoController
+from kraft.server.cluster.metadata_loader import MetadataLoader
 from kraft.server.handlers.topics import LOCALLY_KNOWN_MAX_S, TIMEOUT_MAX_S, TopicsHandler
-from kraft.server.metadata_loader import MetadataLoader
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import cluster, with_topic
 from tests.unit.server.fake_controllers import FakeControllers

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from kraft.log.record_batch import build_batch
+from kraft.log.format.record_batch import build_batch
+from kraft.log.format.record_codec import Record
 from kraft.log.record_checks import AT_ONCE_RECORDS_MAX, RECORD_ERRORS_MAX
-from kraft.log.record_codec import Record
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.requests import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
 from kraft.server.handlers.produce import TURN_S_MIN, ProduceHandler
-from kraft.server.log_configs import log_config
-from kraft.server.partition import Partition
-from kraft.server.waiting_appends import WaitingAppends, WaitingClient
+from kraft.server.replica.log_configs import log_config
+from kraft.server.replica.partition import Partition
+from kraft.server.replica.waiting_appends import WaitingAppends, WaitingClient
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.server.replicas import (
     DEFAULTS,

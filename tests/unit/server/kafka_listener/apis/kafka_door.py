@@ -10,7 +10,7 @@ from kraft.metadata.image import MetadataImage
 from kraft.model.ids import TopicPartition
 from kraft.server.kafka_listener.apis.leaders import Leaders
 from kraft.server.kafka_listener.requests import Api, KafkaRequests
-from kraft.server.partitions import Partitions
+from kraft.server.replica.partitions import Partitions
 from kraft.wire.api_keys import ApiKey, response_type
 from kraft.wire.declaration import ZERO_UUID, Message
 from kraft.wire.frame import decode_response, encode_request

@@ -16,7 +16,7 @@ from kraft.server.kafka_listener.apis.fetch import FetchApi
 from kraft.server.kafka_listener.fetch_sessions import FetchSessions
 from kraft.server.kafka_listener.requests import Call
 from kraft.server.kafka_listener.unread_answers import UnreadAnswers
-from kraft.server.partition import Partition
+from kraft.server.replica.partition import Partition
 from kraft.wire.schema.fetch import (
     FetchPartition,
     FetchRequest,

@@ -7,7 +7,7 @@ import pytest
 from kraft.model.errors import ErrorCode
 from kraft.server.handlers.list_offsets import ListOffsetsHandler
 from kraft.server.kafka_listener.apis.list_offsets import ListOffsetsApi
-from kraft.server.slow_reads import SlowReads
+from kraft.server.loop.slow_reads import SlowReads
 from kraft.wire.schema.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,

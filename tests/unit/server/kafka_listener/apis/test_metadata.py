@@ -12,12 +12,12 @@ from kraft.model import requests as values
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch
 from kraft.model.requests import CreateTopicsRequest, TopicResult, TopicResults
-from kraft.server.config_values import TopicDefaults
+from kraft.server.cluster.metadata_loader import MetadataLoader
+from kraft.server.config.values import TopicDefaults
 from kraft.server.handlers.describe_topics import describe_topics
 from kraft.server.handlers.metadata import MetadataHandler
 from kraft.server.kafka_listener.apis.authorized_operations import NOT_ASKED
 from kraft.server.kafka_listener.apis.metadata import MetadataApi
-from kraft.server.metadata_loader import MetadataLoader
 from kraft.wire.declaration import ZERO_UUID
 from kraft.wire.schema.metadata import (
     MetadataRequest,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kraft.log.record_batch import build_batch
-from kraft.log.record_codec import Record
+from kraft.log.format.record_batch import build_batch
+from kraft.log.format.record_codec import Record
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import BrokerFenced
 from kraft.model.errors import ErrorCode

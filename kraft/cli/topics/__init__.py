@@ -1,0 +1,1 @@
+"""`kraft topics`: topics, their partitions, and on which brokers those are."""

@@ -1,0 +1,225 @@
+"""`kraft topics`: topics, their partitions, and on which brokers those are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kraft.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    DEFAULT_TIMEOUT_MS,
+    BootstrapServer,
+    Output,
+    OutputFormat,
+    Timeout,
+    TopicArgument,
+    TopicOption,
+    key_values,
+    optional_topic_name,
+    topic_name,
+)
+from kraft.cli.printing import print_json
+from kraft.cli.topics import changes
+
+if TYPE_CHECKING:
+    from kraft.client import Admin
+    from kraft.model.requests import PartitionMetadata
+
+app = typer.Typer(help="Create, list, describe, change, move and delete topics.", no_args_is_help=True)
+
+
+@app.command("create")
+def create(
+    positional: TopicArgument = None,
+    topic: TopicOption = None,
+    partitions: Annotated[
+        int, typer.Option("--partitions", help="By default the cluster's num.partitions.", show_default=False)
+    ] = -1,
+    replication_factor: Annotated[
+        int,
+        typer.Option(
+            "--replication-factor", help="By default the cluster's default.replication.factor.", show_default=False
+        ),
+    ] = -1,
+    config: Annotated[list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="May be repeated.")] = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do nothing when it is there.")] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    output: OutputFormat = Output.TABLE,
+    timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
+) -> None:
+    """Create a topic."""
+    from kraft.model.errors import ErrorCode, Refusal
+
+    name = topic_name(positional, topic)
+    configs = key_values(config or [], "--config")
+    with _admin(bootstrap_server, timeout_ms) as admin:
+        try:
+            admin.create_topic(name, partitions, replication_factor, configs)
+        except Refusal as refusal:
+            if not (if_not_exists and refusal.error_code is ErrorCode.TOPIC_ALREADY_EXISTS):
+                raise
+            _report(output, name, "created", False, f"Topic {name} exists already.")
+        else:
+            _report(output, name, "created", True, f"Created topic {name}.")
+
+
+@app.command("list")
+def list_topics(
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    output: OutputFormat = Output.TABLE,
+    timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
+) -> None:
+    """List the topics, one name a line."""
+    with _admin(bootstrap_server, timeout_ms) as admin:
+        topics = sorted(admin.describe_cluster().topics, key=lambda each: each.topic)
+    if output is Output.JSON:
+        print_json([{"topic": each.topic, **_shape(each.partitions)} for each in topics])
+        return
+    for each in topics:
+        print(each.topic)
+
+
+@app.command("describe")
+def describe(
+    positional: TopicArgument = None,
+    topic: TopicOption = None,
+    under_replicated: Annotated[
+        bool, typer.Option("--under-replicated-partitions", help="Only partitions with replicas that are not in sync.")
+    ] = False,
+    unavailable: Annotated[
+        bool, typer.Option("--unavailable-partitions", help="Only partitions that nobody leads.")
+    ] = False,
+    at_min_isr: Annotated[
+        bool, typer.Option("--at-min-isr-partitions", help="Only those with exactly min.insync.replicas in sync.")
+    ] = False,
+    under_min_isr: Annotated[
+        bool, typer.Option("--under-min-isr-partitions", help="Only those with fewer than min.insync.replicas in sync.")
+    ] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    output: OutputFormat = Output.TABLE,
+    timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
+) -> None:
+    """Show partitions, leaders and replicas of a topic, or of all."""
+    from kraft.cli.topics.description import CONDITIONS
+    from kraft.cli.topics.description import describe as describe_topics
+
+    name = optional_topic_name(positional, topic)
+    asked = zip((under_replicated, unavailable, at_min_isr, under_min_isr), CONDITIONS.items(), strict=True)
+    chosen = {option: condition for is_asked, (option, condition) in asked if is_asked}
+    if len(chosen) > 1:
+        raise typer.BadParameter("only one of them at a time", param_hint=" and ".join(chosen))
+    with _admin(bootstrap_server, timeout_ms) as admin:
+        describe_topics(admin, name, next(iter(chosen.values()), None), output)
+
+
+@app.command("delete")
+def delete(
+    positional: TopicArgument = None,
+    topic: TopicOption = None,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Do nothing when it is not there.")] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    output: OutputFormat = Output.TABLE,
+    timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
+) -> None:
+    """Delete a topic and every record in it."""
+    from kraft.model.errors import ErrorCode, Refusal
+
+    name = topic_name(positional, topic)
+    with _admin(bootstrap_server, timeout_ms) as admin:
+        try:
+            admin.delete_topics([name])
+        except Refusal as refusal:
+            if not (if_exists and refusal.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                raise
+            _report(output, name, "deleted", False, f"Topic {name} does not exist.")
+        else:
+            _report(
+                output,
+                name,
+                "deleted",
+                True,
+                f"Topic {name} is marked for deletion. Clients no longer find it; brokers remove its files.",
+            )
+
+
+@app.command("delete-records")
+def delete_records(
+    positional: TopicArgument = None,
+    topic: TopicOption = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", min=0, help="Of the topic.", show_default=False)
+    ] = None,
+    before_offset: Annotated[
+        int | None,
+        typer.Option(
+            "--before-offset",
+            min=-1,
+            help="The first record that is kept; -1 deletes everything that is committed.",
+            show_default=False,
+        ),
+    ] = None,
+    offset_json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--offset-json-file",
+            metavar="FILE",
+            help="Instead: topics, partitions and offsets in JSON, as kafka-delete-records takes it.",
+            show_default=False,
+        ),
+    ] = None,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    output: OutputFormat = Output.TABLE,
+    timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
+) -> None:
+    """Delete the oldest records of partitions."""
+    from kraft.cli.topics.record_offsets import read_offsets
+    from kraft.model.ids import TopicPartition
+
+    name = optional_topic_name(positional, topic)
+    if offset_json_file is not None:
+        if name is not None or partition is not None or before_offset is not None:
+            raise typer.BadParameter("the file says all: name no topic beside it", param_hint="--offset-json-file")
+        before_offsets = read_offsets(offset_json_file)
+    elif name is None or partition is None or before_offset is None:
+        raise typer.BadParameter(
+            "name a topic, --partition and --before-offset, or an --offset-json-file", param_hint="TOPIC"
+        )
+    else:
+        before_offsets = {TopicPartition(name, partition): before_offset}
+    with _admin(bootstrap_server, timeout_ms) as admin:
+        low_watermarks = admin.delete_records(before_offsets)
+    if output is Output.JSON:
+        print_json(
+            [
+                {"topic": each.topic, "partition": each.partition, "low_watermark": offset}
+                for each, offset in low_watermarks.items()
+            ]
+        )
+        return
+    for each, offset in low_watermarks.items():
+        print(f"partition: {each}\tlow_watermark: {offset}")
+
+
+app.command("alter")(changes.alter)
+app.command("elect-leaders")(changes.elect_leaders)
+app.command("reassign")(changes.reassign)
+
+
+def _admin(bootstrap_server: str, timeout_ms: int) -> Admin:
+    from kraft.client import Admin
+
+    return Admin(bootstrap_server, default_api_timeout_ms=timeout_ms)
+
+
+def _report(output: Output, topic: str, word: str, happened: bool, sentence: str) -> None:
+    if output is Output.JSON:
+        print_json({"topic": topic, word: happened})
+    else:
+        print(sentence)
+
+
+def _shape(partitions: list[PartitionMetadata]) -> dict[str, int]:
+    factor = max((len(partition.replicas) for partition in partitions), default=0)
+    return {"partition_count": len(partitions), "replication_factor": factor}

@@ -1,0 +1,242 @@
+"""What `kraft topics reassign` does, in the words of kafka-reassign-partitions.sh, which scripts look for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from kraft.cli.options import Output
+from kraft.cli.printing import print_json
+from kraft.cli.topics.partition_files import Assignment, as_assignment, assignment_text, read_assignment, read_topics
+from kraft.metadata.placement import place_partitions
+from kraft.model.errors import KraftError, Refusal
+from kraft.model.ids import BrokerId, TopicPartition
+
+if TYPE_CHECKING:
+    from kraft.client import Admin, OngoingReassignment
+
+TOPICS_FILE = "--topics-to-move-json-file"
+ASSIGNMENT_FILE = "--reassignment-json-file"
+BROKER_LIST = "--broker-list"
+
+
+class ReassignmentFailed(KraftError):
+    """Nothing, or not everything, was begun: one line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    broker_id: BrokerId
+    rack: str
+
+
+def generate(admin: Admin, topics_file: Path, broker_list: str, *, rack_aware: bool, output: Output) -> None:
+    """Prints where the topics are, and where they would be on those brokers. Nothing is moved."""
+    topics = read_topics(topics_file, TOPICS_FILE)
+    places = _places(admin, _broker_ids(broker_list), rack_aware=rack_aware)
+    current: dict[TopicPartition, list[int]] = {}
+    proposed: dict[TopicPartition, list[int]] = {}
+    for topic in topics:
+        assignment = _assignment_of(admin, [topic])
+        current |= assignment
+        proposed |= _proposed(assignment, places)
+    if output is Output.JSON:
+        print_json({"current": as_assignment(current), "proposed": as_assignment(proposed)})
+        return
+    print(f"Current partition replica assignment\n{assignment_text(current)}\n")
+    print(f"Proposed partition reassignment configuration\n{assignment_text(proposed)}")
+
+
+def execute(admin: Admin, assignment_file: Path, *, additional: bool, output: Output) -> None:
+    """Begins the moves, and prints before what leads back."""
+    wanted = read_assignment(assignment_file, ASSIGNMENT_FILE)
+    if not additional and admin.list_partition_reassignments():
+        raise ReassignmentFailed(
+            "Cannot execute because there is an existing partition assignment.  "
+            "Use --additional to override this and create a new partition assignment in addition to the existing one."
+        )
+    known = {broker.broker_id for broker in admin.describe_cluster().brokers}
+    current = _current(admin, wanted)
+    for replica in sorted({replica for replicas in wanted.values() for replica in replicas} - known):
+        # One that is down may be waited for, but only on purpose: named among the replicas it has already.
+        if not any(replica in replicas for replicas in current.values()):
+            raise ReassignmentFailed(f"Unknown broker id {replica}")
+    if output is Output.TABLE:
+        print(f"Current partition replica assignment\n\n{assignment_text(current)}\n")
+        print("Save this to use as the --reassignment-json-file option during rollback")
+    outcome = admin.alter_partition_reassignments(wanted)
+    started = [each for each in wanted if outcome[each] is None]
+    if output is Output.JSON:
+        print_json({"rollback": as_assignment(current), "started": _names(started)})
+    elif started:
+        print(f"Successfully started partition reassignment{_s(started)} for {_joined(started)}")
+    _check_all("reassigning", outcome)
+
+
+def verify(admin: Admin, assignment_file: Path, *, output: Output) -> None:
+    """Prints how far each move of the file is."""
+    wanted = read_assignment(assignment_file, ASSIGNMENT_FILE)
+    # In this order: one that is no longer under way has its new replicas by then.
+    under_way = admin.list_partition_reassignments(list(wanted))
+    current = _current(admin, wanted)
+    if output is Output.JSON:
+        print_json([_status(each, wanted[each], current[each], under_way.get(each)) for each in sorted(wanted)])
+        return
+    print("Status of partition reassignment:")
+    for each in sorted(wanted):
+        if each in under_way:
+            print(f"Reassignment of partition {each} is still in progress.")
+        elif current[each] == wanted[each]:
+            print(f"Reassignment of partition {each} is completed.")
+        else:
+            print(
+                f"There is no active reassignment of partition {each}, "
+                f"but replica set is {_listed(current[each])} rather than {_listed(wanted[each])}."
+            )
+
+
+def cancel(admin: Admin, assignment_file: Path, *, output: Output) -> None:
+    """Takes partitions of the file back to where they were, those that are still being moved."""
+    wanted = read_assignment(assignment_file, ASSIGNMENT_FILE)
+    active = sorted(admin.list_partition_reassignments(list(wanted)))
+    outcome = admin.alter_partition_reassignments(dict.fromkeys(active)) if active else {}
+    cancelled = [each for each in active if outcome[each] is None]
+    if output is Output.JSON:
+        print_json({"cancelled": _names(cancelled)})
+    elif cancelled:
+        print(f"Successfully cancelled partition reassignment{_s(cancelled)} for: {_joined(cancelled)}")
+    elif not active:
+        print("None of the specified partition reassignments are active.")
+    _check_all("cancelling", outcome)
+
+
+def list_all(admin: Admin, *, output: Output) -> None:
+    """Prints everything that is being moved."""
+    found = admin.list_partition_reassignments()
+    if output is Output.JSON:
+        print_json(
+            [
+                {
+                    "topic": each.topic,
+                    "partition": each.partition,
+                    "replicas": found[each].replicas,
+                    "adding_replicas": found[each].adding_replicas,
+                    "removing_replicas": found[each].removing_replicas,
+                }
+                for each in sorted(found)
+            ]
+        )
+        return
+    print("Current partition reassignments:" if found else "No partition reassignments found.")
+    for each in sorted(found):
+        parts = [f"{each}: replicas: {_listed(found[each].replicas)}."]
+        parts += [f"adding: {_listed(found[each].adding_replicas)}."] if found[each].adding_replicas else []
+        parts += [f"removing: {_listed(found[each].removing_replicas)}."] if found[each].removing_replicas else []
+        print(" ".join(parts))
+
+
+# --- where partitions are and may go -------------------------------------------------------------------------
+
+
+def _assignment_of(admin: Admin, topics: Iterable[str]) -> dict[TopicPartition, list[int]]:
+    return {
+        TopicPartition(described.metadata.topic, partition.partition): partition.replicas
+        for described in admin.describe_topics(topics)
+        for partition in described.metadata.partitions
+    }
+
+
+def _current(admin: Admin, wanted: Assignment) -> dict[TopicPartition, list[int]]:
+    """Raises ReassignmentFailed for a partition that does not exist, and Refusal for a topic."""
+    there = _assignment_of(admin, sorted({each.topic for each in wanted}))
+    for each in sorted(wanted):
+        if each not in there:
+            raise ReassignmentFailed(f"there is no partition {each}")
+    return {each: there[each] for each in wanted}
+
+
+def _broker_ids(broker_list: str) -> list[int]:
+    texts = [text.strip() for text in broker_list.split(",")]
+    if not all(text.isascii() and text.isdigit() for text in texts):
+        raise typer.BadParameter(f"{broker_list!r} is not ID[,...]", param_hint=BROKER_LIST)
+    broker_ids = [int(text) for text in texts]
+    if len(set(broker_ids)) < len(broker_ids):
+        raise typer.BadParameter(f"Broker list contains duplicate entries: {broker_list}", param_hint=BROKER_LIST)
+    return broker_ids
+
+
+def _places(admin: Admin, broker_ids: Sequence[int], *, rack_aware: bool) -> list[_Place]:
+    there = {broker.broker_id: broker for broker in admin.describe_cluster().brokers}
+    for broker_id in broker_ids:
+        if broker_id not in there:
+            raise ReassignmentFailed(f"Unknown broker id {broker_id}")
+    racks = {broker_id: there[broker_id].rack if rack_aware else "" for broker_id in broker_ids}
+    if any(racks.values()) and not all(racks.values()):
+        raise ReassignmentFailed(
+            "Not all brokers have rack information. "
+            "Add --disable-rack-aware in command line to make replica assignment without rack information."
+        )
+    return [_Place(broker_id=BrokerId(broker_id), rack=rack) for broker_id, rack in racks.items()]
+
+
+def _proposed(current: Assignment, places: Sequence[_Place]) -> dict[TopicPartition, list[int]]:
+    """One topic's partitions on those brokers, evenly: of all even ways the one that moves fewest replicas."""
+    partitions = sorted(current)
+    replication_factor = len(current[partitions[0]])
+
+    def placed(start: int) -> list[list[int]]:
+        replicas = place_partitions(
+            partitions=len(partitions), replication_factor=replication_factor, brokers=places, start=start
+        )
+        return [list(each) for each in replicas]
+
+    def moves(start: int) -> int:
+        return sum(
+            len(set(after).difference(current[each])) for each, after in zip(partitions, placed(start), strict=True)
+        )
+
+    return dict(zip(partitions, placed(min(range(len(places)), key=moves)), strict=True))
+
+
+# --- words ---------------------------------------------------------------------------------------------------
+
+
+def _check_all(doing: str, outcome: Mapping[TopicPartition, Refusal | None]) -> None:
+    failed = {each: refusal for each, refusal in sorted(outcome.items()) if refusal is not None}
+    if failed:
+        told = "; ".join(f"{each}: {refusal.message}" for each, refusal in failed.items())
+        raise ReassignmentFailed(f"Error {doing} partition{_s(list(failed))}: {told}")
+
+
+def _status(
+    name: TopicPartition, wanted: Sequence[int], current: Sequence[int], under_way: OngoingReassignment | None
+) -> dict[str, Any]:
+    settled = "completed" if current == wanted else "not active"
+    status = settled if under_way is None else "in progress"
+    return {
+        "topic": name.topic,
+        "partition": name.partition,
+        "status": status,
+        "replicas": list(current),
+        "target_replicas": list(wanted),
+    }
+
+
+def _names(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
+    return [{"topic": each.topic, "partition": each.partition} for each in sorted(partitions)]
+
+
+def _joined(partitions: Iterable[TopicPartition]) -> str:
+    return ",".join(map(str, sorted(partitions)))
+
+
+def _listed(broker_ids: Sequence[int]) -> str:
+    return ",".join(map(str, broker_ids))
+
+
+def _s(partitions: Sequence[TopicPartition]) -> str:
+    return "" if len(partitions) == 1 else "s"

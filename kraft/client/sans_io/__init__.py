@@ -1,0 +1,1 @@
+"""What the client decides without network, clock or chance: batching, fetch positions, partitions, pauses."""

@@ -1,0 +1,421 @@
+"""What a consumer has fetched and not handed out, and where it reads next: a machine without clock or network.
+
+Each assigned partition is a track with two places: `position`, the next offset for the user, and `fetch_offset`, the
+next one to ask the leader for, ahead of it by what is buffered. A seek starts a new generation of the track; answers
+to requests of an older one are dropped.
+
+Before anything is fetched in a new leader epoch, the leader is asked where the epoch of the last record read ends:
+after an unclean election its log may lack some of what was read (KIP-320).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from kraft.client.errors import LogTruncated, describe_truncation
+from kraft.client.sans_io.backoff import Backoff
+from kraft.client.sans_io.read_epochs import UNKNOWN, ReadEpochs
+from kraft.client.settings import ConsumerSettings
+from kraft.client.values import FoundOffset, PartitionColumns
+from kraft.log.format.record_batch import BatchHeader, split
+from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
+from kraft.model.ids import TopicPartition
+from kraft.model.requests import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    EpochEndPartition,
+    EpochEndPartitionResult,
+    FetchPartition,
+    FetchPartitionResult,
+    FetchRequest,
+    FetchResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+
+log = logging.getLogger("kraft.client")
+
+RESET_TIMESTAMPS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Record batches back to back, as one answer brought them. The first may begin before the offset asked for."""
+
+    records: bytes
+    next_offset: int
+
+
+@dataclass(slots=True)
+class Track:
+    """One assigned partition."""
+
+    partition: TopicPartition
+    generation: int
+    position: int | None = None
+    fetch_offset: int | None = None
+    reset_to: int | None = None
+    """The timestamp to look the position up by, while it is not known."""
+    stop_at: int | None = None
+    """Nothing at or behind this offset is fetched."""
+    epochs: ReadEpochs = field(default_factory=ReadEpochs)
+    """Of what was fetched, up to `fetch_offset`."""
+    checked_epoch: int = UNKNOWN
+    """The last leader epoch whose leader is known to have everything up to `fetch_offset`."""
+    chunks: deque[Chunk] = field(default_factory=deque)
+    buffered_bytes: int = 0
+    ready: deque[PartitionColumns] = field(default_factory=deque)
+    """Decoded, from `position` on."""
+    high_watermark: int = -1
+    is_paused: bool = False
+    retry_at_ms: int = 0
+    failures: int = 0
+    error: Exception | None = None
+
+    @property
+    def is_fetchable(self) -> bool:
+        if self.fetch_offset is None or self.error is not None or self.is_paused:
+            return False
+        return self.stop_at is None or self.fetch_offset < self.stop_at
+
+    def needs_check(self, leader_epoch: int) -> bool:
+        """True when the leader of this epoch may lack what was read. Nothing is known of a place merely sought."""
+        return self.epochs.latest != UNKNOWN and self.checked_epoch < leader_epoch
+
+
+@dataclass(frozen=True, slots=True)
+class SentFetch:
+    """A request on its way, with the generation of each partition's track when it was made."""
+
+    address: str
+    request: FetchRequest
+    generations: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class SentCheck:
+    """A question where epochs end, with each partition's generation and fetch offset when it was made."""
+
+    address: str
+    request: OffsetForLeaderEpochRequest
+    places: list[tuple[int, int]]
+
+
+class FetchBuffer:
+    """All tracks of one consumer."""
+
+    def __init__(self, settings: ConsumerSettings, chance: Callable[[], float]) -> None:
+        self._settings = settings
+        self._backoff = Backoff(first_ms=settings.retry_backoff_ms, max_ms=settings.retry_backoff_max_ms, chance=chance)
+        self._tracks: dict[TopicPartition, Track] = {}
+        self._generation = 0
+        self._requests = 0
+
+    # --- assignment and position ------------------------------------------------------------------------------
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        """Partitions that stay assigned keep their place; new ones begin where `auto_offset_reset` says."""
+        old = self._tracks
+        self._tracks = {}
+        for partition in partitions:
+            self._tracks[partition] = old.get(partition) or self._new_track(partition)
+
+    @property
+    def tracks(self) -> list[Track]:
+        return list(self._tracks.values())
+
+    def track(self, partition: TopicPartition) -> Track:
+        """Raises ValueError for a partition that is not assigned."""
+        track = self._tracks.get(partition)
+        if track is None:
+            raise ValueError(f"{partition} is not assigned to this consumer")
+        return track
+
+    def seek(self, partition: TopicPartition, offset: int, stop_at: int | None = None) -> None:
+        if offset < 0:
+            raise ValueError(f"{partition}: cannot seek to offset {offset}, which is below 0")
+        track = self._restarted(self.track(partition))
+        track.position = track.fetch_offset = offset
+        track.stop_at = stop_at
+
+    def seek_to_timestamp(self, partition: TopicPartition, timestamp_ms: int) -> None:
+        """The position is looked up when it is needed."""
+        self._restarted(self.track(partition)).reset_to = timestamp_ms
+
+    def position_found(self, track: Track, generation: int, found: FoundOffset) -> None:
+        """The answer to a look-up; it no longer counts when somebody has sought elsewhere since."""
+        if track.generation == generation and track.reset_to is not None:
+            self.seek(track.partition, found.offset)
+            fresh = self._tracks[track.partition]
+            fresh.epochs.read(found.record_epoch, found.offset)
+            fresh.checked_epoch = found.leader_epoch
+
+    def fail(self, partition: TopicPartition, error: Exception) -> None:
+        """The track stands still until it is sought elsewhere; the user is told."""
+        track = self._tracks[partition]
+        track.error = error
+        track.chunks.clear()
+        track.buffered_bytes = 0
+
+    def _new_track(self, partition: TopicPartition) -> Track:
+        self._generation += 1
+        track = Track(partition, self._generation)
+        self._reset(track, f"{partition} has no position, and auto.offset.reset=none")
+        return track
+
+    def _restarted(self, track: Track) -> Track:
+        self._generation += 1
+        fresh = Track(track.partition, self._generation, is_paused=track.is_paused)
+        self._tracks[track.partition] = fresh
+        return fresh
+
+    def _reset(self, track: Track, reason: str) -> None:
+        track.reset_to = RESET_TIMESTAMPS.get(self._settings.auto_offset_reset)
+        track.fetch_offset = None
+        if track.reset_to is None:
+            track.error = Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, reason)
+
+    # --- fetching ---------------------------------------------------------------------------------------------
+
+    def next_request(self, address: str, partitions: dict[TopicPartition, int], now_ms: int) -> SentFetch | None:
+        """A request to the leader of these partitions, which come with their leader epochs; None when there is no need.
+
+        All of them are asked for or none: one that is left out because its buffer is full would, once read, wait
+        for the end of a request that waits for the others.
+        """
+        tracks = [track for track in self._tracks.values() if track.partition in partitions]
+        if sum(track.buffered_bytes for track in tracks) >= self._settings.fetch_max_bytes:
+            return None
+        tracks = [
+            track
+            for track in tracks
+            if track.is_fetchable and now_ms >= track.retry_at_ms and not track.needs_check(partitions[track.partition])
+        ]
+        if not tracks:
+            return None
+        # Those with the least at hand come first, since the answer may be full before it reaches the last.
+        tracks.sort(key=lambda track: track.buffered_bytes)
+        self._requests += 1
+        request = FetchRequest(
+            request_id=self._requests,
+            max_wait_ms=self._settings.fetch_max_wait_ms,
+            min_bytes=self._settings.fetch_min_bytes,
+            max_bytes=self._settings.fetch_max_bytes,
+            partitions=[
+                FetchPartition(
+                    topic=track.partition.topic,
+                    partition=track.partition.partition,
+                    fetch_offset=track.fetch_offset or 0,
+                    partition_max_bytes=self._settings.max_partition_fetch_bytes,
+                    current_leader_epoch=partitions[track.partition],
+                )
+                for track in tracks
+            ],
+        )
+        return SentFetch(address, request, [track.generation for track in tracks])
+
+    def answered(self, sent: SentFetch, response: FetchResponse, now_ms: int) -> bool:
+        """True when the answer says that what is known of the leaders is out of date."""
+        results = {TopicPartition(result.topic, result.partition): result for result in response.partitions}
+        is_stale = False
+        for track, asked in self._current(sent):
+            result = results.get(track.partition)
+            if result is not None and self._take(track, asked, result, now_ms):
+                is_stale = True
+        return is_stale
+
+    def lost(self, sent: SentFetch, now_ms: int) -> None:
+        """No answer will come."""
+        for track, _ in self._current(sent):
+            self._retry(track, now_ms)
+
+    def is_wanted(self, sent: SentFetch, partitions: Container[TopicPartition]) -> bool:
+        """True while the answer would serve a partition that is still led by whom the request went to."""
+        return any(track.partition in partitions for track, _ in self._current(sent))
+
+    def misses(self, sent: SentFetch, partitions: Container[TopicPartition], now_ms: int) -> bool:
+        """True when a partition could be fetched of which the request does not know: assigned or sought since."""
+        asked = {track.partition for track, _ in self._current(sent)}
+        return any(
+            track.is_fetchable and now_ms >= track.retry_at_ms and track.partition not in asked
+            for track in self._tracks.values()
+            if track.partition in partitions
+        )
+
+    def next_retry_ms(self, now_ms: int) -> int | None:
+        """When a track that failed may be tried again."""
+        return min((track.retry_at_ms for track in self._tracks.values() if track.retry_at_ms > now_ms), default=None)
+
+    def _current(self, sent: SentFetch) -> Iterator[tuple[Track, FetchPartition]]:
+        for asked, generation in zip(sent.request.partitions, sent.generations, strict=True):
+            track = self._tracks.get(TopicPartition(asked.topic, asked.partition))
+            if track is None or track.generation != generation or track.fetch_offset != asked.fetch_offset:
+                continue
+            # What a former leader still answers may not be in the log of the one that was checked since.
+            if asked.current_leader_epoch >= track.checked_epoch:
+                yield track, asked
+
+    def _take(self, track: Track, asked: FetchPartition, result: FetchPartitionResult, now_ms: int) -> bool:
+        match result.error_code:
+            case ErrorCode.NONE:
+                track.failures = track.retry_at_ms = 0
+                track.high_watermark = result.high_watermark
+                track.checked_epoch = asked.current_leader_epoch
+                self._keep(track, result.records)
+                return False
+            case ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._reset(track, _out_of_range(track, result))
+                return False
+            case code if code.retriable:
+                self._retry(track, now_ms)
+                return True
+            case code:
+                track.error = Refusal(code, f"{track.partition}: {result.error_message}")
+                return False
+
+    def _keep(self, track: Track, records: bytes) -> None:
+        if not records:
+            return
+        try:
+            headers = [header for header, _ in split(records)]
+        except InvalidBatch as error:
+            track.error = InvalidBatch(f"{track.partition} at offset {track.fetch_offset}: {error.message}")
+            return
+        header = headers[-1]
+        if header.next_offset <= (track.fetch_offset or 0):
+            track.error = InvalidBatch(
+                f"{track.partition}: asked for offset {track.fetch_offset}, answered with what ends at "
+                f"{header.next_offset}"
+            )
+            return
+        _note_epochs(track, headers)
+        track.chunks.append(Chunk(records, header.next_offset))
+        track.buffered_bytes += len(records)
+        track.fetch_offset = header.next_offset
+
+    def _retry(self, track: Track, now_ms: int) -> None:
+        track.failures += 1
+        track.retry_at_ms = now_ms + self._backoff.delay_ms(track.failures)
+
+    # --- after a change of leader ------------------------------------------------------------------------------
+
+    def next_check(self, address: str, partitions: Mapping[TopicPartition, int], now_ms: int) -> SentCheck | None:
+        """What to ask the leader of these partitions before they are fetched in their leader epochs; None: nothing."""
+        tracks = [
+            track
+            for track in self._tracks.values()
+            if track.is_fetchable
+            and now_ms >= track.retry_at_ms
+            and track.partition in partitions
+            and track.needs_check(partitions[track.partition])
+        ]
+        if not tracks:
+            return None
+        asked = [
+            EpochEndPartition(
+                topic=track.partition.topic,
+                partition=track.partition.partition,
+                leader_epoch=track.epochs.latest,
+                current_leader_epoch=partitions[track.partition],
+            )
+            for track in tracks
+        ]
+        places = [(track.generation, track.fetch_offset or 0) for track in tracks]
+        return SentCheck(address, OffsetForLeaderEpochRequest(partitions=asked), places)
+
+    def checked(self, sent: SentCheck, response: OffsetForLeaderEpochResponse, now_ms: int) -> bool:
+        """True when the answer says that what is known of the leaders is out of date."""
+        results = {TopicPartition(result.topic, result.partition): result for result in response.partitions}
+        is_stale = False
+        for track, asked in self._current_checks(sent):
+            result = results.get(track.partition)
+            if result is None:
+                continue
+            if result.error_code is ErrorCode.NONE:
+                track.failures = track.retry_at_ms = 0
+                self._compare(track, asked, result)
+            elif result.error_code.retriable:
+                self._retry(track, now_ms)
+                is_stale = True
+            else:
+                where = f"{track.partition}: where leader epoch {asked.leader_epoch} ends cannot be told"
+                track.error = Refusal(result.error_code, f"{where}: {result.error_code.name}")
+        return is_stale
+
+    def check_lost(self, sent: SentCheck, now_ms: int) -> None:
+        """No answer will come."""
+        for track, _ in self._current_checks(sent):
+            self._retry(track, now_ms)
+
+    def check_not_served(self, sent: SentCheck) -> None:
+        """The leader cannot tell where epochs end."""
+        for track, asked in self._current_checks(sent):
+            track.checked_epoch = asked.current_leader_epoch
+
+    def _current_checks(self, sent: SentCheck) -> Iterator[tuple[Track, EpochEndPartition]]:
+        for asked, place in zip(sent.request.partitions, sent.places, strict=True):
+            track = self._tracks.get(TopicPartition(asked.topic, asked.partition))
+            if track is not None and (track.generation, track.fetch_offset) == place and track.error is None:
+                yield track, asked
+
+    def _compare(self, track: Track, asked: EpochEndPartition, result: EpochEndPartitionResult) -> None:
+        """Goes on, or back to where the leader's log is no longer what was read. Source: KIP-320."""
+        position, read_to = track.position or 0, track.fetch_offset or 0
+        if result.end_offset < 0 or result.leader_epoch < 0:
+            self._truncated(track, None, asked.current_leader_epoch)
+            return
+        difference = track.epochs.first_difference(read_to, result.leader_epoch, result.end_offset)
+        if difference < position:
+            self._truncated(track, difference, asked.current_leader_epoch)
+        elif difference < read_to:
+            # Only what was read ahead is affected, and nobody has seen that.
+            self._go_on_from(track, position, asked.current_leader_epoch)
+        else:
+            track.checked_epoch = asked.current_leader_epoch
+
+    def _truncated(self, track: Track, divergent_offset: int | None, leader_epoch: int) -> None:
+        position = track.position or 0
+        if self._settings.auto_offset_reset not in RESET_TIMESTAMPS:
+            self.fail(track.partition, LogTruncated(track.partition, position, divergent_offset))
+            track.ready.clear()
+            return
+        what = describe_truncation(track.partition, position, divergent_offset)
+        if divergent_offset is None:
+            log.warning("%s; reading goes on at the %s offset", what, self._settings.auto_offset_reset)
+            self._reset(self._restarted(track), what)
+        else:
+            log.warning("%s; reading goes on at offset %d", what, divergent_offset)
+            self._go_on_from(track, divergent_offset, leader_epoch)
+
+    def _go_on_from(self, track: Track, offset: int, leader_epoch: int) -> None:
+        """Nothing that was read ahead counts any more."""
+        fresh = self._restarted(track)
+        fresh.position = fresh.fetch_offset = offset
+        fresh.stop_at = track.stop_at
+        fresh.epochs = track.epochs.up_to(offset)
+        fresh.checked_epoch = leader_epoch
+
+    # --- handing out ------------------------------------------------------------------------------------------
+
+    def take_chunk(self, track: Track) -> Chunk | None:
+        """The next fetched bytes of the partition; the caller moves `position` on as it hands their records out."""
+        if not track.chunks:
+            return None
+        chunk = track.chunks.popleft()
+        track.buffered_bytes -= len(chunk.records)
+        return chunk
+
+
+def _note_epochs(track: Track, headers: list[BatchHeader]) -> None:
+    if headers[0].leader_epoch == track.epochs.latest == headers[-1].leader_epoch:
+        return
+    for header in headers:
+        track.epochs.read(header.leader_epoch, header.base_offset)
+
+
+def _out_of_range(track: Track, result: FetchPartitionResult) -> str:
+    held = f"offsets from {result.log_start_offset} on" if result.log_start_offset >= 0 else "others"
+    return f"{track.partition} does not hold offset {track.fetch_offset}, but {held}, and auto.offset.reset=none"

@@ -1,0 +1,427 @@
+"""Records between `send` and their acknowledgement: a machine without clock or network, one lane for each partition.
+
+A lane keeps its batches in the order of their records until each is acknowledged or given up. Batches in flight are a
+prefix of the lane, all sent to one leader. When an attempt fails, the lane sends nothing more until every batch in
+flight has been answered, then starts again from its first batch; so order holds, and with idempotence brokers
+recognise repeats by their sequence numbers.
+
+When a batch that may have been sent is given up, the lane has a *hole*: brokers may refuse what follows as out of
+order, which says that neither the lost batch nor any behind it is stored. Only then may those behind it be numbered
+anew, under a new producer id, without risk of storing one twice. An out-of-order refusal without a hole says that the
+broker lost what it had acknowledged; then all that the lane had sent fails with that error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from kraft.client.errors import ClientClosed, DeliveryTimeout
+from kraft.client.sans_io.backoff import Backoff
+from kraft.client.sans_io.send_batch import Batch, Identity, Receipt
+from kraft.client.settings import ProducerSettings
+from kraft.log.format.record_batch import HEADER_BYTES, SEQUENCE_MAX
+from kraft.log.format.record_codec import Record
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import TopicPartition
+from kraft.model.requests import ProducePartitionResult
+
+_LOST_PRODUCER_STATE = frozenset(
+    {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH}
+)
+_TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One sending of a batch. An answer to an attempt that was given up in the meantime is ignored."""
+
+    batch: Batch
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """The batch is stored. The offset is -1 where the broker did not say it."""
+
+    batch: Batch
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The batch is given up."""
+
+    batch: Batch
+    error: Exception
+
+
+Outcome = Delivered | Failed
+
+
+class _Lane:
+    """One partition's batches, oldest first."""
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self.partition = partition
+        self.batches: list[Batch] = []
+        self.open: Batch | None = None
+        """The last batch, while records may still join it. It is not in `batches` yet."""
+        self.in_flight: dict[Batch, int] = {}
+        """Each batch that awaits its answer, with the number of the attempt."""
+        self.leader = ""
+        self.retry_at_ms = 0
+        self.failures = 0
+        """Attempts in a row that failed."""
+        self.is_retrying = False
+        self.identity: Identity | None = None
+        self.spent_identity: Identity | None = None
+        """The one that the lane must not use again."""
+        self.is_known = False
+        """True once a batch under the present identity was acknowledged, so that every leader to come knows it."""
+        self.next_sequence = 0
+        self.encoded_count = 0
+        self.holes: list[int] = []
+        """First sequences of the batches that were given up after they may have been sent."""
+        self.must_renumber = False
+
+    def seal(self) -> None:
+        if self.open is not None:
+            self.batches.append(self.open)
+            self.open = None
+
+    def next_batch(self) -> Batch | None:
+        return next((batch for batch in self.batches if batch not in self.in_flight), None)
+
+    def give_up(self, batch: Batch) -> None:
+        self.batches.remove(batch)
+        self.in_flight.pop(batch, None)
+        if batch.base_sequence >= 0:
+            self.holes.append(batch.base_sequence)
+
+    def holes_before(self, batch: Batch) -> list[int]:
+        # Sequences wrap to zero; a lane is never half of their range long.
+        return [hole for hole in self.holes if (batch.base_sequence - hole) & SEQUENCE_MAX <= SEQUENCE_MAX // 2]
+
+    def is_far_ahead(self, batches_max: int) -> bool:
+        """True when one batch more would push the oldest unanswered one out of the few that a broker remembers.
+
+        It may be stored, and must still be recognised when it is sent again, however many behind it were answered.
+        """
+        oldest = self.batches[0]
+        return oldest.encoded is not None and self.encoded_count - oldest.encoded_as + 1 >= batches_max
+
+    def renumber(self) -> None:
+        """Every batch here starts over under a new identity: none of them is stored."""
+        for batch in self.batches:
+            batch.forget_encoding()
+        self.spent_identity, self.identity = self.identity, None
+        self.is_known = False
+        self.next_sequence = 0
+        self.holes = []
+        self.must_renumber = False
+
+
+class SendBuffer:
+    """All lanes of one producer."""
+
+    def __init__(self, settings: ProducerSettings, chance: Callable[[], float]) -> None:
+        self._settings = settings
+        self._backoff = Backoff(first_ms=settings.retry_backoff_ms, max_ms=settings.retry_backoff_max_ms, chance=chance)
+        self._lanes: dict[TopicPartition, _Lane] = {}
+        self._identity: Identity | None = None
+        self._attempts = 0
+        self._batches = 0
+        self.memory_used = 0
+        self.is_hurried = False
+        """Set while somebody waits for memory or for a flush: batches do not linger."""
+        self.trouble = ""
+        """Why nothing can be sent at present; the reason of a batch that expires without having been sent."""
+
+    # --- in ---------------------------------------------------------------------------------------------------
+
+    def append(
+        self, partition: TopicPartition, records: Sequence[Record], size_bytes: int, receipt: Receipt, now_ms: int
+    ) -> bool:
+        """Adds records that fit one batch together. True when that filled a batch up."""
+        lane = self._lanes.get(partition)
+        if lane is None:
+            lane = self._lanes[partition] = _Lane(partition)
+        closed_one = lane.open is not None and lane.open.size_bytes + size_bytes > self._settings.batch_size
+        if closed_one:
+            lane.seal()
+        if lane.open is None:
+            self._batches += 1
+            lane.open = Batch(partition, now_ms, self._batches)
+        lane.open.add(records, size_bytes, receipt)
+        self.memory_used += size_bytes
+        is_full = lane.open.size_bytes >= self._settings.batch_size
+        if is_full:
+            lane.seal()
+        return closed_one or is_full
+
+    def has_room_in_batch(self, partition: TopicPartition, size_bytes: int) -> bool:
+        """True when records of this size join the partition's present batch, or would start its first one."""
+        lane = self._lanes.get(partition)
+        if lane is None or lane.open is None:
+            return True
+        return lane.open.size_bytes + size_bytes <= self._settings.batch_size
+
+    # --- identity ---------------------------------------------------------------------------------------------
+
+    @property
+    def needs_identity(self) -> bool:
+        """True while a lane waits for a producer id that it has not used up."""
+        if not self._settings.enable_idempotence:
+            return False
+        return any(
+            lane.identity is None and self._identity in (None, lane.spent_identity) for lane in self._busy_lanes()
+        )
+
+    def give_identity(self, identity: Identity) -> None:
+        """A new producer id. Lanes with one keep theirs, whose sequences they go on with."""
+        self._identity = identity
+
+    # --- out --------------------------------------------------------------------------------------------------
+
+    def waiting(self) -> list[TopicPartition]:
+        """Partitions with anything not acknowledged."""
+        return [lane.partition for lane in self._busy_lanes()]
+
+    def close_batches(self) -> None:
+        """No record joins the present batches any more, and they do not linger."""
+        for lane in self._lanes.values():
+            lane.seal()
+
+    def unfinished(self) -> set[int]:
+        """Serial numbers of the closed batches that are not acknowledged."""
+        return {batch.serial for lane in self._lanes.values() for batch in lane.batches}
+
+    def is_ready(self, partition: TopicPartition, now_ms: int) -> bool:
+        """True when a batch of the partition could be sent if its leader is known."""
+        lane = self._lanes[partition]
+        if (
+            now_ms < lane.retry_at_ms
+            or len(lane.in_flight) >= self._in_flight_max(lane)
+            or (lane.is_retrying and lane.in_flight)
+        ):
+            return False
+        if len(lane.batches) > len(lane.in_flight):
+            return True
+        # Not before it is its turn: until then records join it, so that what piles up leaves in few batches.
+        if lane.open is not None and self._lingered(lane.open, now_ms):
+            lane.seal()
+            return True
+        return False
+
+    def _in_flight_max(self, lane: _Lane) -> int:
+        # A broker takes any first sequence of a producer that it does not know (KIP-360). Were the first batch refused
+        # and the second taken by a broker that has just become the leader, the first could never be stored.
+        if self._settings.enable_idempotence and not lane.is_known:
+            return 1
+        return self._settings.max_in_flight_requests_per_connection
+
+    def drain(self, leader: str, partitions: Iterable[TopicPartition], now_ms: int) -> list[Attempt]:
+        """What one request to this leader carries: at most one batch of each partition, `max_request_size` in all."""
+        attempts: list[Attempt] = []
+        room = self._settings.max_request_size
+        for partition in partitions:
+            lane = self._lanes[partition]
+            if not self.is_ready(partition, now_ms) or (lane.in_flight and lane.leader != leader):
+                continue
+            batch = self._encoded(lane)
+            if batch is None or batch.encoded is None:
+                continue
+            if attempts and len(batch.encoded) > room:
+                break
+            room -= len(batch.encoded)
+            attempts.append(self._begin(lane, batch, leader))
+        return attempts
+
+    def leader_moved(self, partition: TopicPartition, leader: str) -> None:
+        """A newer leader is known. Takes back what is in flight to the former one, which may never answer.
+
+        Without idempotence the answer is waited for instead, because sending again would store records twice.
+        """
+        lane = self._lanes[partition]
+        if lane.leader in ("", leader):
+            return
+        if lane.in_flight and not self._settings.enable_idempotence:
+            return
+        for batch in lane.in_flight:
+            batch.last_reason = f"{lane.leader} is no longer the leader"
+        lane.in_flight.clear()
+        # The former leader's failures say nothing about the new one.
+        lane.leader, lane.retry_at_ms, lane.failures = leader, 0, 0
+
+    def _encoded(self, lane: _Lane) -> Batch | None:
+        """The lane's next batch as bytes; None while it lacks a producer id."""
+        if lane.must_renumber and not lane.in_flight:
+            lane.renumber()
+        batch = lane.next_batch()
+        if batch is None or batch.encoded is not None:
+            return batch
+        if not self._settings.enable_idempotence:
+            batch.encode(self._settings.compression_type, None, -1)
+            return batch
+        if lane.identity is None:
+            if self._identity in (None, lane.spent_identity):
+                return None
+            lane.identity = self._identity
+        if lane.is_far_ahead(self._settings.max_in_flight_requests_per_connection):
+            return None
+        lane.encoded_count += 1
+        batch.encoded_as = lane.encoded_count
+        batch.encode(self._settings.compression_type, lane.identity, lane.next_sequence)
+        lane.next_sequence = batch.next_sequence
+        return batch
+
+    def _begin(self, lane: _Lane, batch: Batch, leader: str) -> Attempt:
+        self._attempts += 1
+        lane.leader = leader
+        lane.in_flight[batch] = self._attempts
+        lane.is_retrying = False
+        return Attempt(batch, self._attempts)
+
+    def _lingered(self, batch: Batch, now_ms: int) -> bool:
+        return self.is_hurried or now_ms >= batch.created_ms + self._settings.linger_ms
+
+    # --- answers ----------------------------------------------------------------------------------------------
+
+    def answered(self, attempt: Attempt, result: ProducePartitionResult, now_ms: int) -> list[Outcome]:
+        lane = self._lane_of(attempt)
+        if lane is None:
+            return []
+        batch, code = attempt.batch, result.error_code
+        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            return self._complete(lane, batch, result.base_offset, result.log_append_time_ms)
+        batch.last_reason = f"{code.name}: {result.error_message}" if result.error_message else code.name
+        if code in _LOST_PRODUCER_STATE:
+            return self._out_of_order(lane, batch, Refusal(code, _about(batch, result.error_message)), now_ms)
+        if code.retriable:
+            self._retry(lane, batch, now_ms)
+            return []
+        if code in _TOO_LARGE and len(batch.records) > 1:
+            self._split(lane, batch)
+            return []
+        return self._fail(lane, batch, Refusal(code, _about(batch, result.error_message)))
+
+    def lost(self, attempt: Attempt, reason: str, now_ms: int) -> None:
+        """No answer will come: the outcome is unknown, and the batch is sent again."""
+        lane = self._lane_of(attempt)
+        if lane is not None:
+            attempt.batch.last_reason = reason
+            self._retry(lane, attempt.batch, now_ms)
+
+    def sent(self, attempt: Attempt) -> list[Outcome]:
+        """With acks=0, this is all that is known of it."""
+        lane = self._lane_of(attempt)
+        return [] if lane is None else self._complete(lane, attempt.batch, -1, -1)
+
+    def _lane_of(self, attempt: Attempt) -> _Lane | None:
+        """None when the attempt was given up in the meantime."""
+        lane = self._lanes[attempt.batch.partition]
+        return lane if lane.in_flight.get(attempt.batch) == attempt.number else None
+
+    def _complete(self, lane: _Lane, batch: Batch, base_offset: int, log_append_time_ms: int) -> list[Outcome]:
+        # It was accepted, so those before it that were given up had been stored after all.
+        for hole in lane.holes_before(batch):
+            lane.holes.remove(hole)
+        lane.failures = 0
+        lane.is_known = True
+        lane.batches.remove(batch)
+        del lane.in_flight[batch]
+        self._release(batch)
+        return [Delivered(batch, base_offset, log_append_time_ms)]
+
+    def _retry(self, lane: _Lane, batch: Batch, now_ms: int) -> None:
+        del lane.in_flight[batch]
+        if not lane.is_retrying:
+            # Batches that were in flight together fail together: that is one failure.
+            lane.is_retrying = True
+            lane.failures += 1
+            lane.retry_at_ms = now_ms + self._backoff.delay_ms(lane.failures)
+
+    def _out_of_order(self, lane: _Lane, batch: Batch, error: Refusal, now_ms: int) -> list[Outcome]:
+        if batch is not lane.batches[0]:
+            # Those before it are not stored yet, so the gap is of our own making.
+            self._retry(lane, batch, now_ms)
+            return []
+        if lane.holes_before(batch):
+            lane.must_renumber = True
+            self._retry(lane, batch, now_ms)
+            return []
+        outstanding = [each for each in lane.batches if each.base_sequence >= 0]
+        lane.in_flight.clear()
+        outcomes = [outcome for each in outstanding for outcome in self._fail(lane, each, error)]
+        lane.renumber()
+        return outcomes
+
+    def _split(self, lane: _Lane, batch: Batch) -> None:
+        """The partition takes only smaller batches than ours."""
+        halves = batch.halves()
+        place = lane.batches.index(batch)
+        lane.give_up(batch)
+        lane.batches[place:place] = halves
+        if self._settings.enable_idempotence:
+            # What was refused for its size leaves a gap, so nothing behind it is stored either.
+            lane.must_renumber = True
+        lane.is_retrying = True
+
+    def _fail(self, lane: _Lane, batch: Batch, error: Exception) -> list[Outcome]:
+        lane.give_up(batch)
+        self._release(batch)
+        return [Failed(batch, error)]
+
+    def _release(self, batch: Batch) -> None:
+        self.memory_used -= batch.size_bytes - HEADER_BYTES
+
+    # --- time -------------------------------------------------------------------------------------------------
+
+    def expire(self, now_ms: int) -> list[Outcome]:
+        """Gives up what is older than `delivery_timeout_ms`."""
+        timeout_ms = self._settings.delivery_timeout_ms
+        outcomes: list[Outcome] = []
+        for lane in self._busy_lanes():
+            if lane.open is not None and lane.open.created_ms + timeout_ms <= now_ms:
+                lane.seal()
+            while lane.batches and lane.batches[0].created_ms + timeout_ms <= now_ms:
+                batch = lane.batches[0]
+                reason = batch.last_reason or self.trouble or "no answer yet"
+                outcomes += self._fail(lane, batch, DeliveryTimeout(batch.partition, timeout_ms, reason))
+        return outcomes
+
+    def abandon(self) -> list[Outcome]:
+        """Gives up everything: the producer is closed."""
+        outcomes: list[Outcome] = []
+        for lane in self._busy_lanes():
+            lane.seal()
+            for batch in list(lane.batches):
+                reason = batch.last_reason or self.trouble
+                why = f"; last reason: {reason}" if reason else ""
+                error = ClientClosed(f"{batch.partition}: the producer was closed before its records were stored{why}")
+                outcomes += self._fail(lane, batch, error)
+        return outcomes
+
+    def next_deadline_ms(self, now_ms: int) -> int | None:
+        """When something changes by time alone; None when nothing is waiting."""
+        return min((each for lane in self._busy_lanes() for each in self._deadlines(lane, now_ms)), default=None)
+
+    def _deadlines(self, lane: _Lane, now_ms: int) -> Iterator[int]:
+        oldest = lane.batches[0] if lane.batches else lane.open
+        if oldest is not None:
+            yield oldest.created_ms + self._settings.delivery_timeout_ms
+        if lane.open is not None:
+            lingers_until_ms = lane.open.created_ms + self._settings.linger_ms
+            if lingers_until_ms > now_ms:
+                yield lingers_until_ms
+        if lane.retry_at_ms > now_ms:
+            yield lane.retry_at_ms
+
+    def _busy_lanes(self) -> Iterator[_Lane]:
+        return (lane for lane in self._lanes.values() if lane.batches or lane.open is not None)
+
+
+def _about(batch: Batch, message: str) -> str:
+    return f"{batch.partition}: {message}" if message else str(batch.partition)

@@ -1,0 +1,199 @@
+"""A node started in the background: a process of its own session, watched until it is in service or says why not."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from kraft.local import local_nodes
+from kraft.local.node_process import KRAFT, environment
+from kraft.model.broker_requests import DescribeBrokersRequest
+from kraft.model.errors import Refusal
+from kraft.model.requests import MetadataRequest
+from kraft.server.config.loading import ConfigError
+from kraft.server.config.values import CONTROLLER, GRPC, Listener, NodeConfig
+from kraft.server.process.lifeline import ENVIRONMENT_VARIABLE
+
+_POLL_S: Final = 0.05
+_ANSWER_DEADLINE_S: Final = 1.0
+_ALONE_S: Final = 3.0
+"""A node that sees fewer controllers than a majority for so long is left to wait for them."""
+
+
+class NotStarted(ConfigError):
+    """Why no node runs, or none that serves: one line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """`waits_for` is what the node needs of others before it is in service; None when it is."""
+
+    pid: int
+    log_file: Path
+    waits_for: str | None
+
+
+def default_log_file(config: NodeConfig) -> Path:
+    """Beside the first log directory."""
+    return config.log_dir.with_name(f"{config.log_dir.name}.log")
+
+
+def start(config: NodeConfig, log_file: Path, deadline_s: float, command: Sequence[str] = KRAFT) -> Started:
+    """Returns when the node is in service, or when too few other controllers run for that.
+
+    Raises NotStarted when it has ended, with its own words, and when it is not in service at the deadline; it then goes
+    on. If this call is interrupted, the node is stopped.
+    """
+    try:
+        log_file.parent.mkdir(parents=True, exist_ok=True)
+        with log_file.open("ab") as log:
+            begin = log.tell() if log_file.is_file() else 0
+            process = subprocess.Popen(
+                [*command, "server", "start", "-c", str(config.file.absolute())],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={key: value for key, value in environment().items() if key != ENVIRONMENT_VARIABLE},
+                start_new_session=True,
+            )
+    except OSError as error:
+        raise NotStarted(f"{log_file}: cannot be written to: {error.strerror}: choose another --log-file") from None
+    try:
+        waits_for = asyncio.run(_Start(config, process, time.monotonic() + deadline_s).wait())
+    except _Ended:
+        raise NotStarted(_last_words(log_file, begin, process)) from None
+    except _TooLate as late:
+        raise NotStarted(
+            f"node {config.node_id} (pid {process.pid}) is not in service after {deadline_s:.0f} s and is left running:"
+            f" {late}; the last lines of {log_file} say why"
+        ) from None
+    except BaseException:
+        process.terminate()
+        raise
+    return Started(pid=process.pid, log_file=log_file, waits_for=waits_for)
+
+
+class _Ended(Exception):
+    """The process."""
+
+
+class _TooLate(Exception):
+    """With what was missing."""
+
+
+class _Start:
+    def __init__(self, config: NodeConfig, process: subprocess.Popen[bytes], deadline: float) -> None:
+        self._config = config
+        self._process = process
+        self._deadline = deadline
+        self._alone_since: float | None = None
+        # Imported when the node is already starting: gRPC takes a while, and it has that to do as well.
+        from kraft.rpc.peers import Connections
+
+        self._connections = Connections()
+
+    async def wait(self) -> str | None:
+        """Waits until the node is in service; returns what it needs if it cannot be yet, None if it is."""
+        try:
+            while (not_yet := await self._not_yet()) is not None:
+                if self._process.poll() is not None:
+                    raise _Ended
+                if (others := self._too_few_others()) is not None:
+                    return others
+                if time.monotonic() > self._deadline:
+                    raise _TooLate(not_yet)
+                await asyncio.sleep(_POLL_S)
+            if self._process.poll() is not None:
+                raise _Ended
+            return None
+        finally:
+            await self._connections.close()
+
+    async def _not_yet(self) -> str | None:
+        # That a port is open says nothing: it may be another process' that keeps this one from starting.
+        open_ports = _ports_of(self._process.pid)
+        for listener in self._config.listeners:
+            if listener.port not in open_ports:
+                return f"it does not listen on {listener} yet"
+        grpc = self._config.listener(GRPC)
+        return None if grpc is None else await self._broker_not_yet(_local_address(grpc))
+
+    async def _broker_not_yet(self, address: str) -> str | None:
+        from kraft.rpc.peers import Unreachable
+
+        try:
+            answer = await self._connections.broker(address).metadata(MetadataRequest(topics=[]), _ANSWER_DEADLINE_S)
+            if any(broker.broker_id == self._config.node_id for broker in answer.brokers):
+                return None if answer.controller_id >= 0 else "it knows no active controller"
+            request = DescribeBrokersRequest(broker_ids=[self._config.node_id])
+            described = await self._connections.admin(address).describe_brokers(request, _ANSWER_DEADLINE_S)
+        except (Unreachable, Refusal) as error:
+            return str(error)
+        if any(broker.fenced_by_operator for broker in described.brokers):
+            # It does what it may.
+            return None
+        return "the controller has not put it into service yet"
+
+    def _too_few_others(self) -> str | None:
+        voters = self._config.quorum.voters
+        needed, others = len(voters) // 2 + 1, [voter for voter in voters if voter.node_id != self._config.node_id]
+        running = len(voters) - len(others)
+        running += sum(_accepts(voter.host, voter.port) for voter in others) if running < needed else 0
+        now = time.monotonic()
+        if running >= needed or not self._has_begun():
+            self._alone_since = None
+            return None
+        self._alone_since = self._alone_since or now
+        if now - self._alone_since < _ALONE_S:
+            return None
+        return f"{needed} of {len(voters)} controllers, and {running} {'is' if running == 1 else 'are'} running"
+
+    def _has_begun(self) -> bool:
+        """Whether it has looked through its configuration and its directories, after which it needs the others."""
+        own = self._config.listener(CONTROLLER)
+        if own is not None:
+            return own.port in _ports_of(self._process.pid)
+        return bool(local_nodes.find(lambda: [psutil.Process(self._process.pid)]))
+
+
+def _ports_of(pid: int) -> set[int]:
+    try:
+        connections = psutil.Process(pid).net_connections("tcp")
+    except psutil.Error:
+        return set()
+    return {each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN}
+
+
+def _accepts(host: str, port: int) -> bool:
+    try:
+        with socket.create_connection((host, port), timeout=_ANSWER_DEADLINE_S):
+            return True
+    except OSError:
+        return False
+
+
+def _local_address(listener: Listener) -> str:
+    return f"localhost:{listener.port}" if listener.is_wildcard else listener.address
+
+
+def _last_words(log_file: Path, begin: int, process: subprocess.Popen[bytes]) -> str:
+    """What a person would have read in the foreground: the line that is no log line of the node."""
+    if log_file.is_file():
+        with log_file.open("rb") as log:
+            log.seek(begin)
+            lines = log.read().decode("utf-8", "replace").splitlines()
+        for line in reversed(lines):
+            if line.startswith("kraft: "):
+                return line.removeprefix("kraft: ")
+    return (
+        f"the node ended with exit code {process.returncode} before it was in service: run it without --daemon to see"
+        f" why, or see {log_file}"
+    )

@@ -1,0 +1,106 @@
+"""The files of a cluster on one machine: a secret, and for each node a configuration, a formatted directory and a log.
+
+In the cluster's directory, node 1 has `node-1.properties`, its data in `node-1/` and its output in `node-1.log`. All
+nodes introduce themselves to each other with `cluster.secret`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kraft.model.ids import BrokerId
+from kraft.server.config import loading, properties
+from kraft.server.config.values import CONTROLLER, GRPC, PLAINTEXT, NodeConfig, Role, Voter
+from kraft.server.identity import machine_secret, storage
+
+HOST = "127.0.0.1"
+"""By number: a name would be looked up, and might mean an IPv6 address that the machine does not have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePlan:
+    """One node to be: its roles follow from its ports. `settings` come on top of what the plan itself says."""
+
+    node_id: int
+    grpc_port: int | None
+    controller_port: int | None
+    kafka_port: int | None = None
+    """Only beside a `grpc_port`: a broker serves both."""
+
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def grpc_address(self) -> str | None:
+        return None if self.grpc_port is None else f"{HOST}:{self.grpc_port}"
+
+    @property
+    def kafka_address(self) -> str | None:
+        return None if self.kafka_port is None else f"{HOST}:{self.kafka_port}"
+
+    @property
+    def is_voter(self) -> bool:
+        return self.controller_port is not None
+
+
+def config_file(directory: Path, node_id: int) -> Path:
+    return directory / f"node-{node_id}.properties"
+
+
+def secret_file(directory: Path) -> Path:
+    return directory / "cluster.secret"
+
+
+def log_file(directory: Path, node_id: int) -> Path:
+    return directory / f"node-{node_id}.log"
+
+
+def write(directory: Path, plans: Sequence[NodePlan], cluster_id: str) -> None:
+    """Write every node's configuration and format its directory, where that was not done before.
+
+    Raises ConfigError or StorageError for settings that no node could start with.
+    """
+    voters = _voters(plans)
+    directory.mkdir(parents=True, exist_ok=True)
+    machine_secret.write_new(secret_file(directory))
+    for plan in plans:
+        file = config_file(directory, plan.node_id)
+        settings = _settings(directory, plan, voters, cluster_id)
+        file.write_bytes(
+            properties.serialize(settings, comment="Written by the launcher of this cluster at each start.")
+        )
+        storage.format(loading.load(file), cluster_id)
+
+
+def read(directory: Path) -> list[NodeConfig]:
+    """What `write` left there, in the order of the nodes' ids; nothing in a directory without a cluster."""
+    configs = [loading.load(file) for file in directory.glob("node-*.properties")]
+    return sorted(configs, key=lambda node: node.node_id)
+
+
+def _voters(plans: Sequence[NodePlan]) -> str:
+    return ",".join(
+        str(Voter(BrokerId(plan.node_id), HOST, plan.controller_port))
+        for plan in plans
+        if plan.controller_port is not None
+    )
+
+
+def _settings(directory: Path, plan: NodePlan, voters: str, cluster_id: str) -> dict[str, str]:
+    doors = [
+        (Role.BROKER, PLAINTEXT, plan.kafka_port),
+        (Role.BROKER, GRPC, plan.grpc_port),
+        (Role.CONTROLLER, CONTROLLER, plan.controller_port),
+    ]
+    served = [(role, f"{name}://{HOST}:{port}") for role, name, port in doors if port is not None]
+    own = {
+        "process.roles": ",".join(dict.fromkeys(role for role, _ in served)),
+        "node.id": str(plan.node_id),
+        "cluster.id": cluster_id,
+        "controller.quorum.voters": voters,
+        "listeners": ",".join(listener for _, listener in served),
+        "log.dirs": str(directory / f"node-{plan.node_id}"),
+        "cluster.secret.file": str(secret_file(directory)),
+    }
+    return own | dict(plan.settings)

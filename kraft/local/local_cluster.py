@@ -1,0 +1,131 @@
+"""The nodes of one cluster as processes on this machine, and when they are ready."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from kraft.local.cluster_files import HOST, NodePlan
+from kraft.local.node_process import KRAFT, STOP_DEADLINE_S, NodeFailed, NodeProcess, stop_all
+from kraft.model.broker_requests import DescribeBrokersRequest
+from kraft.model.errors import Refusal
+from kraft.model.requests import MetadataRequest
+
+READY_DEADLINE_S = 60.0
+_POLL_S = 0.025
+_ANSWER_DEADLINE_S = 1.0
+
+
+class LocalCluster:
+    """Nodes whose files `cluster_files.write` has made. Every call blocks; none without a deadline."""
+
+    def __init__(self, directory: Path, plans: Iterable[NodePlan], command: Sequence[str] = KRAFT) -> None:
+        self._plans = {plan.node_id: plan for plan in plans}
+        self.nodes = {node_id: NodeProcess(directory, plan, command) for node_id, plan in self._plans.items()}
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The gRPC addresses of all brokers, running or not."""
+        return ",".join(plan.grpc_address for plan in self._plans.values() if plan.grpc_address is not None)
+
+    @property
+    def kafka_bootstrap_servers(self) -> str:
+        """The addresses for clients of Kafka's protocol of all brokers that serve it, running or not."""
+        return ",".join(plan.kafka_address for plan in self._plans.values() if plan.kafka_address is not None)
+
+    def start(self) -> None:
+        """Start every node that does not run, and return at once."""
+        for node in self.nodes.values():
+            if not node.is_running:
+                node.start()
+
+    def wait_ready(self, deadline_s: float = READY_DEADLINE_S, give_up: Callable[[], bool] = lambda: False) -> bool:
+        """Wait until every running broker knows an active controller and every other running broker.
+
+        One that an operator fenced is not waited for: it runs, and others are not told of it.
+        False when `give_up` said so. Raises NodeFailed when a node ends meanwhile, or at the deadline.
+        From a coroutine, call it through `asyncio.to_thread`.
+        """
+        running = [node for node in self.nodes.values() if node.is_running]
+        readiness = _Readiness(self._plans, running, time.monotonic() + deadline_s)
+        return asyncio.run(readiness.wait(give_up))
+
+    def stop(self, deadline_s: float = STOP_DEADLINE_S) -> None:
+        """Stop every node in order, all at once. See `node_process.stop_all`."""
+        stop_all(self.nodes.values(), deadline_s)
+
+
+class _Readiness:
+    """One wait for one set of running nodes."""
+
+    def __init__(self, plans: Mapping[int, NodePlan], running: Sequence[NodeProcess], deadline: float) -> None:
+        self._plans = [plans[node.node_id] for node in running]
+        self._brokers = {plan.node_id for plan in self._plans if plan.grpc_port is not None}
+        self._running = running
+        self._deadline = deadline
+        # Imported when the nodes are already starting: gRPC takes a while, and they have it to do as well.
+        from kraft.rpc.peers import Connections
+
+        self._connections = Connections()
+
+    async def wait(self, give_up: Callable[[], bool]) -> bool:
+        try:
+            for plan, node in zip(self._plans, self._running, strict=True):
+                while (not_yet := await self._not_yet(plan)) is not None:
+                    if give_up():
+                        return False
+                    self._check(node, not_yet)
+                    await asyncio.sleep(_POLL_S)
+            return True
+        finally:
+            await self._connections.close()
+
+    def _check(self, asked: NodeProcess, not_yet: str) -> None:
+        for node in self._running:
+            node.check_running()
+        if time.monotonic() > self._deadline:
+            raise NodeFailed(asked.described(f"is not ready in time ({not_yet})"))
+
+    async def _not_yet(self, plan: NodePlan) -> str | None:
+        """Why that node is not ready; None when it is."""
+        for port in (plan.controller_port, plan.grpc_port, plan.kafka_port):
+            # gRPC waits longer and longer between attempts to connect; a plain socket tells when one is worth it.
+            if port is not None and not _accepts(port):
+                return f"nobody listens on port {port}"
+        return None if plan.grpc_address is None else await self._broker_not_yet(plan.grpc_address)
+
+    async def _broker_not_yet(self, address: str) -> str | None:
+        from kraft.rpc.peers import Unreachable
+
+        try:
+            answer = await self._connections.broker(address).metadata(MetadataRequest(topics=[]), _ANSWER_DEADLINE_S)
+        except Unreachable as unreachable:
+            return str(unreachable)
+        if answer.controller_id < 0:
+            return "it knows no active controller"
+        missing = self._brokers - {broker.broker_id for broker in answer.brokers}
+        if missing:
+            missing -= await self._kept_fenced(address)
+        return f"it does not know of {sorted(missing)}" if missing else None
+
+    async def _kept_fenced(self, address: str) -> set[int]:
+        """Brokers that an operator fenced: they are ready, and clients are not told of them."""
+        from kraft.rpc.peers import Unreachable
+
+        request = DescribeBrokersRequest(broker_ids=[])
+        try:
+            answer = await self._connections.admin(address).describe_brokers(request, _ANSWER_DEADLINE_S)
+        except (Unreachable, Refusal):
+            return set()
+        return {broker.broker_id for broker in answer.brokers if broker.fenced_by_operator}
+
+
+def _accepts(port: int) -> bool:
+    try:
+        with socket.create_connection((HOST, port), timeout=_ANSWER_DEADLINE_S):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,111 @@
+"""The nodes that this user runs on this machine, found by the locks that they hold on their log directories."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from kraft.server.identity import storage
+from kraft.server.identity.storage import LOCK_FILE, StorageError, StorageMeta
+from kraft.server.process import lifeline
+
+_START = ["server", "start"]
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalNode:
+    """A process that was a Kraft node when it was found."""
+
+    process: psutil.Process
+    """It knows when it began, so a signal never reaches another process that has been given its pid."""
+
+    cluster_id: str
+    node_id: int
+    log_dirs: tuple[Path, ...]
+    has_launcher: bool
+    """It is a child of `kraft dev` or of a test, which stops it."""
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def __str__(self) -> str:
+        return f"node {self.node_id} of cluster {self.cluster_id} (pid {self.pid})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """Result of `stop`."""
+
+    stopped: list[LocalNode]
+    still_running: list[LocalNode]
+
+
+def find(processes: Callable[[], Iterable[psutil.Process]] = psutil.process_iter) -> list[LocalNode]:
+    """In the order of clusters and nodes. Processes of other users are never looked into."""
+    found: list[LocalNode] = []
+    for process in processes():
+        try:
+            if process.pid != os.getpid() and process.uids().real == os.getuid():
+                found += _as_node(process)
+        except psutil.Error:
+            # It has ended, or may not be looked at: a node of this user could be.
+            continue
+    return sorted(found, key=lambda node: (node.cluster_id, node.node_id))
+
+
+def stop(nodes: Sequence[LocalNode], deadline_s: float) -> Stopped:
+    """SIGTERM to all of them at once; each closes its logs and ends, or is said to be still running at the deadline."""
+    for node in nodes:
+        try:
+            node.process.terminate()
+        except psutil.NoSuchProcess:
+            # It ended by itself.
+            continue
+    deadline, still_running = time.monotonic() + deadline_s, list(nodes)
+    while (still_running := [node for node in still_running if _runs(node.process)]) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+    return Stopped(stopped=[node for node in nodes if node not in still_running], still_running=still_running)
+
+
+def _runs(process: psutil.Process) -> bool:
+    """False also for one that has ended and whose parent has not asked how."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _as_node(process: psutil.Process) -> Iterator[LocalNode]:
+    """Nothing, unless the process was started as a node and holds log directories as its own."""
+    command = process.cmdline()
+    if not any(command[place : place + 2] == _START for place in range(len(command))):
+        return
+    metas: dict[Path, StorageMeta] = {}
+    for file in process.open_files():
+        path = Path(file.path)
+        if path.name == LOCK_FILE and (meta := _held_by(process.pid, path)) is not None:
+            metas[path.parent] = meta
+    if metas:
+        first = next(iter(metas.values()))
+        yield LocalNode(
+            process=process,
+            cluster_id=first.cluster_id,
+            node_id=first.node_id,
+            log_dirs=tuple(sorted(metas)),
+            has_launcher=lifeline.ENVIRONMENT_VARIABLE in process.environ(),
+        )
+
+
+def _held_by(pid: int, lock: Path) -> StorageMeta | None:
+    """What the directory of that lock says about itself, if the lock says that this process has it."""
+    try:
+        return storage.read_meta(lock.parent) if lock.read_text() == f"{pid}\n" else None
+    except (OSError, StorageError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,1 @@
+"""What leaves a log: whole segments by retention, single records by compaction."""

@@ -1,0 +1,394 @@
+"""Compaction: of each key the newest record stays.
+
+A cleaning reads the dirty part to learn the newest offset of each key, then writes both parts
+anew without the records that a newer one has outdated. Offsets never change, so gaps remain.
+
+A tombstone, a record without a value, deletes its key, and has to be seen by those who read along before it goes
+itself: the first cleaning that meets it writes into its batch when that will be, `delete.retention.ms` later, and the
+first cleaning after that time drops it (KIP-534).
+
+The rules are those of Kafka's Cleaner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import compress
+from operator import eq
+from typing import Final
+
+from kraft.log.cleaning.cleaned_segments import CleanedGroup, CleaningResult
+from kraft.log.cleaning.cleaning_plan import CleaningPlan
+from kraft.log.cleaning.offset_map import OffsetMap
+from kraft.log.cleaning.segment_swap import cleaned_path
+from kraft.log.disk import Disk, File
+from kraft.log.format.record_batch import (
+    DELETE_HORIZON_BIT,
+    HEADER_BYTES,
+    BatchHeader,
+    Buffer,
+    check_crc,
+    decode_batch_columns,
+    read_header,
+    rebuild_batch,
+)
+from kraft.log.format.record_codec import RecordColumns
+from kraft.log.log_config import NEVER, SEGMENT_BYTES_MAX, LogConfig
+from kraft.log.segment.facts import SegmentFacts
+from kraft.log.segment.segment import RELATIVE_OFFSET_MAX
+from kraft.log.segment.time_index import TimeIndex
+from kraft.model.errors import Corruption, InvalidBatch, KraftError
+from kraft.model.ids import Offset
+
+_BUFFER_BYTES: Final = 256 << 10
+"""Read or written at a time, so that progress is told often enough to throttle by."""
+
+
+class CleaningAborted(KraftError):
+    """The caller wanted no more of it, or the log changed under it. Nothing was changed by the cleaning."""
+
+
+class OffsetMapTooSmall(KraftError):
+    """Not even the keys of one batch fit, so this log can never be cleaned with so little memory."""
+
+
+def clean(
+    disk: Disk,
+    directory: str,
+    plan: CleaningPlan,
+    config: LogConfig,
+    now_ms: int,
+    map_bytes_max: int,
+    active_producers: Mapping[int, int],
+    on_progress: Callable[[int], None],
+) -> CleaningResult:
+    """Writes the cleaned groups of the plan beside the log. It only reads the log, so it may run in any thread.
+
+    Memory is bounded by `map_bytes_max`, two buffers, and the largest batch. `active_producers` maps the id of each
+    producer that the log remembers to the last offset of its last batch: that batch stays, if without records,
+    because the producer's numbers are read off it. `on_progress` is told of bytes read or written, a few hundred
+    thousand at a time; it may wait, to throttle, and may raise CleaningAborted.
+
+    Raises Corruption, OffsetMapTooSmall, OSError, CleaningAborted also when a segment is not there any more. After any
+    exception no file is left behind.
+    """
+    cleaning = _Cleaning(disk, directory, plan, config, now_ms, OffsetMap(map_bytes_max), active_producers, on_progress)
+    try:
+        return cleaning.run()
+    except BaseException as failure:
+        cleaning.remove_files(failure)
+        raise
+
+
+class _Cleaning:
+    """One cleaning of one log."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        plan: CleaningPlan,
+        config: LogConfig,
+        now_ms: int,
+        offset_map: OffsetMap,
+        active_producers: Mapping[int, int],
+        on_progress: Callable[[int], None],
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._plan = plan
+        self._config = config
+        self._now_ms = now_ms
+        self._map = offset_map
+        self._active_producers = active_producers
+        self._on_progress = on_progress
+        self._paths: list[str] = []
+        self._end_offset = plan.dirty_offset
+        self._growth_left = 0
+        self._records_read = self._records_kept = self._batches_unreadable = self._bytes_kept = 0
+
+    def run(self) -> CleaningResult:
+        self._end_offset = self._fill_map()
+        if self._end_offset == self._plan.dirty_offset:
+            raise OffsetMapTooSmall(
+                f"the keys of the batch at offset {self._end_offset} in {self._directory} do not fit the "
+                "offset map; give log.cleaner.dedupe.buffer.size more bytes"
+            )
+        segments = [segment for segment in self._plan.segments if segment.base_offset < self._end_offset]
+        groups = [self._clean_group(group) for group in group_segments(segments, self._config)]
+        return CleaningResult(
+            groups=tuple(group for group in groups if group is not None),
+            end_offset=self._end_offset,
+            records_read=self._records_read,
+            records_kept=self._records_kept,
+            batches_unreadable=self._batches_unreadable,
+            bytes_read=sum(segment.size_bytes for segment in segments),
+            bytes_kept=self._bytes_kept,
+            map_keys=len(self._map),
+            map_bytes=self._map.size_bytes,
+        )
+
+    def remove_files(self, failure: BaseException) -> None:
+        for path in self._paths:
+            try:
+                self._disk.remove(path)
+            except OSError as error:
+                failure.add_note(f"and {path} could not be removed: {error}")
+
+    # --- first pass: what is newest --------------------------------------------------------------------------
+
+    def _fill_map(self) -> Offset:
+        """Reads the dirty part, or as much of it as the map holds, and returns where that ends: between two batches."""
+        end_offset = self._plan.dirty_offset
+        for segment in self._plan.segments:
+            if segment.end_offset <= end_offset:
+                continue
+            with closing(self._batches(segment)) as batches:
+                for header, batch in batches:
+                    if header.last_offset < end_offset:
+                        continue
+                    if not self._put(header, batch):
+                        return end_offset
+                    end_offset = header.next_offset
+            end_offset = segment.end_offset
+        return end_offset
+
+    def _put(self, header: BatchHeader, batch: memoryview) -> bool:
+        if _is_kept_as_it_is(header):
+            return True
+        columns = _decoded(batch)
+        return columns is None or self._map.put_all(columns.keys, columns.offsets)
+
+    # --- second pass: what stays -----------------------------------------------------------------------------
+
+    def _clean_group(self, segments: Sequence[SegmentFacts]) -> CleanedGroup | None:
+        """None for a single segment that lost nothing."""
+        path = cleaned_path(self._directory, segments[0].base_offset)
+        self._growth_left = SEGMENT_BYTES_MAX - sum(segment.size_bytes for segment in segments)
+        is_changed = len(segments) > 1
+        with _Output(self._disk, path, self._on_progress, self._paths) as output:
+            for segment in segments:
+                with closing(self._batches(segment)) as batches:
+                    for header, batch in batches:
+                        kept = self._kept(header, batch)
+                        is_changed = is_changed or kept is not batch
+                        if kept is not None:
+                            output.add(kept)
+            output.finish()
+        self._bytes_kept += output.size
+        if is_changed:
+            return CleanedGroup(replaced=tuple(segments), path=path, size_bytes=output.size)
+        self._disk.remove(path)
+        self._paths.remove(path)
+        return None
+
+    def _kept(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
+        """What becomes of a batch: the same object when it stays as it is, a new one when records go, or None."""
+        if header.base_offset >= self._end_offset or _is_kept_as_it_is(header):
+            return batch
+        columns = _decoded(batch)
+        if columns is None:
+            self._batches_unreadable += 1
+            return batch
+        kept, delete_horizon_ms = self._kept_records(header, columns)
+        self._records_read += len(columns.offsets)
+        self._records_kept += len(kept.offsets)
+        if not kept.offsets and not self._is_kept_empty(header):
+            return None
+        is_whole = len(kept.offsets) == len(columns.offsets)
+        if is_whole and delete_horizon_ms == _delete_horizon_ms(header):
+            return batch
+        rebuilt = rebuild_batch(header, kept, delete_horizon_ms)
+        if len(rebuilt) - len(batch) > self._growth_left:
+            # Positions in a segment are numbers of 31 bits. A later cleaning may find room for the delete horizon.
+            rebuilt = bytes(batch) if is_whole else rebuild_batch(header, kept, _delete_horizon_ms(header))
+        self._growth_left -= len(rebuilt) - len(batch)
+        return rebuilt
+
+    def _kept_records(self, header: BatchHeader, columns: RecordColumns) -> tuple[RecordColumns, int | None]:
+        """The records that stay, and the time from which on their tombstones do not; None without tombstones."""
+        delete_horizon_ms = _delete_horizon_ms(header)
+        newest = self._map.newest_of(columns.keys, columns.offsets)
+        if newest != columns.offsets:
+            columns = _selected(columns, map(eq, newest, columns.offsets))
+        # An empty value is none of a tombstone, but both are rare: `all` looks for either at the speed of C.
+        if not all(columns.values) and None in columns.values:
+            if delete_horizon_ms is None:
+                return columns, self._new_delete_horizon_ms(columns)
+            if delete_horizon_ms <= self._now_ms:
+                columns = _selected(columns, (value is not None for value in columns.values))
+        return columns, delete_horizon_ms
+
+    def _new_delete_horizon_ms(self, columns: RecordColumns) -> int | None:
+        horizon_ms = min(self._now_ms + self._config.delete_retention_ms, NEVER)
+        # Timestamps are written as their distance from it, in 64 bits. Tombstones of an absurd age stay for ever.
+        return horizon_ms if min(columns.timestamps_ms) - horizon_ms >= -NEVER - 1 else None
+
+    def _is_kept_empty(self, header: BatchHeader) -> bool:
+        """Whether the batch is needed for its header alone."""
+        # Those who copy the log learn from the last batch how far it reaches, even when nothing follows.
+        return header.next_offset == self._plan.end_offset or (
+            header.has_producer and self._active_producers.get(header.producer_id) == header.last_offset
+        )
+
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    def _batches(self, segment: SegmentFacts) -> Generator[tuple[BatchHeader, memoryview], None, None]:
+        """All batches, checked. The bytes are good until the next one is asked for. Raises Corruption."""
+        try:
+            file = self._disk.open(segment.path, create=False)
+        except FileNotFoundError:
+            raise CleaningAborted(f"{segment.path} is not there any more") from None
+        try:
+            if file.size < segment.size_bytes:
+                raise Corruption(segment.path, file.size, f"{segment.size_bytes - file.size} bytes are missing")
+            yield from _read_batches(file, segment, self._on_progress)
+        finally:
+            file.close()
+
+
+def _read_batches(
+    file: File, segment: SegmentFacts, on_progress: Callable[[int], None]
+) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Buffer by buffer; one is larger than usual where a batch is."""
+    position = 0
+    wanted = _BUFFER_BYTES
+    least_offset: int = segment.base_offset
+    while (left := segment.size_bytes - position) > 0:
+        window = memoryview(file.read_at(position, min(wanted, left)))
+        if len(window) < min(wanted, left):
+            raise Corruption(segment.path, position, f"{min(wanted, left) - len(window)} bytes are missing")
+        on_progress(len(window))
+        wanted = _BUFFER_BYTES
+        start = 0
+        while start < len(window):
+            try:
+                end = start + _size_of_batch(window, start, left - start)
+                if end > len(window):
+                    wanted = max(_BUFFER_BYTES, end - start)
+                    break
+                header, batch = read_header(window, start), window[start:end]
+                check_crc(header, batch)
+                _check_offsets(header, least_offset, segment.end_offset)
+            except InvalidBatch as error:
+                raise Corruption(segment.path, position + start, error.message) from None
+            yield header, batch
+            least_offset = header.next_offset
+            start = end
+        position += start
+
+
+def _size_of_batch(window: memoryview, start: int, left: int) -> int:
+    """Of the batch that begins there; that of a header, when the window does not hold it but the file does."""
+    if len(window) - start < min(HEADER_BYTES, left):
+        return HEADER_BYTES
+    size = read_header(window, start).size_bytes
+    if size > left:
+        raise InvalidBatch(f"a batch of {size} bytes reaches beyond the end of the file")
+    return size
+
+
+def _check_offsets(header: BatchHeader, least: int, end: int) -> None:
+    # The checksum covers neither of them.
+    if header.base_offset < least or header.next_offset > end:
+        raise InvalidBatch(
+            f"a batch of offsets {header.base_offset} to {header.last_offset} stands where {least} to {end - 1} belong"
+        )
+
+
+class _Output:
+    """The file of one group: written through a buffer, durable after `finish`."""
+
+    def __init__(self, disk: Disk, path: str, on_progress: Callable[[int], None], paths: list[str]) -> None:
+        self._file = disk.open(path, create=True)
+        paths.append(path)
+        self._path = path
+        self._on_progress = on_progress
+        self._buffer = bytearray()
+        self.size = 0
+
+    def __enter__(self) -> _Output:
+        # A cleaning that was killed may have left a file of that name.
+        self._file.truncate(0)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def add(self, batch: Buffer) -> None:
+        # Copied, because a small batch must not keep the whole window alive that it was read in.
+        self._buffer += batch
+        self.size += len(batch)
+        if self.size > SEGMENT_BYTES_MAX:
+            raise CleaningAborted(f"{self._path} would grow above {SEGMENT_BYTES_MAX} bytes")
+        if len(self._buffer) >= _BUFFER_BYTES:
+            self._flush()
+
+    def finish(self) -> None:
+        self._flush()
+        self._file.sync()
+
+    def _flush(self) -> None:
+        if self._buffer:
+            self._file.append([self._buffer])
+            written, self._buffer = len(self._buffer), bytearray()
+            self._on_progress(written)
+
+
+def group_segments(segments: Sequence[SegmentFacts], config: LogConfig) -> list[list[SegmentFacts]]:
+    """Neighbours that fit one segment together, by the bytes of log and index and by the width of offsets in an index.
+
+    Nobody knows yet how much of them will stay, so they are counted as if all did.
+    """
+    groups: list[list[SegmentFacts]] = []
+    size_bytes = index_bytes = 0
+    for segment in segments:
+        size_bytes += segment.size_bytes
+        index_bytes += _index_bytes_max(segment, config)
+        if (
+            groups
+            and size_bytes <= config.segment_bytes
+            and index_bytes <= config.segment_index_bytes
+            and segment.end_offset - 1 - groups[-1][0].base_offset <= RELATIVE_OFFSET_MAX
+        ):
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+            size_bytes, index_bytes = segment.size_bytes, _index_bytes_max(segment, config)
+    return groups
+
+
+def _index_bytes_max(segment: SegmentFacts, config: LogConfig) -> int:
+    """Of the larger of the two indexes. An entry is made when more than the interval was appended since the last."""
+    entry_bytes: int = TimeIndex.ENTRY_BYTES
+    return entry_bytes * (segment.size_bytes // max(config.index_interval_bytes, HEADER_BYTES) + 1)
+
+
+def _is_kept_as_it_is(header: BatchHeader) -> bool:
+    # Transactions are not supported yet: whether a transactional record was committed, and so outdates others, nobody
+    # knows here, and when a marker may go neither. All of them stay.
+    return header.is_control or header.is_transactional
+
+
+def _delete_horizon_ms(header: BatchHeader) -> int | None:
+    return header.base_timestamp_ms if header.attributes & DELETE_HORIZON_BIT else None
+
+
+def _decoded(batch: memoryview) -> RecordColumns | None:
+    """None for a batch whose checksum is right and whose records are not: it came so, and no broker looks inside."""
+    try:
+        return decode_batch_columns(batch)
+    except InvalidBatch:
+        return None
+
+
+def _selected(columns: RecordColumns, is_kept: Iterator[bool]) -> RecordColumns:
+    chosen = list(is_kept)
+    return RecordColumns(
+        offsets=list(compress(columns.offsets, chosen)),
+        timestamps_ms=list(compress(columns.timestamps_ms, chosen)),
+        keys=list(compress(columns.keys, chosen)),
+        values=list(compress(columns.values, chosen)),
+        headers=list(compress(columns.headers, chosen)),
+    )

@@ -1,0 +1,61 @@
+"""What the record of a control batch says: the marker that ends a transaction, and how it ended.
+
+The key is a version (int16) and a type (int16), the value a version (int16) and the epoch of the transaction
+coordinator that wrote it (int32). Bytes behind these belong to later versions and are skipped. Source: Kafka's
+ControlRecordType and EndTransactionMarker.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from kraft.log.format.record_codec import Record
+from kraft.model.errors import InvalidBatch
+
+_KEY: Final = struct.Struct(">hh")
+_VALUE: Final = struct.Struct(">hi")
+_VERSION: Final = 0
+
+
+class MarkerType(IntEnum):
+    """How a transaction ended. Kafka gives further numbers to records of its metadata log."""
+
+    ABORT = 0
+    COMMIT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTransactionMarker:
+    """The one record of a control batch; the batch's header names the producer."""
+
+    type: MarkerType
+    coordinator_epoch: int
+
+
+def decode_marker(record: Record) -> EndTransactionMarker | None:
+    """None for a control record that ends no transaction, such as one of a metadata log. Raises InvalidBatch."""
+    key_version, number = _unpacked(_KEY, record.key, "key")
+    if key_version < 0:
+        raise InvalidBatch(f"the key of a control record has version {key_version}")
+    if number > MarkerType.COMMIT or number < MarkerType.ABORT:
+        return None
+    value_version, coordinator_epoch = _unpacked(_VALUE, record.value, "value")
+    if value_version < 0:
+        raise InvalidBatch(f"the value of a control record has version {value_version}")
+    return EndTransactionMarker(type=MarkerType(number), coordinator_epoch=coordinator_epoch)
+
+
+def encode_marker(marker: EndTransactionMarker, timestamp_ms: int) -> Record:
+    """The record for a batch that is built with `control=True` and the producer's id and epoch."""
+    return Record(0, timestamp_ms, _KEY.pack(_VERSION, marker.type), _VALUE.pack(_VERSION, marker.coordinator_epoch))
+
+
+def _unpacked(layout: struct.Struct, field: bytes | None, name: str) -> tuple[int, int]:
+    if field is None or len(field) < layout.size:
+        size = "null" if field is None else f"{len(field)} bytes"
+        raise InvalidBatch(f"the {name} of a control record is {size}, not {layout.size} bytes")
+    first, second = layout.unpack_from(field)
+    return first, second

@@ -1,0 +1,420 @@
+"""What a log finds when it is opened: whole batches, a tail that a crash tore, or rot.
+
+All segments but the last were synced before the next was begun, so of those only the ends are looked at. Of the last
+one, everything is read that was not known to be durable (the recovery point in `log-checkpoint`), and written again as
+it is read: what an earlier process failed to sync may be in the page cache only, whatever the next sync says.
+
+A tear is a broken stretch behind the recovery point that no whole batch follows: those bytes were never acknowledged as
+durable, and are cut off. A power failure may also lose a part in the middle of what was not synced; such a stretch has
+a disk sector of nothing but zeros, and is a tear as well. Anything else was once complete, so it is rot: the log
+refuses to open, because cutting there would drop acknowledged records without a word. So is a first segment that begins
+above the log's start, and a log of which nothing is left: retention and a new start move the checkpoint first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from kraft.log.change import run_now
+from kraft.log.cleaning.segment_swap import complete_swaps
+from kraft.log.disk import Disk, File
+from kraft.log.format.record_batch import HEADER_BYTES, BatchHeader, check_crc, read_header, validate
+from kraft.log.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache
+from kraft.log.recovery.log_checkpoint import CHECKPOINT_NAME as LOG_CHECKPOINT_NAME
+from kraft.log.recovery.log_checkpoint import LogCheckpoint, read_checkpoint
+from kraft.log.recovery.producer_snapshot import SNAPSHOT_SUFFIX, ProducerSnapshots
+from kraft.log.recovery.producer_state import ProducerStates, RecentBatches
+from kraft.log.segment.segment import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    RELATIVE_OFFSET_MAX,
+    TIME_INDEX_SUFFIX,
+    Continuity,
+    Segment,
+    file_name,
+    scan_batches,
+)
+from kraft.log.segment.written_again import WrittenAgain
+from kraft.model.errors import Corruption, InvalidBatch
+from kraft.model.ids import LeaderEpoch, Offset
+
+_BASE_OFFSET_DIGITS: Final = 20
+_BASE_OFFSET_BYTES: Final = 8
+_LENGTH_ENDS_AT: Final = 12
+_MAGIC_AT: Final = 16
+_SEARCH_WINDOW_BYTES: Final = 1 << 20
+_SECTOR_BYTES: Final = 512
+_TEMPORARY_SUFFIX: Final = ".tmp"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryReport:
+    """What opening the log did. `torn_at` is the offset that the log was cut to, None when nothing was cut.
+
+    `batches_checked` were read whole; what lies before them was known to be durable.
+    """
+
+    segments: int
+    batches_checked: int
+    indexes_rebuilt: int
+    epochs_rebuilt: bool
+    torn_at: Offset | None
+    torn_file: str
+    torn_bytes: int
+    torn_reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveredLog:
+    """Segments ascend and the last one grows; there are none in a directory that was just made."""
+
+    segments: list[Segment]
+    checkpoint: LogCheckpoint
+    epochs: LeaderEpochCache
+    epochs_changed: bool
+    """They are not those of the checkpoint file any more."""
+    snapshots: ProducerSnapshots
+    producers: ProducerStates
+    report: RecoveryReport
+
+
+def recover(disk: Disk, directory: str, index_interval_bytes: int, clean_shutdown: bool) -> RecoveredLog:
+    """Opens what the directory holds. After a clean shutdown nothing can be torn.
+
+    Raises Corruption when bytes that were whole are not any more.
+    """
+    return _Recovery(disk, directory, index_interval_bytes, clean_shutdown).run()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tear:
+    file: str
+    reason: str
+    cut_bytes: int
+    log_end: Offset
+
+
+class _Recovery:
+    def __init__(self, disk: Disk, directory: str, index_interval_bytes: int, clean_shutdown: bool) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._index_interval_bytes = index_interval_bytes
+        self._clean_shutdown = clean_shutdown
+        self._segments: list[Segment] = []
+        self._batches_checked = 0
+        self._next_offset = Offset(0)
+        self._scanned_from = Offset(0)
+        self._recent = RecentBatches()
+
+    def run(self) -> RecoveredLog:
+        complete_swaps(self._disk, self._directory)
+        self._checkpoint = read_checkpoint(self._disk, self._directory)
+        base_offsets, snapshots = self._tidy()
+        self._check_front(base_offsets)
+        base_offsets = self._without_deleted(base_offsets)
+        stored_epochs = self._read_epochs()
+        self._epochs_are_known = stored_epochs is not None
+        self._epochs = stored_epochs or LeaderEpochCache()
+        entries_before = self._epochs.entries
+        try:
+            indexes_rebuilt = sum([self._open_closed(base_offset) for base_offset in base_offsets[:-1]])
+            if not self._epochs_are_known:
+                self._gather_epochs()
+            tear = self._open_active(base_offsets[-1]) if base_offsets else None
+            self._epochs.truncate_from(self._next_offset)
+            producers = self._producers(snapshots)
+        except BaseException:
+            for segment in self._segments:
+                segment.file.close()
+            raise
+        return RecoveredLog(
+            segments=self._segments,
+            checkpoint=self._checkpoint,
+            epochs=self._epochs,
+            epochs_changed=self._epochs.entries != entries_before,
+            snapshots=snapshots,
+            producers=producers,
+            report=RecoveryReport(
+                segments=len(self._segments),
+                batches_checked=self._batches_checked,
+                indexes_rebuilt=indexes_rebuilt,
+                epochs_rebuilt=not self._epochs_are_known and bool(base_offsets),
+                torn_at=tear.log_end if tear else None,
+                torn_file=tear.file if tear else "",
+                torn_bytes=tear.cut_bytes if tear else 0,
+                torn_reason=tear.reason if tear else "",
+            ),
+        )
+
+    # --- files -----------------------------------------------------------------------------------------------
+
+    def _tidy(self) -> tuple[list[Offset], ProducerSnapshots]:
+        """Base offsets of the segments, and the snapshots. Removes what a crash left behind."""
+        names = self._disk.list(self._directory)
+        logs = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
+        for stem in logs:
+            if not _is_offset(stem):
+                raise Corruption(f"{self._directory}/{stem}{LOG_SUFFIX}", 0, "the name is not a base offset")
+        for name in names:
+            stem, suffix = _split(name)
+            is_orphan = suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX) and stem not in logs
+            if is_orphan or name.endswith((_TEMPORARY_SUFFIX, DELETED_SUFFIX)):
+                self._disk.remove(f"{self._directory}/{name}")
+        stems = [name.removesuffix(SNAPSHOT_SUFFIX) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
+        snapshots = ProducerSnapshots(self._disk, self._directory, [int(stem) for stem in stems if _is_offset(stem)])
+        return sorted(Offset(int(stem)) for stem in logs), snapshots
+
+    def _check_front(self, base_offsets: list[Offset]) -> None:
+        first = base_offsets[0] if base_offsets else None
+        reason = self._checkpoint.missing_front(first)
+        if reason is not None:
+            name = LOG_CHECKPOINT_NAME if first is None else file_name(first, LOG_SUFFIX)
+            raise Corruption(f"{self._directory}/{name}", 0, reason)
+
+    def _without_deleted(self, base_offsets: list[Offset]) -> list[Offset]:
+        """Removes segments below the log's start: retention was about to, and of its steps a crash may keep any."""
+        kept = 0
+        while kept + 1 < len(base_offsets) and base_offsets[kept + 1] <= self._checkpoint.log_start_offset:
+            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+                path = f"{self._directory}/{file_name(base_offsets[kept], suffix)}"
+                if self._disk.exists(path):
+                    self._disk.remove(path)
+            kept += 1
+        return base_offsets[kept:]
+
+    def _read_epochs(self) -> LeaderEpochCache | None:
+        path = f"{self._directory}/{CHECKPOINT_NAME}"
+        try:
+            return LeaderEpochCache.decode(self._disk.read_file(path), path)
+        except (FileNotFoundError, Corruption):
+            return None
+
+    def _open(self, base_offset: Offset) -> Segment:
+        segment = Segment(self._disk, self._directory, base_offset, self._index_interval_bytes, create=False)
+        self._segments.append(segment)
+        is_first = len(self._segments) == 1
+        is_hole = base_offset > self._next_offset and not self._checkpoint.is_sparse
+        if not is_first and (base_offset < self._next_offset or is_hole):
+            raise Corruption(segment.path, 0, f"the segment before ends at offset {self._next_offset}")
+        self._next_offset = base_offset
+        return segment
+
+    def _open_closed(self, base_offset: Offset) -> bool:
+        """True when the indexes had to be made anew."""
+        segment = self._open(base_offset)
+        is_rebuilt = segment.close_growth()
+        self._next_offset = segment.next_offset
+        # Only when the latest checkpoint is lost all of the log lies above the recovery point.
+        if segment.next_offset > self._checkpoint.recovery_point and self._checkpoint.is_latest:
+            self._write_again(segment)
+        return is_rebuilt
+
+    def _write_again(self, segment: Segment) -> None:
+        """The segment was closed by a sync that ran beside another one, which may have failed."""
+        if not self._clean_shutdown:
+            start = segment.position_of(self._checkpoint.recovery_point)
+            for _ in scan_batches(WrittenAgain(segment.file), segment.path, start, with_crc=True):
+                self._batches_checked += 1
+            segment.file.sync()
+            segment.release_indexes()
+
+    # --- the last segment ------------------------------------------------------------------------------------
+
+    def _open_active(self, base_offset: Offset) -> _Tear | None:
+        segment = self._open(base_offset)
+        recovery_point = self._checkpoint.recovery_point
+        start = None
+        if recovery_point > base_offset and self._epochs_are_known:
+            start = segment.resume(recovery_point)
+        self._next_offset = self._scanned_from = segment.next_offset
+        continuity = self._continuity(segment)
+        # Synced before the log is used.
+        file = segment.file if self._clean_shutdown else WrittenAgain(segment.file)
+        batches = scan_batches(file, segment.path, start or 0, with_crc=True)
+        while True:
+            try:
+                found = next(batches, None)
+            except Corruption as broken:
+                self._check_is_torn(segment, broken)
+                return self._cut(segment, broken)
+            if found is None:
+                break
+            position, header = found
+            try:
+                self._check(continuity, position, header)
+            except Corruption as misplaced:
+                if not self._lost_its_offset(segment, position, header):
+                    raise
+                return self._cut(segment, misplaced)
+            segment.note_batch(position, header)
+            self._recent.note(header)
+            self._batches_checked += 1
+            self._next_offset = segment.next_offset
+        if self._next_offset < recovery_point:
+            reason = f"the log ends at offset {self._next_offset}, everything below {recovery_point} was durable"
+            raise Corruption(segment.path, segment.size_bytes, reason)
+        return None
+
+    def _continuity(self, segment: Segment) -> Continuity:
+        return Continuity(segment.path, self._epochs, self._checkpoint.is_sparse, segment.next_offset)
+
+    def _check(self, continuity: Continuity, position: int, header: BatchHeader) -> None:
+        # With a checkpoint at hand every epoch is in it: it is written before the first batch of the epoch.
+        if not self._epochs_are_known and header.last_offset >= self._checkpoint.log_start_offset:
+            self._learn_epoch(continuity, position, header)
+        continuity.check(position, header.base_offset, header.last_offset, header.leader_epoch)
+
+    def _learn_epoch(self, continuity: Continuity, position: int, header: BatchHeader) -> None:
+        latest = self._epochs.latest_epoch
+        if header.leader_epoch < latest:
+            raise Corruption(continuity.path, position, f"leader epoch {header.leader_epoch} follows {latest}")
+        if header.leader_epoch > latest:
+            self._epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+            continuity.epochs_changed()
+
+    def _gather_epochs(self) -> None:
+        """The checkpoint of the epochs is lost: the batches still know. Of the last segment they are taken anyway."""
+        for segment in self._segments:
+            continuity = Continuity(segment.path, self._epochs, self._checkpoint.is_sparse, segment.base_offset)
+            for position, header in segment.scan():
+                self._check(continuity, position, header)
+
+    # --- tears and rot ---------------------------------------------------------------------------------------
+
+    def _check_is_torn(self, segment: Segment, broken: Corruption) -> None:
+        if self._clean_shutdown:
+            reason = f"{broken.reason}; the log was closed in order, so this is rot"
+            raise Corruption(broken.file, broken.position, reason)
+        if self._next_offset < self._checkpoint.recovery_point:
+            reason = f"{broken.reason}; it was durable, so this is rot"
+            raise Corruption(broken.file, broken.position, reason)
+        behind = find_whole_batch(segment.file, broken.position, self._next_offset)
+        if behind is not None and not has_lost_sector(segment.file, broken.position, behind, self._next_offset):
+            reason = f"{broken.reason}; a whole batch follows at byte {behind}, so this is rot"
+            raise Corruption(broken.file, broken.position, reason)
+
+    def _lost_its_offset(self, segment: Segment, position: int, header: BatchHeader) -> bool:
+        """A whole batch at a wrong offset is rot, unless a sector that ended inside its base offset was lost."""
+        lost_bytes = _SECTOR_BYTES - position % _SECTOR_BYTES
+        was_durable = self._next_offset < self._checkpoint.recovery_point
+        if was_durable or lost_bytes >= _LENGTH_ENDS_AT or header.base_offset == self._next_offset:
+            return False
+        expected = bytes(lost_bytes) + self._next_offset.to_bytes(_BASE_OFFSET_BYTES, "big")[lost_bytes:]
+        return segment.file.read_at(position, len(expected)) == expected
+
+    def _cut(self, segment: Segment, broken: Corruption) -> _Tear:
+        cut_bytes = segment.size_bytes - broken.position
+        segment.file.truncate(broken.position)
+        segment.file.sync()
+        return _Tear(file=segment.path, reason=broken.reason, cut_bytes=cut_bytes, log_end=self._next_offset)
+
+    # --- producers -------------------------------------------------------------------------------------------
+
+    def _producers(self, snapshots: ProducerSnapshots) -> ProducerStates:
+        if snapshots.offsets and snapshots.offsets[-1] > self._next_offset:
+            run_now(snapshots.remove_above(self._next_offset))
+            # One that came back after a power failure would speak of other records than the log then holds.
+            self._disk.sync_dir(self._directory)
+        producers = rebuild_producers(snapshots, self._segments, self._next_offset, self._scanned_from)
+        producers.replay(self._recent)
+        return producers
+
+
+def rebuild_producers(
+    snapshots: ProducerSnapshots, segments: list[Segment], log_end: Offset, upper: Offset | None = None
+) -> ProducerStates:
+    """From the latest snapshot, and what the batches behind it say, but for those at or above `upper`."""
+    start = segments[0].base_offset if segments else Offset(0)
+    snapshot = snapshots.latest(start, log_end)
+    producers = ProducerStates()
+    if snapshot is not None:
+        start, states = snapshot
+        producers.replace(states)
+    recent = RecentBatches()
+    for header in _headers(segments, start, log_end if upper is None else upper):
+        recent.note(header)
+    producers.replay(recent)
+    return producers
+
+
+def _headers(segments: list[Segment], start: Offset, upper: Offset) -> Iterator[BatchHeader]:
+    for segment in segments:
+        if segment.next_offset > start and segment.base_offset < upper:
+            for _, header in segment.scan(segment.position_of(start)):
+                if header.base_offset >= upper:
+                    return
+                yield header
+
+
+def find_whole_batch(file: File, start: int, least_offset: int) -> int | None:
+    """The position of the first whole batch, checksum included, that begins anywhere behind `start`.
+
+    Only one with an offset above `least_offset` counts: a record's value may hold the bytes of some other log.
+    """
+    position = start + 1
+    while position + HEADER_BYTES <= file.size:
+        window = file.read_at(position, _SEARCH_WINDOW_BYTES)
+        magic = window.find(b"\x02", _MAGIC_AT)
+        while magic >= 0 and magic - _MAGIC_AT + HEADER_BYTES <= len(window):
+            candidate = magic - _MAGIC_AT
+            if _is_whole_batch(file, window, candidate, position, least_offset):
+                return position + candidate
+            magic = window.find(b"\x02", magic + 1)
+        position += max(1, len(window) - HEADER_BYTES + 1)
+    return None
+
+
+def _is_whole_batch(file: File, window: bytes, candidate: int, window_start: int, least_offset: int) -> bool:
+    try:
+        header = read_header(window, candidate)
+        position = window_start + candidate
+        if position + header.size_bytes > file.size:
+            return False
+        if not least_offset < header.base_offset <= least_offset + RELATIVE_OFFSET_MAX:
+            return False
+        check_crc(header, file.read_at(position, header.size_bytes))
+    except InvalidBatch:
+        return False
+    return True
+
+
+def has_lost_sector(file: File, start: int, end: int, expected_offset: int) -> bool:
+    """True when a sector of the broken stretch that a whole batch follows at `end` reads as a lost write does.
+
+    Where a write was lost with the power the file holds zeros; rot changes bits, it does not clear sectors. Of the
+    sector that holds `start` the part before it was durable earlier, so only the rest counts: enough of it to reach
+    into a length, which is never zero, or else the batch must be whole once what was lost is put back.
+    """
+    first_end = start - start % _SECTOR_BYTES + _SECTOR_BYTES
+    lost = file.read_at(start, min(first_end, end) - start)
+    if not any(lost):
+        if len(lost) >= _LENGTH_ENDS_AT:
+            return True
+        prefix = expected_offset.to_bytes(_BASE_OFFSET_BYTES, "big") + (end - start - _LENGTH_ENDS_AT).to_bytes(
+            4, "big"
+        )
+        if _is_whole(prefix[: len(lost)] + file.read_at(start + len(lost), end - start - len(lost))):
+            return True
+    # The last one may hold the first bytes of the whole batch, which are the zeros that its offset begins with.
+    return any(not any(file.read_at(position, _SECTOR_BYTES)) for position in range(first_end, end, _SECTOR_BYTES))
+
+
+def _is_whole(batch: bytes) -> bool:
+    try:
+        validate(batch)
+    except InvalidBatch:
+        return False
+    return True
+
+
+def _is_offset(stem: str) -> bool:
+    return len(stem) == _BASE_OFFSET_DIGITS and stem.isascii() and stem.isdigit()
+
+
+def _split(name: str) -> tuple[str, str]:
+    """The name up to its first dot, and the rest with the dot."""
+    stem, dot, suffix = name.partition(".")
+    return stem, dot + suffix

@@ -1,0 +1,50 @@
+"""Over the segments of a log, in order of their offsets: which one holds what, and what is in it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from kraft.log.leader_epochs import LeaderEpochCache
+from kraft.log.segment.facts import SegmentFacts
+from kraft.log.segment.segment import Segment
+from kraft.model.ids import Offset
+
+
+def number_of(segments: Sequence[Segment], offset: Offset) -> int:
+    """Of the segment that holds `offset`."""
+    if segments[-1].base_offset <= offset:
+        # Where nearly everybody reads.
+        return len(segments) - 1
+    return max(bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
+
+
+def end_of(segments: Sequence[Segment], number: int, log_end: Offset) -> Offset:
+    """Where the next segment begins, or the log ends."""
+    return log_end if number + 1 == len(segments) else segments[number + 1].base_offset
+
+
+def facts(segments: Sequence[Segment], log_end: Offset) -> tuple[SegmentFacts, ...]:
+    """Of each segment, in order."""
+    return tuple(segment.facts(end_of(segments, number, log_end)) for number, segment in enumerate(segments))
+
+
+def read(
+    segments: Sequence[Segment],
+    start: Offset,
+    bytes_max: int,
+    upper: Offset,
+    epochs: LeaderEpochCache,
+    is_sparse: bool,
+    log_end: Offset,
+) -> bytes:
+    """What `PartitionLog.read` promises. Raises Corruption, and OSError from the disk."""
+    for number in range(number_of(segments, start), len(segments)):
+        if start >= upper:
+            break
+        records = segments[number].read(start, bytes_max, upper, epochs, is_sparse)
+        if records:
+            return records
+        # Compaction may have taken the last records of a segment.
+        start = max(start, end_of(segments, number, log_end))
+    return b""

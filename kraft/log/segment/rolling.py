@@ -1,0 +1,62 @@
+"""When a log begins a new segment, and how."""
+
+from __future__ import annotations
+
+from crc32c import crc32c
+
+from kraft.log.disk import Disk
+from kraft.log.format.record_batch import BatchHeader
+from kraft.log.log_config import LogConfig
+from kraft.log.segment.segment import RELATIVE_OFFSET_MAX, Segment
+from kraft.model.ids import Offset
+
+
+def must_roll_before(active: Segment, config: LogConfig, size_bytes: int, last: BatchHeader) -> bool:
+    """Whether batches of that size, of which `last` is the last one, go into a segment of their own."""
+    if last.last_offset - active.base_offset > RELATIVE_OFFSET_MAX:
+        return True
+    return active.size_bytes > 0 and (
+        active.size_bytes + size_bytes > config.segment_bytes
+        or active.index_bytes >= config.segment_index_bytes
+        or is_old(active, config, last.max_timestamp_ms)
+    )
+
+
+def is_old(active: Segment, config: LogConfig, now_ms: int) -> bool:
+    """Whether the first record of the segment is older than the configuration allows; never without timestamps.
+
+    Before an append `now_ms` is the largest timestamp of the batch, not the clock, so that the replicas of a partition
+    roll at the same place. Source: Kafka's LogSegment.shouldRoll.
+    """
+    first_ms = active.first_timestamp_ms
+    if first_ms < 0:
+        return False
+    age_ms, age_ms_max = now_ms - first_ms, _age_ms_max(config)
+    return age_ms > age_ms_max or (
+        config.segment_jitter_ms > 0 and age_ms > age_ms_max - _jitter_ms(active, config, age_ms_max)
+    )
+
+
+def _age_ms_max(config: LogConfig) -> int:
+    """The active segment is never compacted, so a record must not stay in it beyond `max.compaction.lag.ms`."""
+    return min(config.segment_ms, config.max_compaction_lag_ms) if config.compacts else config.segment_ms
+
+
+def _jitter_ms(active: Segment, config: LogConfig, age_ms_max: int) -> int:
+    """Differs between partitions and segments, and is the same after a restart."""
+    return crc32c(active.path.encode()) % (min(config.segment_jitter_ms, age_ms_max) + 1)
+
+
+def begin_segment(disk: Disk, directory: str, base_offset: Offset, config: LogConfig) -> Segment:
+    """An empty one, durable. On an OSError there is none."""
+    segment = Segment(disk, directory, base_offset, config.index_interval_bytes, create=True)
+    try:
+        if config.preallocate:
+            segment.reserve(config.segment_bytes)
+        disk.sync_dir(directory)
+    except OSError:
+        # The segment before goes on to grow; one that begins in the middle of it must not be found.
+        segment.file.close()
+        disk.remove(segment.path)
+        raise
+    return segment

@@ -1,0 +1,283 @@
+"""From a time to an offset: for consumers that want to begin at noon, or at the newest record.
+
+A look-up is prepared by the loop and carried out by a thread, in steps that are short by themselves: some headers, one
+read, or one piece of a compressed batch. It opens files of its own, so nobody closes them underneath; when it is done
+the loop asks `PartitionLog.has_still` whether what it read is still the log's, and looks up anew if not.
+
+**What is believed.** Producers set timestamps, those of the records and the largest one in the header, and a broker
+does not unpack what it appends. As in Kafka the answer is the first record at or after the time. Kafka goes on to the
+next batch when no record of a batch has the time that its header claims; then one client that writes such batches
+makes others' look-ups unpack them all. Here the claim is the answer: the offset at which that batch begins, with the
+header's timestamp. A client that lies so gains what it would with one record of that time, a consumer skips nothing
+that it asked for, and a look-up unpacks one batch, or two when the log begins within the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from kraft.log.disk import Disk, File
+from kraft.log.format.compression import unpacked_pieces
+from kraft.log.format.record_batch import HEADER_BYTES, BatchHeader, TimestampType
+from kraft.log.format.record_codec import RecordFinder
+from kraft.log.segment.segment import Segment, read_batch, scan_batches
+from kraft.log.segment.stored_indexes import Entry, OffsetEntries, StoredOffsetIndex, StoredTimeIndex, TimeEntries
+from kraft.model.errors import Corruption, InvalidBatch
+from kraft.model.ids import Offset
+
+HEADERS_AT_ONCE: Final = 256
+"""In one step."""
+
+Found = tuple[Offset, int]
+"""Offset and timestamp of a record."""
+
+_INT64_MAX: Final = 0x7FFFFFFFFFFFFFFF
+_INT64_MIN: Final = -0x8000000000000000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TimestampLookup:
+    """Advance `steps` in any thread, one at a time; they end with what was found, or None.
+
+    They raise Corruption and OSError, with FileNotFoundError for a segment that is gone. Close them if they are given
+    up.
+    """
+
+    segments: tuple[Segment, ...]
+    """Segments that it reads."""
+    steps: Generator[None, None, Found | None]
+
+
+def prepare(disk: Disk, segments: Sequence[Segment], timestamp_ms: int, least: Offset) -> TimestampLookup:
+    """A look-up of the first record from `least` on that is of that time or later."""
+    late = (each for each in segments if each.max_timestamp_ms >= timestamp_ms and each.next_offset > least)
+    # Where the log begins inside a segment, the late records of that one may be gone. Others hold one for certain.
+    chosen = tuple(islice(late, 2))
+    seen = [_see(segment, timestamp_ms, least) for segment in chosen]
+    return TimestampLookup(chosen, _first_of(disk, seen, timestamp_ms, least))
+
+
+def prepare_newest(disk: Disk, segments: Sequence[Segment], least: Offset) -> TimestampLookup:
+    """A look-up of the first record from `least` on with the largest timestamp."""
+    held = [each for each in segments if each.next_offset > least]
+    # Where the log begins behind the newest record of its first segment, only headers tell what is the newest left.
+    cut = next((each for each in held[:1] if each.max_timestamp_offset < least), None)
+    best = max((each for each in held if each is not cut), key=lambda each: each.max_timestamp_ms, default=None)
+    chosen = tuple(each for each in (cut, best) if each is not None)
+    seen_cut, seen_best = (None if each is None else _see(each, each.max_timestamp_ms, least) for each in (cut, best))
+    return TimestampLookup(chosen, _newest_of(disk, seen_cut, seen_best, least))
+
+
+# --- what the loop takes down --------------------------------------------------------------------------------
+
+
+class _Landmark(NamedTuple):
+    """An index says: from `position` on one comes to a batch that ends at `last_offset` and has that timestamp."""
+
+    position: int
+    last_offset: int
+    max_timestamp_ms: int | None
+
+
+class _Route(NamedTuple):
+    """Where to begin to read, if the landmarks are true."""
+
+    position: int
+    landmarks: tuple[_Landmark, ...]
+
+
+class _Seen(NamedTuple):
+    """Facts of a segment for a thread. `route` is None when its indexes have to be read from their files."""
+
+    base_offset: Offset
+    path: str
+    index_path: str
+    time_index_path: str
+    size_bytes: int
+    max_timestamp_ms: int
+    route: _Route | None
+
+
+def _see(segment: Segment, timestamp_ms: int, least: Offset) -> _Seen:
+    in_memory = segment.indexes_in_memory
+    return _Seen(
+        base_offset=segment.base_offset,
+        path=segment.path,
+        index_path=segment.index_path,
+        time_index_path=segment.time_index_path,
+        size_bytes=segment.size_bytes,
+        max_timestamp_ms=segment.max_timestamp_ms,
+        route=None if in_memory is None else _route(*in_memory, timestamp_ms, least),
+    )
+
+
+def _route(index: OffsetEntries, time_index: TimeEntries, timestamp_ms: int, least: Offset) -> _Route:
+    before, after = time_index.entries_around(timestamp_ms)
+    # The time index gets an entry only together with the offset index, for all batches since the entry before.
+    begin = index.last if after is None else index.entry_before_offset(after[1] - 1)
+    begin = max(begin, index.entry_before_offset(least), key=itemgetter(1))
+    landmarks = [
+        _Landmark(index.entry_before_offset(last_offset)[1], last_offset, max_timestamp_ms)
+        for max_timestamp_ms, last_offset in _present(before, after)
+    ]
+    if begin[1]:
+        landmarks.append(_Landmark(begin[1], begin[0], None))
+    return _Route(begin[1], tuple(landmarks))
+
+
+def _present(*entries: Entry | None) -> list[Entry]:
+    return [entry for entry in entries if entry is not None]
+
+
+# --- what a thread does --------------------------------------------------------------------------------------
+
+
+def _first_of(
+    disk: Disk, seen: Sequence[_Seen], timestamp_ms: int, least: Offset
+) -> Generator[None, None, Found | None]:
+    for each in seen:
+        file = disk.open(each.path, create=False)
+        try:
+            found = yield from _SegmentReader(disk, file, each).first_from(timestamp_ms, least)
+        finally:
+            file.close()
+        if found is not None:
+            return found
+    return None
+
+
+def _newest_of(disk: Disk, cut: _Seen | None, best: _Seen | None, least: Offset) -> Generator[None, None, Found | None]:
+    if cut is not None:
+        file = disk.open(cut.path, create=False)
+        try:
+            reader = _SegmentReader(disk, file, cut)
+            newest_ms = yield from reader.newest_from(least)
+            if newest_ms is not None and (best is None or newest_ms >= best.max_timestamp_ms):
+                return (yield from reader.first_from(newest_ms, least))
+        finally:
+            file.close()
+    if best is None:
+        return None
+    return (yield from _first_of(disk, [best], best.max_timestamp_ms, least))
+
+
+class _SegmentReader:
+    """Every method goes in steps."""
+
+    def __init__(self, disk: Disk, file: File, seen: _Seen) -> None:
+        self._disk = disk
+        self._file = file
+        self._seen = seen
+
+    def first_from(self, timestamp_ms: int, least: Offset) -> Generator[None, None, Found | None]:
+        def is_late(header: BatchHeader) -> bool:
+            return header.max_timestamp_ms >= timestamp_ms and header.last_offset >= least and header.record_count > 0
+
+        position = yield from self._start(timestamp_ms, least)
+        while (batch := (yield from self._next_batch(position, is_late))) is not None:
+            position, header = batch
+            found = yield from self._first_record(position, header, timestamp_ms, least)
+            if found is not None:
+                return found
+            if header.base_offset >= least:
+                return _claim(header, least)
+            # Its records of that time may lie below the start of the log.
+            position += header.size_bytes
+        return None
+
+    def newest_from(self, least: Offset) -> Generator[None, None, int | None]:
+        """The largest timestamp of the batches that reach `least`; None without records."""
+        newest_ms: int | None = None
+
+        def note(header: BatchHeader) -> bool:
+            nonlocal newest_ms
+            if header.last_offset >= least and header.record_count:
+                newest_ms = header.max_timestamp_ms if newest_ms is None else max(newest_ms, header.max_timestamp_ms)
+            return False
+
+        position = yield from self._start(self._seen.max_timestamp_ms, least)
+        yield from self._next_batch(position, note)
+        return newest_ms
+
+    def _start(self, timestamp_ms: int, least: Offset) -> Generator[None, None, int]:
+        """A position from which no batch is missed: the beginning where the indexes cannot be believed."""
+        route = self._seen.route
+        if route is None:
+            try:
+                route = self._stored_route(timestamp_ms, least)
+            except (FileNotFoundError, ValueError):
+                return 0
+            yield
+        for landmark in route.landmarks:
+            if not (yield from self._stands(landmark)):
+                return 0
+        return route.position
+
+    def _stored_route(self, timestamp_ms: int, least: Offset) -> _Route:
+        seen = self._seen
+        index = StoredOffsetIndex(self._disk.read_file(seen.index_path), seen.base_offset)
+        time_index = StoredTimeIndex(self._disk.read_file(seen.time_index_path), seen.base_offset)
+        if timestamp_ms <= seen.max_timestamp_ms and time_index.entries_around(timestamp_ms)[1] is None:
+            raise ValueError("the time index lacks the largest timestamp")
+        return _route(index, time_index, timestamp_ms, least)
+
+    def _stands(self, landmark: _Landmark) -> Generator[None, None, bool]:
+        position, last_offset, max_timestamp_ms = landmark
+        try:
+            found = yield from self._next_batch(position, lambda header: header.last_offset >= last_offset)
+        except Corruption:
+            return False
+        if found is None or found[1].last_offset != last_offset:
+            return False
+        return max_timestamp_ms in (None, found[1].max_timestamp_ms)
+
+    def _next_batch(
+        self, position: int, is_wanted: Callable[[BatchHeader], bool]
+    ) -> Generator[None, None, tuple[int, BatchHeader] | None]:
+        """Position and header of the first one that is wanted, from the batch at `position` on."""
+        seen = self._seen
+        batches = scan_batches(self._file, seen.path, position, size=seen.size_bytes)
+        for number, (found, header) in enumerate(batches, 1):
+            if is_wanted(header):
+                return found, header
+            if number % HEADERS_AT_ONCE == 0:
+                yield
+        return None
+
+    def _first_record(
+        self, position: int, header: BatchHeader, timestamp_ms: int, least: Offset
+    ) -> Generator[None, None, Found | None]:
+        """Of one batch; None when no record says what its header does."""
+        batch = read_batch(self._file, self._seen.path, position, header)
+        yield
+        is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+        delta_ms = _INT64_MIN if is_append_time else max(timestamp_ms - header.base_timestamp_ms, _INT64_MIN)
+        if delta_ms > _INT64_MAX:
+            return None
+        finder = RecordFinder(header.record_count, delta_ms, max(least - header.base_offset, 0))
+        try:
+            for piece in unpacked_pieces(header.codec, memoryview(batch)[HEADER_BYTES:]):
+                if finder.feed(piece):
+                    return _found(finder, header, is_append_time)
+                if finder.left == 0:
+                    return None
+                yield
+        except InvalidBatch:
+            # The checksum fits, so this is what a producer sent: the header is the best answer that can be given.
+            return _claim(header, least)
+        return _claim(header, least)
+
+
+def _found(finder: RecordFinder, header: BatchHeader, is_append_time: bool) -> Found:
+    timestamp_ms = header.base_timestamp_ms + finder.timestamp_delta
+    if finder.offset_delta > header.last_offset_delta or timestamp_ms > _INT64_MAX:
+        raise InvalidBatch("a record lies outside of what its batch can hold")
+    return Offset(header.base_offset + finder.offset_delta), header.max_timestamp_ms if is_append_time else timestamp_ms
+
+
+def _claim(header: BatchHeader, least: Offset) -> Found:
+    return Offset(max(header.base_offset, least)), header.max_timestamp_ms

@@ -1,0 +1,433 @@
+"""Reads everything that a partition's directory holds and says what is wrong where, without changing anything.
+
+What `scrub_segment` finds in each `.log` is joined by what only the files together show: whether index entries name
+the batches that stand there, whether epochs, checkpoints and producer snapshots fit the log.
+
+The directory may be that of a node that runs or was killed. Then the end of the active segment may be half written and
+files that are written late may be behind the log; opening the log puts both right. They are told as notes, not as
+faults. What is read of the log is always read after what speaks about it, so that a log which grows fits it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Final, NamedTuple
+
+from kraft.log.cleaning.segment_swap import SWAP_SUFFIX
+from kraft.log.disk import Disk, File
+from kraft.log.format.record_batch import BatchHeader
+from kraft.log.leader_epochs import CHECKPOINT_NAME as EPOCH_CHECKPOINT_NAME
+from kraft.log.leader_epochs import LeaderEpochCache
+from kraft.log.recovery.log_checkpoint import CHECKPOINT_NAME as LOG_CHECKPOINT_NAME
+from kraft.log.recovery.log_checkpoint import EARLIER_SUFFIX, LogCheckpoint, read_checkpoint
+from kraft.log.recovery.producer_snapshot import SNAPSHOT_SUFFIX, decode_snapshot
+from kraft.log.recovery.producer_state import ProducerState, ProducerStates
+from kraft.log.recovery.recovery import find_whole_batch, has_lost_sector
+from kraft.log.segment.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name
+from kraft.log.verification.index_verification import OffsetIndexCheck, TimeIndexCheck
+from kraft.log.verification.inspection import inspect_batches
+from kraft.log.verification.scrub import PROBLEMS_MAX, Expected, ScrubbedSegment, scrub_segment
+from kraft.model.errors import Corruption
+from kraft.model.ids import NO_LEADER_EPOCH, Offset
+
+_DIGITS: Final = 20
+
+
+class Finding(NamedTuple):
+    """A `note` is what a running or killed node leaves and opening the log puts right; anything else is a fault."""
+
+    file: str
+    position: int
+    reason: str
+    is_note: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedPartition:
+    """What was read of one directory. Nothing is wrong when none of the findings is a fault."""
+
+    directory: str
+    segments: int
+    batches: int
+    records: int
+    size_bytes: int
+    log_start_offset: int
+    log_end_offset: int
+    findings: tuple[Finding, ...]
+
+
+def is_partition_directory(names: Sequence[str]) -> bool:
+    """By the names of the files in it."""
+    known = (EPOCH_CHECKPOINT_NAME, LOG_CHECKPOINT_NAME)
+    return any(name in known or name.endswith(LOG_SUFFIX) for name in names)
+
+
+def verify_partition(
+    disk: Disk,
+    directory: str,
+    *,
+    decode_records: bool = True,
+    was_closed: bool = False,
+    read_bytes: Callable[[int], None] = lambda _: None,
+) -> VerifiedPartition:
+    """`read_bytes` is told of each stretch of a `.log` before it is read. A log that `was_closed` in order has no
+    excuse for a broken end.
+
+    Raises OSError, with FileNotFoundError for a directory that is gone.
+    """
+    return _Verification(disk, directory, decode_records, was_closed, read_bytes).run()
+
+
+class _Verification:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        decode_records: bool,
+        was_closed: bool,
+        read_bytes: Callable[[int], None],
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._decode_records = decode_records
+        self._was_closed = was_closed
+        self._read_bytes = read_bytes
+        self._names = list(disk.list(directory))
+        self._findings: list[Finding] = []
+        self._segments = self._batches = self._records = self._size_bytes = 0
+        self._first_offset: int | None = None
+        self._next_offset = 0
+        self._last_epoch = int(NO_LEADER_EPOCH)
+        self._swaps = [name for name in self._names if name.endswith(SWAP_SUFFIX)]
+        self._producers = ProducerStates()
+        # Producers can be compared with a snapshot only as long as every batch before it could be read.
+        self._knows_producers = True
+        self._checkpoint = self._read_checkpoint()
+        self._epochs = self._read_epochs()
+        self._is_behind_noted = False
+        self._next_offsets: dict[int, int] = {}
+        self._snapshots = self._snapshot_offsets()
+
+    def run(self) -> VerifiedPartition:
+        base_offsets = self._base_offsets()
+        self._check_front(base_offsets)
+        # Without any segment it is what a creation left behind that a kill or a loss of power cut short.
+        for base_offset, end_offset in zip_longest(base_offsets, base_offsets[1:]):
+            self._verify_segment(base_offset, end_offset)
+        self._check_snapshots_up_to(self._next_offset)
+        for offset in self._snapshots:
+            self._late(
+                self._path(file_name(offset, SNAPSHOT_SUFFIX)), 0, f"the log ends before, at {self._next_offset}"
+            )
+        if self._segments:
+            self._check_ends()
+        return VerifiedPartition(
+            directory=self._directory,
+            segments=self._segments,
+            batches=self._batches,
+            records=self._records,
+            size_bytes=self._size_bytes,
+            log_start_offset=max(self._checkpoint.log_start_offset, base_offsets[0] if base_offsets else 0),
+            log_end_offset=self._next_offset,
+            findings=tuple(self._findings),
+        )
+
+    # --- what speaks about the log ---------------------------------------------------------------------------
+
+    def _read_checkpoint(self) -> LogCheckpoint:
+        for name in (LOG_CHECKPOINT_NAME + EARLIER_SUFFIX, LOG_CHECKPOINT_NAME):
+            if name in self._names:
+                self._tell_corruption(lambda path: LogCheckpoint.decode(self._disk.read_file(path), path), name)
+        return read_checkpoint(self._disk, self._directory)
+
+    def _read_epochs(self) -> LeaderEpochCache | None:
+        if EPOCH_CHECKPOINT_NAME not in self._names:
+            return None
+        epochs: list[LeaderEpochCache] = []
+        self._tell_corruption(
+            lambda path: epochs.append(LeaderEpochCache.decode(self._disk.read_file(path), path)),
+            EPOCH_CHECKPOINT_NAME,
+        )
+        return epochs[0] if epochs else None
+
+    def _tell_corruption(self, read: Callable[[str], object], name: str) -> None:
+        try:
+            read(self._path(name))
+        except Corruption as broken:
+            self._findings.append(Finding(broken.file, broken.position, broken.reason))
+        except FileNotFoundError:
+            # It was there when the directory was listed: the node is at work.
+            pass
+
+    def _base_offsets(self) -> list[int]:
+        found = []
+        for name in self._names:
+            if name.endswith(LOG_SUFFIX):
+                offset = _offset_of(name, LOG_SUFFIX)
+                if offset is None:
+                    self._fault(self._path(name), 0, "the name is not a base offset")
+                else:
+                    found.append(offset)
+        for name in self._swaps:
+            self._note(self._path(name), 0, "a compaction was interrupted; opening the log completes it")
+        return sorted(found)
+
+    def _snapshot_offsets(self) -> list[int]:
+        found = [_offset_of(name, SNAPSHOT_SUFFIX) for name in self._names if name.endswith(SNAPSHOT_SUFFIX)]
+        return sorted(offset for offset in found if offset is not None)
+
+    def _check_front(self, base_offsets: Sequence[int]) -> None:
+        first = base_offsets[0] if base_offsets else None
+        reason = self._checkpoint.missing_front(first)
+        file = self._path(LOG_CHECKPOINT_NAME if first is None else file_name(first, LOG_SUFFIX))
+        # Otherwise the directory has gone since it was listed, and the checkpoint could not be read for that.
+        if reason is not None and self._disk.exists(file):
+            self._fault(file, 0, reason)
+
+    # --- a segment -------------------------------------------------------------------------------------------
+
+    def _verify_segment(self, base_offset: int, end_offset: int | None) -> None:
+        path = self._path(file_name(base_offset, LOG_SUFFIX))
+        index = OffsetIndexCheck(self._disk, self._path(file_name(base_offset, INDEX_SUFFIX)), base_offset)
+        time_index = TimeIndexCheck(self._disk, self._path(file_name(base_offset, TIME_INDEX_SUFFIX)), base_offset)
+        previous_epoch = self._last_epoch
+
+        self._next_offset = max(self._next_offset, base_offset)
+
+        # Which offset comes next at the end of each run of good batches, so also where a bad one begins.
+        self._next_offsets = {0: base_offset}
+        end = 0
+
+        def batch_read(position: int, header: BatchHeader) -> None:
+            nonlocal end
+            if position == end:
+                del self._next_offsets[end]
+            end = position + header.size_bytes
+            self._next_offsets[end] = int(header.next_offset)
+            self._take_batch(path, position, header, previous_epoch)
+            index.batch(position, header)
+            time_index.batch(position, header)
+
+        try:
+            scrubbed = scrub_segment(
+                self._disk,
+                path,
+                Expected(
+                    base_offset=Offset(base_offset),
+                    end_offset=None if end_offset is None or self._swaps else Offset(end_offset),
+                    sparse=self._checkpoint.is_sparse,
+                ),
+                decode_records=self._decode_records,
+                read_bytes=self._read_bytes,
+                batch_read=batch_read,
+            )
+        except FileNotFoundError:
+            # Retention or compaction took it away since the directory was listed.
+            self._knows_producers = False
+            return
+        finally:
+            index.close()
+            time_index.close()
+        self._tell_problems(scrubbed, base_offset, is_last=end_offset is None)
+        for check in (index, time_index):
+            check.finish(scrubbed.size_bytes)
+            self._tell_mismatches(check, scrubbed, is_last=end_offset is None)
+        if end_offset is not None and not scrubbed.problems and time_index.exists:
+            missing = time_index.missing_maximum()
+            if missing is not None:
+                self._fault(time_index.path, 0, missing)
+        self._count(scrubbed)
+
+    def _count(self, scrubbed: ScrubbedSegment) -> None:
+        self._segments += 1
+        self._batches += scrubbed.batches
+        self._records += scrubbed.records
+        self._size_bytes += scrubbed.size_bytes
+        self._knows_producers &= not scrubbed.problems
+
+    def _tell_problems(self, scrubbed: ScrubbedSegment, base_offset: int, *, is_last: bool) -> None:
+        if not scrubbed.problems:
+            return
+        file = self._disk.open(scrubbed.path, create=False)
+        try:
+            for problem in scrubbed.problems:
+                if is_last and _was_being_written(file, problem, scrubbed.size_bytes):
+                    return
+                if (
+                    is_last
+                    and not self._was_closed
+                    and self._next_offset >= self._checkpoint.recovery_point
+                    and self._is_tail(file, problem, base_offset)
+                ):
+                    self._note(
+                        problem.file,
+                        problem.position,
+                        f"the last {scrubbed.size_bytes - problem.position} bytes are no whole batch, as while one is "
+                        f"written or after a crash: {problem.reason}",
+                    )
+                    return
+                self._fault(problem.file, problem.position, problem.reason)
+            last = scrubbed.problems[-1]
+            if len(scrubbed.problems) >= PROBLEMS_MAX:
+                self._fault(last.file, last.position, "so much is wrong that the rest was not read")
+            elif _leads_nowhere(file, last):
+                behind = find_whole_batch(file, last.position, self._next_offset - 1)
+                found = "no whole batch is behind it" if behind is None else f"a whole batch is at byte {behind}"
+                self._fault(last.file, last.position, f"the file was not read from here on; {found}")
+        finally:
+            file.close()
+
+    def _is_tail(self, file: File, problem: Corruption, base_offset: int) -> bool:
+        """What begins there is what a crash leaves of writes that were not synced; recovery has the same signs."""
+        whole = find_whole_batch(file, problem.position - 1, base_offset - 1)
+        if whole is None:
+            return True
+        # A power failure may lose a part in the middle of what was not synced.
+        expected = self._next_offsets.get(problem.position)
+        return (
+            whole > problem.position
+            and expected is not None
+            and has_lost_sector(file, problem.position, whole, expected)
+        )
+
+    def _tell_mismatches(
+        self, check: OffsetIndexCheck | TimeIndexCheck, scrubbed: ScrubbedSegment, *, is_last: bool
+    ) -> None:
+        if not check.exists:
+            if not is_last:
+                self._note(check.path, 0, "is missing; opening the log rebuilds it")
+            return
+        # Behind a batch that cannot be read nothing is known of what an entry should say.
+        end_of_knowledge = min((problem.position for problem in scrubbed.problems), default=scrubbed.size_bytes + 1)
+        for mismatch in check.mismatches:
+            if mismatch.log_position < end_of_knowledge:
+                self._fault(check.path, mismatch.position, mismatch.reason)
+        if check.unfinished is not None and not scrubbed.problems:
+            # After a crash the log may have lost what was not synced while its index kept it.
+            tell = self._late if is_last else self._fault
+            tell(check.path, check.unfinished.position, check.unfinished.reason)
+
+    # --- what batches tell together --------------------------------------------------------------------------
+
+    def _take_batch(self, path: str, position: int, header: BatchHeader, previous_epoch: int) -> None:
+        """A batch whose checksum fits and whose place in its segment is right."""
+        if self._first_offset is None:
+            self._first_offset = header.base_offset
+        self._check_epoch(path, position, header, previous_epoch)
+        self._check_snapshots_up_to(header.base_offset)
+        self._producers.update(header)
+        self._next_offset = int(header.next_offset)
+
+    def _check_epoch(self, path: str, position: int, header: BatchHeader, previous_epoch: int) -> None:
+        epoch = header.leader_epoch
+        self._last_epoch = max(self._last_epoch, epoch)
+        if position == 0 and epoch < previous_epoch:
+            self._fault(path, position, f"leader epoch {epoch} follows {previous_epoch} of the segment before")
+        if self._epochs is None:
+            return
+        checkpoint = self._path(EPOCH_CHECKPOINT_NAME)
+        if epoch > self._epochs.latest_epoch:
+            if not self._is_behind_noted:
+                self._is_behind_noted = True
+                reason = f"is behind: the log has leader epoch {epoch} from offset {header.base_offset} on"
+                self._late(checkpoint, 0, reason)
+            return
+        known = self._epochs.epoch_at(Offset(header.base_offset))
+        if known not in (NO_LEADER_EPOCH, epoch):
+            self._fault(
+                path,
+                position,
+                f"the batch at offset {header.base_offset} has leader epoch {epoch}, {EPOCH_CHECKPOINT_NAME} says "
+                f"{known}",
+            )
+
+    def _check_snapshots_up_to(self, offset: int) -> None:
+        """The log was read up to `offset`: what the snapshots below it say can be compared."""
+        while self._snapshots and self._snapshots[0] <= offset:
+            name = file_name(self._snapshots.pop(0), SNAPSHOT_SUFFIX)
+            self._tell_corruption(
+                lambda path: self._compare_snapshot(path, decode_snapshot(self._disk.read_file(path), path)), name
+            )
+
+    def _compare_snapshot(self, path: str, states: dict[int, ProducerState]) -> None:
+        if not self._knows_producers:
+            return
+        for producer_id, told in states.items():
+            read = self._producers.get(producer_id)
+            if read is not None and (read.epoch, read.last_offset) == (told.epoch, told.last_offset):
+                if read.last_sequence != told.last_sequence:
+                    self._fault(
+                        path,
+                        0,
+                        f"producer {producer_id} is at sequence {told.last_sequence}, the log says "
+                        f"{read.last_sequence}",
+                    )
+            elif self._could_have_read(told, read):
+                last = "nothing" if read is None else f"epoch {read.epoch} up to offset {read.last_offset}"
+                self._fault(
+                    path,
+                    0,
+                    f"producer {producer_id} wrote epoch {told.epoch} up to offset {told.last_offset}, the log has "
+                    f"{last}",
+                )
+
+    def _could_have_read(self, told: ProducerState, read: ProducerState | None) -> bool:
+        """Whether the batch that the snapshot tells of would be in the log if all were well."""
+        if read is not None and read.last_offset > told.last_offset:
+            return True
+        first = self._next_offset if self._first_offset is None else self._first_offset
+        return told.last_offset >= first and not self._checkpoint.is_sparse
+
+    def _check_ends(self) -> None:
+        """The checkpoint names offsets that the log once reached: if it does not now, records are lost."""
+        checkpoint, path = self._checkpoint, self._path(LOG_CHECKPOINT_NAME)
+        if any(not each.is_note for each in self._findings):
+            # What is lost was told of where it is missing.
+            return
+        for what, offset in (
+            ("everything was durable up to", checkpoint.recovery_point),
+            ("the log starts at", checkpoint.log_start_offset),
+            ("the log was compacted up to", checkpoint.cleaned_end_offset),
+        ):
+            if offset > self._next_offset:
+                self._fault(path, 0, f"{what} offset {offset}, but the log ends at {self._next_offset}")
+
+    # --- telling ---------------------------------------------------------------------------------------------
+
+    def _path(self, name: str) -> str:
+        return f"{self._directory}/{name}"
+
+    def _fault(self, file: str, position: int, reason: str) -> None:
+        self._findings.append(Finding(file, position, reason))
+
+    def _note(self, file: str, position: int, reason: str) -> None:
+        self._findings.append(Finding(file, position, reason, is_note=True))
+
+    def _late(self, file: str, position: int, reason: str) -> None:
+        """The file and the log were not written at the same time, which closing a log would have put right."""
+        self._findings.append(Finding(file, position, reason, is_note=not self._was_closed))
+
+
+def _was_being_written(file: File, problem: Corruption, size_bytes: int) -> bool:
+    """The batch reached beyond the end of the file as it was when reading began, and is whole now."""
+    try:
+        batch = next(inspect_batches(file, problem.file, problem.position), None)
+    except Corruption:
+        return False
+    return batch is not None and batch.is_valid and batch.end > size_bytes
+
+
+def _leads_nowhere(file: File, problem: Corruption) -> bool:
+    """The header there does not say where the next batch begins."""
+    try:
+        next(inspect_batches(file, problem.file, problem.position, with_crc=False), None)
+    except Corruption:
+        return True
+    return False
+
+
+def _offset_of(name: str, suffix: str) -> int | None:
+    stem = name.removesuffix(suffix)
+    return int(stem) if len(stem) == _DIGITS and stem.isascii() and stem.isdigit() else None

@@ -1,0 +1,156 @@
+"""Compares the two indexes of a segment, entry by entry, with the batches of its log as these are read one by one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from kraft.log.disk import Disk, File
+from kraft.log.format.record_batch import BatchHeader
+from kraft.log.verification.inspection import (
+    INDEX_ENTRY_BYTES,
+    TIME_INDEX_ENTRY_BYTES,
+    IndexEntry,
+    TimeIndexEntry,
+    index_entries,
+    time_index_entries,
+)
+from kraft.model.errors import Corruption
+
+FAULTS_MAX: Final = 20
+"""Of one index: when the first entries are wrong, so are the others."""
+
+_NO_TIMESTAMP: Final = -1
+
+_Entry = TypeVar("_Entry", IndexEntry, TimeIndexEntry)
+
+
+class Mismatch(NamedTuple):
+    """`position` is that of the entry; `log_position` is how far the log had been read when it was found out."""
+
+    position: int
+    log_position: int
+    reason: str
+
+
+class _IndexCheck(ABC, Generic[_Entry]):
+    """Entries ascend as batches do, so both are walked through once, side by side.
+
+    The index may be missing: then there is nothing to compare, and `exists` says so. It is opened before the log is.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        base_offset: int,
+        entries: Callable[[File, str, int], Iterator[_Entry]],
+        entry_bytes: int,
+    ) -> None:
+        self.path = path
+        self.mismatches: list[Mismatch] = []
+        self.unfinished: Mismatch | None = None
+        """The first entry that speaks of something behind the end of the log."""
+        self._entry_bytes = entry_bytes
+        self._number = -1
+        self._entry: _Entry | None = None
+        self._file: File | None = None
+        self._entries: Iterator[_Entry] = iter(())
+        with suppress(FileNotFoundError):
+            self._file = disk.open(path, create=False)
+            self._entries = entries(self._file, path, base_offset)
+        self._advance(0)
+
+    @property
+    def exists(self) -> bool:
+        return self._file is not None
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def finish(self, log_bytes: int) -> None:
+        """The log was read to its end."""
+        if self._entry is not None:
+            self.unfinished = Mismatch(self._entry_position, log_bytes, f"{self._told()}, behind the end of the log")
+
+    @property
+    def _entry_position(self) -> int:
+        return self._number * self._entry_bytes
+
+    def _advance(self, log_position: int) -> None:
+        earlier = self._entry
+        try:
+            self._entry = next(self._entries, None)
+            self._number += 1
+        except Corruption as broken:
+            self._entry = None
+            self.mismatches.append(Mismatch(broken.position, log_position, broken.reason))
+        if earlier is not None and self._entry is not None and not self._ascends(earlier, self._entry):
+            self._wrong(log_position, f"{self._told()} does not ascend from the entry before")
+
+    def _wrong(self, log_position: int, reason: str) -> None:
+        self.mismatches.append(Mismatch(self._entry_position, log_position, reason))
+        if len(self.mismatches) >= FAULTS_MAX:
+            self._entries, self._entry = iter(()), None
+
+    def _ascends(self, earlier: _Entry, later: _Entry) -> bool:
+        return all(before < after for before, after in zip(earlier, later, strict=True))
+
+    @abstractmethod
+    def _told(self) -> str:
+        """The present entry, in words."""
+
+
+class OffsetIndexCheck(_IndexCheck[IndexEntry]):
+    """An entry names a batch's last offset and its position."""
+
+    def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
+        super().__init__(disk, path, base_offset, index_entries, INDEX_ENTRY_BYTES)
+
+    def batch(self, position: int, header: BatchHeader) -> None:
+        while self._entry is not None and self._entry.position <= position:
+            if self._entry.position < position:
+                self._wrong(position, f"{self._told()}, where no batch begins")
+            elif self._entry.offset != header.last_offset:
+                self._wrong(position, f"{self._told()}, where the batch ends at offset {header.last_offset}")
+            self._advance(position)
+
+    def _told(self) -> str:
+        assert self._entry is not None
+        return f"the entry names offset {self._entry.offset} at byte {self._entry.position}"
+
+
+class TimeIndexCheck(_IndexCheck[TimeIndexEntry]):
+    """An entry names a batch's last offset and its timestamp, which is the largest so far."""
+
+    def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
+        super().__init__(disk, path, base_offset, time_index_entries, TIME_INDEX_ENTRY_BYTES)
+        self._max_timestamp_ms = _NO_TIMESTAMP
+        self._last_timestamp_ms = _NO_TIMESTAMP
+
+    def batch(self, position: int, header: BatchHeader) -> None:
+        if header.record_count:
+            # Compaction may leave a batch no record; its timestamp is then nobody's, and in the index or not.
+            self._max_timestamp_ms = max(self._max_timestamp_ms, header.max_timestamp_ms)
+        while self._entry is not None and self._entry.offset <= header.last_offset:
+            self._last_timestamp_ms = self._entry.timestamp_ms
+            if self._entry.offset < header.last_offset:
+                self._wrong(position, f"{self._told()}, where no batch ends")
+            elif self._entry.timestamp_ms != header.max_timestamp_ms:
+                self._wrong(position, f"{self._told()}, where the batch has {header.max_timestamp_ms}")
+            elif self._max_timestamp_ms > header.max_timestamp_ms:
+                self._wrong(position, f"{self._told()}, after a batch with {self._max_timestamp_ms}")
+            self._advance(position)
+
+    def missing_maximum(self) -> str | None:
+        """Of a segment that grows no more the last entry has the largest timestamp: retention goes by it."""
+        if self.mismatches or self._last_timestamp_ms >= self._max_timestamp_ms:
+            return None
+        return f"ends at timestamp {self._last_timestamp_ms}, the segment at {self._max_timestamp_ms}"
+
+    def _told(self) -> str:
+        assert self._entry is not None
+        return f"the entry names timestamp {self._entry.timestamp_ms} at offset {self._entry.offset}"

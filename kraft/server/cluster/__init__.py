@@ -1,0 +1,1 @@
+"""What a broker knows of its cluster: the metadata, its snapshots, and the way to the active controller."""

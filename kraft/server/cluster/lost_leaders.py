@@ -1,0 +1,81 @@
+"""Leaders that went away a moment ago: a client that asks who leads waits for the next leader, if there soon is one.
+
+The replica fetcher's connection breaks together with the clients'. Clients then ask for metadata within milliseconds,
+before the controller has fenced the broker. With an answer that still names the dead leader librdkafka waits for its
+next scan of all topics, up to a second later. Source: docs/adr/0026-metadata-while-a-leader-is-replaced.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from kraft.metadata.image import MetadataImage
+from kraft.model.ids import BrokerId
+from kraft.server.loop.purgatory import Progress, Watch
+
+HOLD_MS_MAX: Final = 1_000
+"""From the loss on. Fencing a broker whose process has ended takes 100 to 250 ms, and 700 to 1,000 ms when it was the
+active controller.
+
+Kafka's listener answers in the order of the requests, so a longer wait would delay what the client sent afterwards.
+"""
+
+Until = Callable[[Callable[[MetadataImage], bool], float], Awaitable[bool]]
+
+
+class LostLeaders:
+    def __init__(self, monotonic_ms: Callable[[], int], until: Until) -> None:
+        """`until` waits for an image that this broker acts on, at most for so many seconds."""
+        self._monotonic_ms = monotonic_ms
+        self._until = until
+        self._lost_ms: dict[BrokerId, int] = {}
+        self._finds = Progress()
+
+    def lost(self, broker_id: BrokerId) -> None:
+        """The connection to this leader broke, or could not be made again."""
+        self._lost_ms[broker_id] = self._monotonic_ms()
+
+    def found(self, broker_id: BrokerId) -> None:
+        """It answers as a leader again: nobody waits for its successor any longer."""
+        if self._lost_ms.pop(broker_id, None) is not None:
+            self._finds.notify()
+
+    async def replaced(self, topics: Iterable[str]) -> None:
+        """Returns when no partition of these topics is led by a broker that was lost just now and not found again; or
+        after a while.
+        """
+        now_ms = self._monotonic_ms()
+        self._lost_ms = {each: ms for each, ms in self._lost_ms.items() if now_ms < ms + HOLD_MS_MAX}
+        if not self._lost_ms:
+            return
+        lost, names = frozenset(self._lost_ms), tuple(topics)
+        until_ms = max(self._lost_ms.values()) + HOLD_MS_MAX
+        with Watch([self._finds]) as finds:
+            while lost and not await self._is_replaced(names, lost, until_ms, finds):
+                lost &= self._lost_ms.keys()
+
+    async def _is_replaced(
+        self, topics: tuple[str, ...], lost: frozenset[BrokerId], until_ms: int, finds: Watch
+    ) -> bool:
+        """False as soon as a broker was found; True when another leads, or the time is over."""
+        finds.again()
+        left_s = (until_ms - self._monotonic_ms()) / 1_000
+        replacing = asyncio.ensure_future(self._until(lambda image: not _is_led_by(image, topics, lost), left_s))
+        finding = asyncio.ensure_future(finds.moved.wait())
+        try:
+            await asyncio.wait([replacing, finding], return_when=asyncio.FIRST_COMPLETED)
+            is_over = replacing.done()
+        finally:
+            replacing.cancel()
+            finding.cancel()
+            await asyncio.gather(replacing, finding, return_exceptions=True)
+        if is_over:
+            replacing.result()
+        return is_over
+
+
+def _is_led_by(image: MetadataImage, topics: Iterable[str], brokers: frozenset[BrokerId]) -> bool:
+    found = (topic for name in topics if (topic := image.topic(name)) is not None)
+    return any(partition.leader in brokers for topic in found for partition in topic.partitions.values())

@@ -1,0 +1,1 @@
+"""A node's configuration file: read, checked, and handed on as frozen values."""

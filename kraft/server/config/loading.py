@@ -1,0 +1,172 @@
+"""A node's configuration file: read, checked, and handed on as one frozen value.
+
+The file is Kafka's `server.properties`. Everything that is wrong with it is found before anything starts, and is
+told in one line that names the file, the key and what is allowed. What is merely odd is a warning in the result.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kraft.metadata.configs import TopicConfig, broker_defaults
+from kraft.model.errors import Refusal
+from kraft.server.config import properties, unsupported
+from kraft.server.config.checks import Conflict, advertised_listeners, check, check_security, security_warnings
+from kraft.server.config.keys import BY_NAME, KEYS, Key, Required
+from kraft.server.config.properties import PropertiesError, Property
+from kraft.server.config.values import (
+    BrokerTimings,
+    ConfigWarning,
+    LeaderElections,
+    LogMaintenance,
+    LogSettings,
+    NetworkLimits,
+    NodeConfig,
+    QuorumSettings,
+    ReplicationConfig,
+    SecuritySettings,
+    TopicDefaults,
+)
+
+_COMPONENTS: Mapping[str, type[Any]] = {
+    "quorum": QuorumSettings,
+    "security": SecuritySettings,
+    "topics": TopicDefaults,
+    "log": LogSettings,
+    "log_maintenance": LogMaintenance,
+    "replication": ReplicationConfig,
+    "broker": BrokerTimings,
+    "elections": LeaderElections,
+    "network": NetworkLimits,
+}
+
+_EXAMPLES = {
+    "process.roles": "process.roles=broker,controller",
+    "node.id": "node.id=1",
+    "listeners": "listeners=GRPC://localhost:9094,CONTROLLER://localhost:9093",
+    "log.dirs": "log.dirs=data/node-1",
+    "controller.quorum.voters": "controller.quorum.voters=1@localhost:9093",
+}
+
+
+class ConfigError(ValueError):
+    """A configuration that no node can start with: one line, with the remedy."""
+
+
+def load(path: Path | str) -> NodeConfig:
+    """The configuration in that file. Raises ConfigError."""
+    file = Path(path)
+    settings, repeated = _last_of_each(_read(file), file)
+    warnings = [*repeated, *_older_names(settings)]
+    _refuse_dangerous(settings, file)
+    warnings += [
+        ConfigWarning(found.key, message)
+        for found in settings.values()
+        if (message := unsupported.warning(found.key)) is not None
+    ]
+    try:
+        config = _assemble(file, settings)
+        check(config)
+        config = replace(config, advertised_listeners=advertised_listeners(config))
+        check_security(config)
+    except Conflict as conflict:
+        raise _error(file, conflict.key, settings, conflict.reason) from None
+    warnings += security_warnings(config)
+    return replace(config, warnings=tuple(warnings))
+
+
+def _read(file: Path) -> list[Property]:
+    try:
+        return properties.parse(file.read_bytes(), str(file))
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot read the configuration file: {error.strerror}") from None
+    except PropertiesError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _last_of_each(found: list[Property], file: Path) -> tuple[dict[str, Property], list[ConfigWarning]]:
+    """The last one counts, as in Kafka: scripts append to such files."""
+    settings: dict[str, Property] = {}
+    warnings = []
+    for setting in found:
+        if earlier := settings.get(setting.key):
+            warnings.append(
+                ConfigWarning(
+                    setting.key, f"set in lines {earlier.line} and {setting.line} of {file}: the last one counts"
+                )
+            )
+        settings[setting.key] = setting
+    return settings, warnings
+
+
+def _older_names(settings: Mapping[str, Property]) -> list[ConfigWarning]:
+    return [
+        ConfigWarning(key.older_name, f"is an older name: write {key.name}")
+        for key in KEYS
+        if key.older_name in settings and key.older_name is not None
+    ]
+
+
+def _refuse_dangerous(settings: Mapping[str, Property], file: Path) -> None:
+    for setting in settings.values():
+        if reason := unsupported.refusal(setting.key, setting.value):
+            # Without the value: it may be a password.
+            raise ConfigError(f"{file}:{setting.line}: {setting.key}: {reason}")
+
+
+def _assemble(file: Path, settings: Mapping[str, Property]) -> NodeConfig:
+    fields: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    for key in KEYS:
+        value = _value(file, key, settings)
+        if key.field is not None:
+            component, _, name = key.field.rpartition(".")
+            fields[component][name] = value
+    node = fields[""]
+    node["metadata_log_dir"] = node["metadata_log_dir"] or node["log_dirs"][0]
+    fields["topics"]["configs"] = _topic_configs(file, settings)
+    components = {name: component(**fields[name]) for name, component in _COMPONENTS.items()}
+    return NodeConfig(file=file, settings=_effective_settings(settings), **node, **components)
+
+
+def _topic_configs(file: Path, settings: Mapping[str, Property]) -> TopicConfig:
+    """What topics get; each value was checked as its own key before."""
+    try:
+        return broker_defaults({setting.key: setting.value for setting in settings.values()})
+    except Refusal as refusal:
+        raise ConfigError(f"{file}: {refusal.message}") from None
+
+
+def _effective_settings(settings: Mapping[str, Property]) -> dict[str, str]:
+    return {BY_NAME[name].name: setting.value for name, setting in settings.items() if name in BY_NAME}
+
+
+def _value(file: Path, key: Key, settings: Mapping[str, Property]) -> object:
+    setting = settings.get(key.name)
+    older = settings.get(key.older_name) if key.older_name else None
+    if setting and older and setting.value != older.value:
+        raise _error(file, older.key, settings, f"contradicts {key.name}={setting.value}: remove it")
+    setting = setting or older
+    if setting is None:
+        if isinstance(key.default, Required):
+            raise ConfigError(f"{file}: {key.name} is missing, for example {_EXAMPLES[key.name]}")
+        return key.default
+    try:
+        return key.read(setting.value)
+    except ValueError as error:
+        raise _error(file, setting.key, settings, str(error)) from None
+
+
+def _error(file: Path, name: str, settings: Mapping[str, Property], reason: str) -> ConfigError:
+    setting = settings.get(name)
+    key = BY_NAME.get(name)
+    if setting is None and key is not None:
+        # The file may have used the older name, or have left it at its default.
+        setting = settings.get(key.older_name or "")
+    if setting is not None:
+        return ConfigError(f"{file}:{setting.line}: {setting.key}={setting.value}: {reason}")
+    default = f"={key.default}" if key is not None else ""
+    return ConfigError(f"{file}: {name}{default} (the default): {reason}")

@@ -1,0 +1,216 @@
+"""From the text of one setting to its value.
+
+A reader raises ValueError for text that it does not take; the error's text says what it takes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from kraft.model.config_requests import ConfigType
+from kraft.model.ids import BrokerId, uuid_from_text, uuid_to_text
+from kraft.server.config.values import (
+    CONTROLLER,
+    PLAINTEXT,
+    SSL,
+    UNLIMITED_BYTES_PER_SECOND,
+    Durability,
+    Listener,
+    Role,
+    Voter,
+)
+
+T = TypeVar("T")
+Reader = Callable[[str], T]
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+MIB = 1024 * 1024
+
+_ADDRESS = r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]*):(?P<port>[0-9]+)"
+_LISTENER = re.compile(rf"(?P<name>[A-Za-z0-9_]+)://{_ADDRESS}")
+_VOTER = re.compile(rf"(?P<node_id>[0-9]+)@{_ADDRESS}")
+_KAFKA_SECURE_LISTENERS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+@dataclass(frozen=True, slots=True)
+class WholeNumber:
+    """A reader that knows its bounds."""
+
+    least: int
+    most: int
+
+    @property
+    def type(self) -> ConfigType:
+        return ConfigType.INT if self.most <= INT32_MAX else ConfigType.LONG
+
+    def __call__(self, text: str) -> int:
+        if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or not self.least <= int(text) <= self.most:
+            raise ValueError(f"expected a whole number from {self.least} to {self.most}")
+        return int(text)
+
+
+def whole_number(least: int, most: int = INT32_MAX) -> WholeNumber:
+    return WholeNumber(least, most)
+
+
+def bytes_per_second(text: str) -> int:
+    """Kafka's type here is a floating-point number, and its default the largest there is."""
+    if not re.fullmatch(r"[0-9]{1,19}(\.[0-9]{1,19})?([eE]\+?[0-9]{1,3})?", text) or float(text) < 1:
+        raise ValueError("expected a number of bytes from 1")
+    return int(min(float(text), UNLIMITED_BYTES_PER_SECOND))
+
+
+def boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("expected true or false")
+    return text.lower() == "true"
+
+
+def one_of(*choices: str) -> Reader[str]:
+    """A choice whatever its case, as it is written in `choices`."""
+    by_lower = {choice.lower(): choice for choice in choices}
+
+    def read(text: str) -> str:
+        if text.lower() not in by_lower:
+            raise ValueError(f"expected {' or '.join(choices)}")
+        return by_lower[text.lower()]
+
+    return read
+
+
+def durability(text: str) -> Durability:
+    return Durability(one_of(*Durability)(text))
+
+
+def node_id(text: str) -> BrokerId:
+    if text == "-1":
+        raise ValueError("ids are not given automatically: expected a whole number from 0 that no other node has")
+    return BrokerId(whole_number(0)(text))
+
+
+def cluster_id(text: str) -> str:
+    try:
+        canonical = uuid_to_text(uuid_from_text(text))
+    except ValueError:
+        canonical = ""
+    if canonical != text:
+        raise ValueError("expected an id of 22 base64 characters, as 'kraft storage random-uuid' makes one")
+    return text
+
+
+def roles(text: str) -> frozenset[Role]:
+    names = _items(text)
+    if not names or any(name not in list(Role) for name in names):
+        raise ValueError("expected broker, controller, or broker,controller")
+    return frozenset(Role(name) for name in names)
+
+
+def directory(text: str) -> Path:
+    """Absolute: a relative one starts where the process does, as Kafka's."""
+    if not text or "\0" in text or "," in text:
+        raise ValueError("expected the path of one directory")
+    return Path(text).absolute()
+
+
+def file(text: str) -> Path:
+    """Absolute, as a directory."""
+    if not text or "\0" in text:
+        raise ValueError("expected the path of one file")
+    return Path(text).absolute()
+
+
+def directories(text: str) -> tuple[Path, ...]:
+    """One or several, separated by commas."""
+    if not all(part.strip() for part in text.split(",")):
+        raise ValueError("expected the paths of one or several directories, separated by commas")
+    return tuple(directory(part.strip()) for part in text.split(","))
+
+
+def plain_text(text: str) -> str:
+    return text
+
+
+def only(expected: str, reason: str) -> Reader[str]:
+    """A key of Kafka's that has a single value here."""
+
+    def read(text: str) -> str:
+        if text != expected:
+            raise ValueError(f"expected {expected}: {reason}")
+        return text
+
+    return read
+
+
+def listeners(text: str) -> tuple[Listener, ...]:
+    found = tuple(_listener(item) for item in _items(text))
+    names = [listener.name for listener in found]
+    if not found:
+        raise ValueError("expected listeners as NAME://host:port, separated by commas")
+    if repeated := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"names {repeated} twice")
+    return found
+
+
+def security_protocols(text: str) -> tuple[tuple[str, str], ...]:
+    """Names and protocols of listeners, in capitals. Kafka's own sample maps every name it knows."""
+    found = []
+    for item in _items(text):
+        name, separator, protocol = (part.strip().upper() for part in item.partition(":"))
+        if not separator or not name or not protocol:
+            raise ValueError("expected NAME:PROTOCOL, separated by commas")
+        if name == CONTROLLER and protocol not in (PLAINTEXT, SSL):
+            raise ValueError(f"{name} can be mapped to PLAINTEXT or SSL only")
+        found.append((name, protocol))
+    return tuple(found)
+
+
+def voters(text: str) -> tuple[Voter, ...]:
+    found = tuple(_voter(item) for item in _items(text))
+    if not found:
+        raise ValueError("expected the controllers as id@host:port, separated by commas")
+    for what, values in (
+        ("id", [str(voter.node_id) for voter in found]),
+        ("address", [voter.address for voter in found]),
+    ):
+        if repeated := next((value for value in values if values.count(value) > 1), None):
+            raise ValueError(f"names the {what} {repeated} twice")
+    return found
+
+
+def _items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def _listener(text: str) -> Listener:
+    matched = _LISTENER.fullmatch(text)
+    if matched is None:
+        raise ValueError(f"{text!r} is no listener: expected NAME://host:port")
+    name = matched["name"].upper()
+    if name in _KAFKA_SECURE_LISTENERS:
+        raise ValueError(
+            f"{name}: security is not built yet for clients, and is not pretended: PLAINTEXT is the listener without"
+        )
+    return Listener(name, _host(matched["host"]), _port(matched["port"]))
+
+
+def _voter(text: str) -> Voter:
+    matched = _VOTER.fullmatch(text)
+    if matched is None or not matched["host"]:
+        raise ValueError(f"{text!r} is no controller: expected id@host:port")
+    return Voter(node_id(matched["node_id"]), _host(matched["host"]), _port(matched["port"]))
+
+
+def _host(text: str) -> str:
+    return text.strip("[]")
+
+
+def _port(text: str) -> int:
+    try:
+        return whole_number(1, 65535)(text)
+    except ValueError:
+        raise ValueError(f"{text} is no port: expected 1 to 65535") from None

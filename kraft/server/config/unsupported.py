@@ -1,0 +1,144 @@
+"""Keys that people bring from Kafka and that do nothing here: what each is answered with.
+
+Ignoring a setting is a warning, except where somebody would rely on it: a security setting is refused rather than
+ignored.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Final
+
+from kraft.metadata.configs import NOT_BUILT_YET, TOPIC_CONFIGS
+from kraft.server.config.keys import BY_NAME
+from kraft.server.config.values import PLAINTEXT
+
+ZOOKEEPER_REFUSAL: Final = (
+    "there is no ZooKeeper here: name the controllers in controller.quorum.voters=1@host:9093,2@host:9093,3@host:9093"
+)
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_SECURITY_PREFIXES = ("security.", "sasl.", "ssl.", "delegation.token.", "listener.name.")
+_SECURITY_KEYS = ("authorizer.class.name", "super.users", "principal.builder.class")
+
+# What a secured setting is allowed to say: exactly what an open node does.
+_HARMLESS_SECURITY_VALUES = {
+    "security.inter.broker.protocol": (PLAINTEXT,),
+    "allow.everyone.if.no.acl.found": ("true",),
+}
+
+_UNBUILT_BY_AREA: Final[Mapping[str, str]] = {
+    "starting and losing log directories": """
+        log.initial.task.delay.ms log.dir.failure.timeout.ms num.recovery.threads.per.data.dir""",
+    "the cleaner's buffers": """
+        log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size""",
+    "when checkpoints are written": """
+        log.flush.offset.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms""",
+    "records as the broker rewrites or judges them": """
+        log.message.timestamp.difference.max.ms log.message.format.version log.message.downconversion.enable
+        create.topic.policy.class.name alter.config.policy.class.name""",
+    "consumer groups": """
+        offsets.commit.required.acks offsets.commit.timeout.ms offsets.load.buffer.size offsets.retention.minutes
+        offsets.retention.check.interval.ms offsets.topic.compression.codec offsets.topic.num.partitions
+        offsets.topic.replication.factor offsets.topic.segment.bytes offset.metadata.max.bytes
+        group.initial.rebalance.delay.ms group.max.session.timeout.ms group.min.session.timeout.ms group.max.size
+        group.coordinator.rebalance.protocols group.coordinator.threads group.coordinator.append.linger.ms
+        group.consumer.assignors group.consumer.heartbeat.interval.ms group.consumer.max.heartbeat.interval.ms
+        group.consumer.max.session.timeout.ms group.consumer.max.size group.consumer.min.heartbeat.interval.ms
+        group.consumer.min.session.timeout.ms group.consumer.session.timeout.ms group.consumer.migration.policy""",
+    "transactions": """
+        transaction.state.log.load.buffer.size transaction.state.log.min.isr transaction.state.log.num.partitions
+        transaction.state.log.replication.factor transaction.state.log.segment.bytes
+        transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
+        transaction.remove.expired.transaction.cleanup.interval.ms transaction.partition.verification.enable
+        transactional.id.expiration.ms""",
+    "quotas": """
+        quota.producer.default quota.consumer.default quota.window.num quota.window.size.seconds
+        controller.quota.window.num controller.quota.window.size.seconds replication.quota.window.num
+        replication.quota.window.size.seconds alter.log.dirs.replication.quota.window.num
+        alter.log.dirs.replication.quota.window.size.seconds client.quota.callback.class producer_byte_rate
+        consumer_byte_rate""",
+    "threads, sockets and connections": """
+        num.network.threads num.io.threads background.threads queued.max.requests queued.max.request.bytes
+        socket.send.buffer.bytes socket.receive.buffer.bytes socket.listen.backlog.size
+        socket.connection.setup.timeout.ms socket.connection.setup.timeout.max.ms
+        connection.failed.authentication.delay.ms max.connections.per.ip
+        max.connections.per.ip.overrides max.connection.creation.rate max.request.partition.size.limit
+        max.incremental.fetch.session.cache.slots request.timeout.ms fetch.purgatory.purge.interval.requests
+        producer.purgatory.purge.interval.requests delete.records.purgatory.purge.interval.requests fetch.max.bytes
+        num.replica.fetchers num.replica.alter.log.dirs.threads replica.fetch.backoff.ms replica.socket.timeout.ms
+        replica.socket.receive.buffer.bytes replica.selector.class""",
+    "the controller's and the quorum's finer settings": """
+        controller.socket.timeout.ms controller.message.queue.size controller.quorum.bootstrap.servers
+        controller.quorum.retry.backoff.ms controller.quorum.auto.join.enable
+        controller.performance.sample.period.ms controller.performance.always.log.threshold.ms
+        control.plane.listener.name early.start.listeners initial.broker.registration.timeout.ms
+        server.max.startup.time.ms metadata.log.segment.bytes metadata.log.segment.ms
+        metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
+        controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms broker.id.generation.enable
+        reserved.broker.max.id inter.broker.protocol.version""",
+    "metrics and telemetry": """
+        metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
+        auto.include.jmx.reporter kafka.metrics.reporters kafka.metrics.polling.interval.secs
+        confluent.support.metrics.enable telemetry.max.bytes""",
+    "tiered storage": """
+        log.local.retention.ms log.local.retention.bytes
+        remote.log.storage.system.enable remote.log.storage.manager.class.name remote.log.storage.manager.class.path
+        remote.log.metadata.manager.class.name remote.log.metadata.manager.class.path""",
+}
+
+_UNBUILT: Final = {name: area for area, names in _UNBUILT_BY_AREA.items() for name in _names(names)}
+
+# Kafka dropped these itself; `listeners` says it all.
+_OLD_ADDRESS_KEYS = ("port", "host.name", "advertised.host.name", "advertised.port")
+
+_CLIENT_KEYS = _names("""
+    acks request.required.acks retries message.send.max.retries retry.backoff.ms queue.buffering.max.ms
+    queue.buffering.max.messages queue.enqueue.timeout.ms batch.num.messages batch.size linger.ms delivery.timeout.ms
+    max.block.ms max.request.size buffer.memory send.buffer.bytes topic.metadata.refresh.interval.ms client.id
+    bootstrap.servers group.id enable.auto.commit auto.commit.interval.ms auto.offset.reset session.timeout.ms
+    fetch.min.bytes max.partition.fetch.bytes fetch.message.max.bytes consumer_timeout_ms sasl_mechanism
+    security_protocol sasl_plain_username sasl_plain_password key.serializer value.serializer key.deserializer
+    value.deserializer max.poll.records isolation.level enable.idempotence transactional.id""")
+
+
+def refusal(key: str, value: str) -> str | None:
+    """Why a node must not start with this setting, or None."""
+    if key.startswith("zookeeper."):
+        return ZOOKEEPER_REFUSAL
+    if key in BY_NAME or not value or value in _HARMLESS_SECURITY_VALUES.get(key, ()):
+        return None
+    if key in _SECURITY_KEYS or key in _HARMLESS_SECURITY_VALUES or key.startswith(_SECURITY_PREFIXES):
+        return (
+            "security is not built yet, and is not pretended: remove the line, and keep the node in a trusted network"
+        )
+    return None
+
+
+def warning(key: str) -> str | None:
+    """What to tell the writer of a setting that has no effect, or None for one that has."""
+    if key in BY_NAME or key in _HARMLESS_SECURITY_VALUES:
+        return None
+    if area := _UNBUILT.get(key):
+        return f"not built yet: has no effect (Kafka's settings for {area})"
+    if key in _OLD_ADDRESS_KEYS:
+        return "has no effect: listeners and advertised.listeners say the addresses"
+    if topic_key := TOPIC_CONFIGS.get(key):
+        return f"has no effect: it belongs to a topic; for all topics write {topic_key.server_keys[0].name}"
+    if key in NOT_BUILT_YET:
+        return "has no effect: it belongs to a topic, and is not built yet"
+    if key in _CLIENT_KEYS:
+        return "has no effect: it belongs to a client, not to a node"
+    if key.startswith((*_SECURITY_PREFIXES, *_SECURITY_KEYS)):
+        return "has no effect: it is empty"
+    return f"unknown key: has no effect{_suggestion(key)}"
+
+
+def _suggestion(key: str) -> str:
+    near = difflib.get_close_matches(key, [*BY_NAME, *_UNBUILT], n=1, cutoff=0.75)
+    return f": did you mean {near[0]}?" if near else ""

@@ -1,0 +1,141 @@
+"""The active controller's watch over the brokers: who is silent for too long, or is found gone, is fenced."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
+from kraft.metadata import controller
+from kraft.metadata.broker_configs import TopicDefaultsInEffect
+from kraft.metadata.broker_presence import Absentee, BrokerPresence
+from kraft.metadata.broker_sessions import BrokerSessions
+from kraft.metadata.records import Endpoint
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import BrokerEpoch, BrokerId
+from kraft.rpc.cluster_messages import Attendance, AttendRequest
+from kraft.runtime.clock import Clock
+from kraft.server.controller.dialling import nobody_listens
+from kraft.server.controller.state_machine_host import StateMachineHost
+
+log = structlog.get_logger()
+
+LOOK_INTERVAL_S: Final = 0.1
+
+
+class BrokerWatch:
+    def __init__(
+        self,
+        host: StateMachineHost,
+        clock: Clock,
+        *,
+        session_timeout_ms: int,
+        topic_defaults: TopicDefaultsInEffect,
+        nobody_listens: Callable[[Sequence[Endpoint]], Awaitable[bool]] = nobody_listens,
+    ) -> None:
+        """`nobody_listens` tells whether every one of these addresses refuses connections."""
+        self._host = host
+        self._clock = clock
+        self._topic_defaults = topic_defaults
+        self._nobody_listens = nobody_listens
+        self._sessions = BrokerSessions(timeout_ms=session_timeout_ms)
+        self._presence = BrokerPresence()
+        self._somebody_left = asyncio.Event()
+        self._office_over = asyncio.Event()
+
+    # --- the office ---
+
+    def leadership_changed(self, active: bool) -> None:
+        self._office_over.set()
+        self._office_over = asyncio.Event()
+        self._presence.begin_anew()
+        if active:
+            # Nobody is fenced for silence that another controller was there to hear.
+            self._sessions.activate(self._host.image, self._clock.monotonic_ms())
+            self._somebody_left.set()
+
+    async def run(self) -> None:
+        """Dials brokers that may be gone, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                if self._host.active:
+                    now_ms = self._clock.monotonic_ms()
+                    self._sessions.listened(now_ms)
+                    for absentee in self._presence.to_dial(self._host.image, now_ms):
+                        tasks.create_task(self._dial(absentee))
+                self._somebody_left.clear()
+                # Not `wait_for`, which may lose a cancellation that comes together with the event.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_INTERVAL_S):
+                        await self._somebody_left.wait()
+
+    async def fence_the_silent(self) -> None:
+        """Those whose session is over. Raises Refusal when this controller is not or no longer the active one."""
+        now_ms = self._clock.monotonic_ms()
+        # Here, too: whichever loop comes first after a pause of this process has to notice it.
+        self._sessions.listened(now_ms)
+        for broker_id in self._sessions.expired(now_ms):
+            await self._fence(broker_id, "no heartbeat within its session")
+
+    async def _dial(self, absentee: Absentee) -> None:
+        is_refused = await self._nobody_listens(absentee.endpoints)
+        if not self._presence.dialled(absentee, nobody_listens=is_refused, now_ms=self._clock.monotonic_ms()):
+            return
+        registration = self._host.image.broker(absentee.broker_id)
+        if not self._host.active or registration is None or registration.broker_epoch != absentee.broker_epoch:
+            return
+        try:
+            await self._fence(absentee.broker_id, "nobody listens at its addresses any more")
+        except Refusal as refusal:
+            log.info("a broker that is gone is left to the next controller", reason=refusal.message)
+
+    async def _fence(self, broker_id: BrokerId, reason: str) -> None:
+        registration = self._host.image.broker(broker_id)
+        heard_ms = self._sessions.last_contact_ms(broker_id)
+        if registration is not None and not registration.fenced:
+            log.warning("broker is fenced", broker=broker_id, reason=reason)
+            epoch = registration.broker_epoch
+            await self._host.submit(
+                lambda image: controller.fence_broker(image, broker_id, epoch, self._topic_defaults(image))
+            )
+        if self._sessions.last_contact_ms(broker_id) == heard_ms:
+            # One that was heard from meanwhile may be back in service by now, and has to be watched over.
+            self._sessions.end(broker_id)
+
+    # --- the brokers ---
+
+    def is_heard_from(self, broker_id: BrokerId) -> bool:
+        return self._sessions.is_alive(broker_id, self._clock.monotonic_ms())
+
+    def registered(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
+        self._sessions.touch(broker_id, broker_epoch, self._clock.monotonic_ms())
+
+    def heard(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
+        """A heartbeat came."""
+        self._sessions.touch(broker_id, broker_epoch, self._clock.monotonic_ms())
+        self._presence.heard(broker_id, broker_epoch)
+
+    async def attend(self, request: AttendRequest) -> AsyncGenerator[Attendance, None]:
+        """One answer at once, and the end with this controller's office. Raises Refusal.
+
+        What ends it earlier is the broker, or the kernel that closes the connections of a broker's process.
+        """
+        self._host.check_active()
+        registration = self._host.image.broker(request.broker_id)
+        if registration is None or registration.broker_epoch != request.broker_epoch:
+            raise Refusal(
+                ErrorCode.STALE_BROKER_EPOCH,
+                f"broker {request.broker_id} is not registered under epoch {request.broker_epoch}",
+            )
+        office_over = self._office_over
+        self._presence.attends(request.broker_id, request.broker_epoch)
+        try:
+            yield Attendance()
+            await office_over.wait()
+        finally:
+            if not office_over.is_set():
+                self._presence.left(request.broker_id, request.broker_epoch)
+                self._somebody_left.set()

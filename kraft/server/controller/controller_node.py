@@ -1,0 +1,312 @@
+"""The controller role of a node: a voter of the metadata quorum that, while it leads, decides for the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from kraft.metadata import controller
+from kraft.metadata.broker_configs import TopicDefaultsInEffect
+from kraft.metadata.commands import (
+    AllocateProducerIdsRequest,
+    AlterPartitionRequest,
+    AlterPartitionResult,
+    FailReplicasRequest,
+    FailReplicasResult,
+    HeartbeatRequest,
+    HeartbeatResult,
+    ProducerIdBlock,
+    RegisterBrokerRequest,
+    RegistrationResult,
+)
+from kraft.metadata.controller import ControllerDefaults
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.records import Endpoint
+from kraft.model import config_requests as configs
+from kraft.model import requests as values
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.feature_requests import FeatureRange
+from kraft.model.ids import BrokerId, TopicId
+from kraft.quorum.port import Quorum
+from kraft.rpc.cluster_messages import FollowMetadataRequest, MetadataBatch
+from kraft.rpc.cluster_services import ControllerHandlers
+from kraft.runtime.clock import Clock
+from kraft.runtime.entropy import Entropy
+from kraft.server.cluster.metadata_snapshots import encode_image
+from kraft.server.config.keys import BY_NAME
+from kraft.server.config.values import LeaderElections
+from kraft.server.controller.broker_watch import BrokerWatch
+from kraft.server.controller.cluster_admin import ClusterAdmin, FeaturesOfOthers
+from kraft.server.controller.dialling import nobody_listens
+from kraft.server.controller.leader_balance import LeaderBalance
+from kraft.server.controller.partition_admin import PartitionAdmin
+from kraft.server.controller.quorum_view import QuorumView
+from kraft.server.controller.state_machine_host import StateMachineHost
+from kraft.server.handlers.describe_topics import describe_topics
+
+log = structlog.get_logger()
+
+LOOK_INTERVAL_S: Final = 0.1
+BEAT_INTERVAL_S: Final = 0.5
+"""How often a broker that follows the metadata hears something while nothing happens."""
+
+
+async def _there_are_no_others(_image: MetadataImage) -> Mapping[int, Sequence[FeatureRange]]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerConfig:
+    """`broker_session_timeout_ms` is broker.session.timeout.ms, `settings` are those of the node's file."""
+
+    cluster_id: str
+    node_id: int
+    broker_session_timeout_ms: int
+    defaults: ControllerDefaults
+    elections: LeaderElections = field(default_factory=LeaderElections)
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+class ControllerNode:
+    def __init__(
+        self,
+        config: ControllerConfig,
+        clock: Clock,
+        entropy: Entropy,
+        *,
+        nobody_listens: Callable[[Sequence[Endpoint]], Awaitable[bool]] = nobody_listens,
+        features_of_others: FeaturesOfOthers = _there_are_no_others,
+    ) -> None:
+        """`nobody_listens` tells whether a broker's addresses refuse connections, all of them."""
+        self._config = config
+        self._clock = clock
+        self._entropy = entropy
+        self._topic_defaults = TopicDefaultsInEffect(config.settings, config.defaults.configs, str(config.node_id))
+        self._view = QuorumView(config.cluster_id, clock)
+        self._quorum: Quorum | None = None
+        self.host = StateMachineHost(self._on_leadership)
+        self._watch = BrokerWatch(
+            self.host,
+            clock,
+            session_timeout_ms=config.broker_session_timeout_ms,
+            topic_defaults=self._topic_defaults,
+            nobody_listens=nobody_listens,
+        )
+        self.cluster_admin = ClusterAdmin(
+            self.host,
+            is_heard_from=self._watch.is_heard_from,
+            topic_defaults=self._topic_defaults,
+            features_of_others=features_of_others,
+        )
+        self.partition_admin = PartitionAdmin(self.host, entropy, topic_defaults=self._topic_defaults)
+        self._leader_balance = LeaderBalance(self.host, clock, config.elections, topic_defaults=self._topic_defaults)
+
+    def attach(self, quorum: Quorum) -> None:
+        self._quorum = quorum
+        self.host.attach(quorum)
+
+    async def run(self) -> None:
+        """Decides and watches over the brokers' sessions until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.host.run())
+            tasks.create_task(self._look_around())
+            tasks.create_task(self._watch.run())
+            tasks.create_task(self._leader_balance.run())
+
+    # --- leadership ---
+
+    def _on_leadership(self, active: bool) -> None:
+        log.info("controller is active" if active else "controller is not active", node=self._config.node_id)
+        self._view.begin_anew()
+        self._watch.leadership_changed(active)
+        if active:
+            self._leader_balance.begin_anew()
+
+    async def _look_around(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_INTERVAL_S)
+            if self.host.active:
+                assert self._quorum is not None
+                self._view.look(self._quorum.describe(), self.host.committed_index, self.host.image.brokers)
+                await self._initialise_and_fence()
+
+    async def _initialise_and_fence(self) -> None:
+        try:
+            if not self.host.image.cluster_id:
+                await self.host.submit(lambda image: controller.initialise_cluster(image, self._config.cluster_id))
+            await self._watch.fence_the_silent()
+        except Refusal as refusal:
+            log.info("sessions are left to the next controller", reason=refusal.message)
+
+    # --- what brokers ask for ---
+
+    async def register_broker(self, request: RegisterBrokerRequest) -> RegistrationResult:
+        try:
+            self._check_initialised()
+            alive = self._watch.is_heard_from(request.broker_id)
+            result = await self.host.submit(
+                lambda image: controller.register_broker(
+                    image, request, session_is_alive=alive, defaults=self._topic_defaults(image)
+                )
+            )
+        except Refusal as refusal:
+            return RegistrationResult(error_code=refusal.error_code, error_message=refusal.message)
+        self._watch.registered(request.broker_id, result.broker_epoch)
+        log.info("broker registered", broker=request.broker_id, broker_epoch=result.broker_epoch)
+        return result
+
+    async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResult:
+        try:
+            self.host.check_active()
+            decision = controller.heartbeat(
+                self.host.image,
+                request,
+                caught_up_from_index=self._caught_up_from(request.broker_id),
+                committed_index=self.host.committed_index,
+                defaults=self._topic_defaults(self.host.image),
+            )
+            self._watch.heard(request.broker_id, request.broker_epoch)
+            self._view.broker_heard(request.broker_id, request.metadata_index)
+            if not decision.records:
+                return decision.response
+            return await self.host.submit(
+                lambda image: controller.heartbeat(
+                    image,
+                    request,
+                    caught_up_from_index=self._caught_up_from(request.broker_id),
+                    committed_index=self.host.committed_index,
+                    defaults=self._topic_defaults(image),
+                )
+            )
+        except Refusal as refusal:
+            return HeartbeatResult(error_code=refusal.error_code, error_message=refusal.message)
+
+    def _caught_up_from(self, broker_id: BrokerId) -> int:
+        return self.host.registration_index.get(broker_id, 0)
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResult:
+        try:
+            return await self.host.submit(
+                lambda image: controller.alter_partition(image, request, defaults=self._topic_defaults(image))
+            )
+        except Refusal as refusal:
+            return AlterPartitionResult(error_code=refusal.error_code, error_message=refusal.message)
+
+    async def fail_replicas(self, request: FailReplicasRequest) -> FailReplicasResult:
+        try:
+            result = await self.host.submit(
+                lambda image: controller.fail_replicas(image, request, defaults=self._topic_defaults(image))
+            )
+        except Refusal as refusal:
+            return FailReplicasResult(error_code=refusal.error_code, error_message=refusal.message)
+        log.warning("replicas have failed", broker=request.broker_id, replicas=len(request.replicas))
+        return result
+
+    async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> ProducerIdBlock:
+        try:
+            return await self.host.submit(lambda image: controller.allocate_producer_ids(image, request))
+        except Refusal as refusal:
+            return ProducerIdBlock(error_code=refusal.error_code, error_message=refusal.message)
+
+    async def follow_metadata(self, request: FollowMetadataRequest) -> AsyncGenerator[MetadataBatch, None]:
+        """Committed entries after the one that the broker holds, then each as it is committed.
+
+        Who holds less than what is still here as entries gets a snapshot first.
+        """
+        if request.cluster_id != self._config.cluster_id:
+            raise Refusal(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"this is cluster '{self._config.cluster_id}', not '{request.cluster_id}': check cluster.id",
+            )
+        sent = request.after_index
+        while True:
+            entries = self.host.entries.after(sent)
+            if entries is None:
+                for batch in self._snapshot():
+                    sent = batch.index
+                    yield batch
+            elif entries:
+                for entry in entries:
+                    sent = entry.index
+                    yield MetadataBatch(
+                        index=sent, term=entry.term, records=entry.payload, committed_index=self.host.committed_index
+                    )
+            else:
+                await self.host.progress(BEAT_INTERVAL_S)
+                if not self.host.entries.after(sent):
+                    yield MetadataBatch(index=sent, term=0, records=b"", committed_index=self.host.committed_index)
+
+    def _snapshot(self) -> Iterator[MetadataBatch]:
+        """The whole image as it is now, in parts. Each is made when it is asked for."""
+        current = self.host.current_image()
+        for chunk in chain(encode_image(current.image), [b""]):
+            yield MetadataBatch(
+                index=current.index,
+                term=current.term,
+                records=chunk,
+                committed_index=self.host.committed_index,
+                in_snapshot=True,
+                ends_snapshot=not chunk,
+            )
+
+    # --- what operators ask for ---
+
+    async def create_topics(self, request: values.CreateTopicsRequest) -> values.TopicResults:
+        # Ids and places are drawn here, because deciding is free of chance.
+        topic_ids = [TopicId(UUID(bytes=self._entropy.bytes(16), version=4)) for _ in request.topics]
+        start = self._entropy.below(2**31)
+        return await self.host.submit(
+            lambda image: controller.create_topics(
+                image,
+                request,
+                topic_ids=topic_ids,
+                placement_start=start,
+                defaults=replace(self._config.defaults, configs=self._topic_defaults(image)),
+            )
+        )
+
+    async def delete_topics(self, request: values.DeleteTopicsRequest) -> values.TopicResults:
+        return await self.host.submit(lambda image: controller.delete_topics(image, request))
+
+    async def incremental_alter_configs(
+        self, request: configs.IncrementalAlterConfigsRequest
+    ) -> configs.IncrementalAlterConfigsResponse:
+        return await self.host.submit(
+            lambda image: controller.incremental_alter_configs(
+                image,
+                request,
+                defaults=self._topic_defaults(image),
+                broker_settings=self._config.settings,
+                broker_keys=BY_NAME,
+            )
+        )
+
+    async def describe_topics(self, request: values.DescribeTopicsRequest) -> values.DescribeTopicsResponse:
+        return describe_topics(self.host.image, request)
+
+    async def describe_quorum(self) -> values.QuorumDescription:
+        self.host.check_active()
+        assert self._quorum is not None
+        return self._view.describe(self._quorum.describe(), self.host.committed_index, self.host.image.brokers)
+
+    def handlers(self) -> ControllerHandlers:
+        return ControllerHandlers(
+            register_broker=self.register_broker,
+            heartbeat=self.heartbeat,
+            attend=self._watch.attend,
+            alter_partition=self.alter_partition,
+            fail_replicas=self.fail_replicas,
+            allocate_producer_ids=self.allocate_producer_ids,
+            follow_metadata=self.follow_metadata,
+        )
+
+    def _check_initialised(self) -> None:
+        self.host.check_active()
+        if not self.host.image.cluster_id:
+            raise Refusal(ErrorCode.NOT_CONTROLLER, "the controller is just becoming active; ask again")

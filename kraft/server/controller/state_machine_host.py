@@ -1,0 +1,293 @@
+"""One writer over a replicated log: decide, append, commit, replay, answer.
+
+Commands are decided one after the other against the image that all earlier ones led to. What several waiting commands
+decided leaves as one entry; each is answered after the entry is committed and replayed here, also with a refusal. So
+no image ever holds what is not committed, and no answer tells of it.
+
+What one command decides may take many entries: a transaction, of which nothing counts before its end. Between its
+entries the event loop is free. A controller that becomes active first aborts what the one before left unfinished.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from kraft.metadata.decision import Decision, RecordsOnDemand
+from kraft.metadata.features import METADATA_VERSION, SETTINGS_AS_METADATA, check_levels, level_of
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.records import MetadataRecord, RegisterBroker
+from kraft.metadata.replayed_image import ReplayedImage
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import BrokerId
+from kraft.quorum.port import NotLeader, PayloadTooLarge, ProposalUnknown, Quorum
+from kraft.rpc.metadata_codec import decode_records, encode_records
+from kraft.server.cluster.metadata_snapshots import LoadedImage
+from kraft.server.controller.committed_entries import CommittedEntries, CommittedEntry
+from kraft.server.controller.decided_entries import ABORTED, ENTRY_BYTES_MAX, transaction
+
+log = structlog.get_logger()
+
+Response = TypeVar("Response")
+Decide = Callable[[MetadataImage], Decision[Any]]
+
+SHARED_RECORDS_MAX: Final = 500
+"""A command that decides on more records has entries of its own, and is decided while they are committed."""
+
+COMMIT_TIMEOUT_S: Final = 5.0
+ABORT_RETRY_S: Final = 0.05
+
+
+@dataclass(slots=True)
+class _Command:
+    decide: Decide
+    answer: asyncio.Future[Any]
+
+
+@dataclass(slots=True)
+class _Entry:
+    """What is to be proposed as one entry, and whom to answer with what, or to refuse, once it is committed."""
+
+    payload: bytes = b""
+    answers: list[tuple[asyncio.Future[Any], Any | Refusal]] = field(default_factory=list)
+
+    @property
+    def waiting(self) -> list[asyncio.Future[Any]]:
+        return [answer for answer, _ in self.answers]
+
+    def give_answers(self) -> None:
+        for answer, response in self.answers:
+            if isinstance(response, Refusal):
+                _refuse([answer], response)
+            elif not answer.done():
+                answer.set_result(response)
+
+
+class StateMachineHost:
+    """Holds the committed image; the quorum drives it, and while this node leads, commands change it."""
+
+    def __init__(self, on_leadership: Callable[[bool], None]) -> None:
+        self.entries = CommittedEntries()
+        """The latest committed entries, for the brokers that follow."""
+        self.committed_index = 0
+        """The entry up to which everything is in the image: none of a transaction before it has ended."""
+        self.entry_bytes_total = 0
+        """Bytes of the entries that were replayed in this process."""
+        self.registration_index: dict[BrokerId, int] = {}
+        """Where in the log each broker's latest registration stands, or further on."""
+        self._replayed = ReplayedImage()
+        self._quorum: Quorum | None = None
+        self._announce_leadership = on_leadership
+        self._term: int | None = None
+        self._committed_term = 0
+        self._loaded_index = 0
+        self._commands: asyncio.Queue[_Command] = asyncio.Queue()
+        self._progress = asyncio.Event()
+        # Set when a proposal's outcome is unknown: nothing is decided before all that came earlier is known.
+        self._must_catch_up = False
+
+    @property
+    def image(self) -> MetadataImage:
+        """What is committed, and counts."""
+        return self._replayed.image
+
+    # --- the quorum's side ---
+
+    def attach(self, quorum: Quorum) -> None:
+        self._quorum = quorum
+
+    def start_from(self, loaded: LoadedImage) -> None:
+        """Replaces everything by a snapshot. Entries that it contains may be given again; they change nothing."""
+        assert loaded.index >= self.committed_index, f"entry {loaded.index} lies behind {self.committed_index}"
+        check_levels(loaded.image)
+        self._replayed = ReplayedImage(image=loaded.image)
+        self._loaded_index = self.committed_index = loaded.index
+        self._committed_term = loaded.term
+        self.entries.begin_after(loaded.index)
+        # The snapshot does not say where in the log they registered; it was not behind its own end.
+        self.registration_index = dict.fromkeys(loaded.image.brokers, loaded.index)
+        self._progress.set()
+
+    def on_committed(self, index: int, term: int, payload: bytes) -> None:
+        if index <= self._loaded_index:
+            return
+        records = decode_records(payload, index)
+        replayed = self._replayed.replay(records)
+        if replayed.image.features is not self.image.features:
+            check_levels(replayed.image)
+        self._replayed = replayed
+        for record in records:
+            if isinstance(record, RegisterBroker):
+                self.registration_index[record.broker_id] = index
+        self.entries.append(CommittedEntry(index=index, term=term, payload=payload))
+        if not replayed.in_transaction:
+            self.committed_index, self._committed_term = index, term
+        self.entry_bytes_total += len(payload)
+        self._progress.set()
+
+    def on_leadership(self, term: int | None) -> None:
+        self._term = term
+        self._must_catch_up = False
+        self._announce_leadership(term is not None)
+        if term is not None and self._replayed.in_transaction:
+            self._wake()
+
+    # --- the node's side ---
+
+    @property
+    def active(self) -> bool:
+        """True while this node is the active controller, as far as it knows."""
+        return self._term is not None
+
+    def current_image(self) -> LoadedImage:
+        return LoadedImage(image=self.image, index=self.committed_index, term=self._committed_term)
+
+    async def progress(self, timeout_s: float) -> None:
+        """Returns when another entry was committed, or after `timeout_s`."""
+        self._progress.clear()
+        # Not `wait_for`, which may lose a cancellation that comes together with the event.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._progress.wait()
+
+    def check_active(self) -> None:
+        if not self.active:
+            leader = None if self._quorum is None else self._quorum.leader_id
+            known = f"controller {leader} is" if leader is not None else "no other is known"
+            raise Refusal(ErrorCode.NOT_CONTROLLER, f"this is not the active controller; {known}")
+
+    async def submit(self, decide: Callable[[MetadataImage], Decision[Response]]) -> Response:
+        """Decides on the current image; the answer comes when the decision is committed.
+
+        Raises whatever Refusal the decision raised, and NOT_CONTROLLER when this node does not or no longer lead;
+        then the outcome may be unknown, and the caller asks again.
+        """
+        self.check_active()
+        answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self._commands.put_nowait(_Command(decide, answer))
+        return await answer
+
+    async def run(self) -> None:
+        """The one writer. Runs until cancelled."""
+        while True:
+            commands = [await self._commands.get()]
+            while not self._commands.empty():
+                commands.append(self._commands.get_nowait())
+            try:
+                await self._carry_out(commands)
+            finally:
+                # What is unanswered by now was decided on top of something that did not commit.
+                _refuse([command.answer for command in commands], _lost_leadership())
+            if self.active and self._replayed.in_transaction:
+                # Its entries could not all be committed: it is aborted before anything else is decided.
+                await asyncio.sleep(ABORT_RETRY_S)
+                self._wake()
+
+    def _wake(self) -> None:
+        """Has the writer look at how things stand, with a command that nobody waits for."""
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        answer.cancel()
+        self._commands.put_nowait(_Command(lambda image: Decision(records=[], response=None), answer))
+
+    async def _carry_out(self, commands: Sequence[_Command]) -> None:
+        """Each command sees what those before it decided. Returns early when something is not committed."""
+        term = self._term
+        if term is None or not await self._caught_up(term):
+            return
+        image, entry = self.image, _Entry()
+        for command in commands:
+            if command.answer.done():
+                continue
+            try:
+                decision = command.decide(image)
+            except Refusal as refusal:
+                # It may rest on a decision in this very entry.
+                entry.answers.append((command.answer, refusal))
+                continue
+            records = list(islice(decision.records, SHARED_RECORDS_MAX + 1))
+            payload = encode_records(records) if len(records) <= SHARED_RECORDS_MAX else None
+            if self._takes_several_entries(records, payload):
+                if not await self._commit(entry, term) or not await self._commit_all(decision, command.answer, term):
+                    return
+                image, entry = self.image, _Entry()
+                continue
+            payload = encode_records(decision.records) if payload is None else payload
+            if entry.payload and len(entry.payload) + len(payload) > ENTRY_BYTES_MAX:
+                if not await self._commit(entry, term):
+                    return
+                entry = _Entry()
+            image = image.replay(decision.records)
+            # Encoded lists of records may be joined: protobuf reads repeated fields piece by piece.
+            entry.payload += payload
+            entry.answers.append((command.answer, decision.response))
+        await self._commit(entry, term)
+
+    def _takes_several_entries(self, records: Sequence[MetadataRecord], payload: bytes | None) -> bool:
+        if level_of(self.image, METADATA_VERSION) < SETTINGS_AS_METADATA:
+            # Some node would not know the markers: one entry then has to hold everything.
+            return False
+        return payload is None or (len(payload) > ENTRY_BYTES_MAX and len(records) > 1)
+
+    async def _caught_up(self, term: int) -> bool:
+        assert self._quorum is not None
+        if self._must_catch_up:
+            try:
+                await self._quorum.barrier(COMMIT_TIMEOUT_S)
+            except (NotLeader, ProposalUnknown):
+                return False
+            self._must_catch_up = False
+        if not self._replayed.in_transaction:
+            return True
+        log.info("an unfinished transaction of the metadata is aborted", term=term)
+        return await self._commit(_Entry(ABORTED, []), term)
+
+    async def _commit_all(self, decision: Decision[Any], answer: asyncio.Future[Any], term: int) -> bool:
+        """A decision that takes several entries. It is answered when the last of them is committed."""
+        records = decision.records
+        payloads = transaction(records.consumed() if isinstance(records, RecordsOnDemand) else records)
+        payload = next(payloads)
+        for following in payloads:
+            if not await self._commit(_Entry(payload, []), term):
+                return False
+            payload = following
+            # A quorum of one commits at once; others are to have their turn all the same.
+            await asyncio.sleep(0)
+        return await self._commit(_Entry(payload, [(answer, decision.response)]), term)
+
+    async def _commit(self, entry: _Entry, term: int) -> bool:
+        assert self._quorum is not None
+        if not entry.payload and not entry.answers:
+            return True
+        try:
+            if entry.payload:
+                await self._quorum.propose(entry.payload, term, COMMIT_TIMEOUT_S)
+            else:
+                # Nothing changes, but a controller that was cut off and does not know it yet must not answer either.
+                await self._quorum.barrier(COMMIT_TIMEOUT_S)
+        except PayloadTooLarge as error:
+            _refuse(entry.waiting, Refusal(ErrorCode.INVALID_REQUEST, f"{error}: ask for less at a time"))
+            # Later entries were decided on top of this one.
+            return False
+        except (NotLeader, ProposalUnknown) as error:
+            log.warning("metadata was not committed", term=term, reason=str(error))
+            self._must_catch_up = True
+            _refuse(entry.waiting, _lost_leadership())
+            return False
+        entry.give_answers()
+        return True
+
+
+def _lost_leadership() -> Refusal:
+    return Refusal(ErrorCode.NOT_CONTROLLER, "this node lost the lead of the quorum; ask again")
+
+
+def _refuse(answers: Sequence[asyncio.Future[Any]], refusal: Refusal) -> None:
+    for answer in answers:
+        if not answer.done():
+            answer.set_exception(refusal)

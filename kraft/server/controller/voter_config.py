@@ -1,0 +1,33 @@
+"""The settings of a voter, from those of its node."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraft.quorum.config import QuorumConfig, VoterAddress
+from kraft.server.config.values import NodeConfig
+
+APPEND_PERIOD_MS_MAX: Final = 50
+APPENDS_PER_SILENCE: Final = 4
+"""A leader is heard at least so often in the shortest time after which it is taken for dead."""
+
+
+def voter_config(config: NodeConfig, cluster_id: str) -> QuorumConfig:
+    """For a controller whose configuration was checked."""
+    quorum = config.quorum
+    shortest_ms = min(quorum.election_timeout_ms, quorum.fetch_timeout_ms or quorum.election_timeout_ms) // 2
+    append_period_ms = min(APPEND_PERIOD_MS_MAX, shortest_ms // APPENDS_PER_SILENCE)
+    return QuorumConfig(
+        node_id=config.node_id,
+        cluster_id=cluster_id,
+        voters={voter.node_id: VoterAddress(host=voter.host, port=voter.port) for voter in quorum.voters},
+        directory=config.metadata_log_dir / "__cluster_metadata",
+        election_timeout_ms_min=quorum.election_timeout_ms // 2,
+        election_timeout_ms_max=quorum.election_timeout_ms,
+        fetch_timeout_ms=quorum.fetch_timeout_ms or 0,
+        election_backoff_ms_max=quorum.election_backoff_ms_max or 0,
+        request_timeout_ms=quorum.request_timeout_ms,
+        append_linger_ms=quorum.append_linger_ms,
+        append_period_ms=append_period_ms,
+        beat_ms=max(1, append_period_ms // 2),
+    )

@@ -1,0 +1,53 @@
+"""Which levels of features the other controllers support, asked of each when one is to be raised.
+
+Brokers tell it when they register. A controller that is no broker registers with nobody, so it is asked; a node that is
+both tells the same either way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kraft.metadata.image import MetadataImage
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.feature_requests import FeatureRange
+from kraft.rpc.identity import who_answers
+from kraft.rpc.peers import Dial, Unreachable
+from kraft.server.config.values import Voter
+
+ANSWER_TIMEOUT_S: Final = 2.0
+
+_CHANNEL_OPTIONS: Final[list[tuple[str, Any]]] = [("grpc.use_local_subchannel_pool", 1)]
+
+
+class VoterFeatures:
+    def __init__(self, voters: Sequence[Voter], own_id: int, dial: Dial) -> None:
+        self._others = [voter for voter in voters if voter.node_id != own_id]
+        self._dial = dial
+
+    async def of_those_that_are_no_brokers(self, image: MetadataImage) -> Mapping[int, Sequence[FeatureRange]]:
+        """By node id. Raises Refusal INVALID_UPDATE_VERSION when one does not answer: it may be of any version."""
+        asked = [voter for voter in self._others if image.broker(voter.node_id) is None]
+        features = await asyncio.gather(*map(self._ask, asked))
+        return {voter.node_id: found for voter, found in zip(asked, features, strict=True)}
+
+    async def _ask(self, voter: Voter) -> Sequence[FeatureRange]:
+        try:
+            # A channel of its own: one that has failed before keeps a delay before it dials again.
+            async with self._dial(voter.address, _CHANNEL_OPTIONS) as channel:
+                found = await who_answers(voter.address, channel, ANSWER_TIMEOUT_S)
+        except Unreachable as error:
+            raise _refusal(voter, error.reason) from error
+        if found.node_id != voter.node_id:
+            raise _refusal(voter, f"node {found.node_id} answers there")
+        return found.features
+
+
+def _refusal(voter: Voter, reason: str) -> Refusal:
+    return Refusal(
+        ErrorCode.INVALID_UPDATE_VERSION,
+        f"controller {voter} does not tell which levels it supports ({reason}): start it, in a version that does, or"
+        " take it out of controller.quorum.voters of every node",
+    )

@@ -1,0 +1,128 @@
+"""The snapshots of a controller: its own, those it sends to voters that lag, and those it takes over from a leader.
+
+The quorum's journal holds what came after the earlier of the two snapshots that are kept, so that either will do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import structlog
+
+from kraft.model.errors import Corruption
+from kraft.quorum.snapshots import GENERATIONS_KEPT, Snapshot, SnapshotId, SnapshotStore
+from kraft.server.cluster.metadata_snapshots import LoadedImage, MetadataSnapshots, SnapshotPolicy, decode_image
+from kraft.server.controller.state_machine_host import StateMachineHost
+
+log = structlog.get_logger()
+
+
+READ_SNAPSHOT_KEPT_MS: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadSnapshot:
+    snapshot: Snapshot
+    at_ms: int
+
+
+class JournalOwner(Protocol):
+    def forget_entries_to(self, index: int) -> None:
+        """Two durable snapshots contain everything up to `index`."""
+
+
+class VoterSnapshots:
+    """Implements `kraft.quorum.snapshot_transfer.SnapshotKeeper`."""
+
+    def __init__(
+        self,
+        store: SnapshotStore,
+        host: StateMachineHost,
+        *,
+        policy: SnapshotPolicy,
+        cluster_id: str,
+        monotonic_ms: Callable[[], int],
+        failed: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._host = host
+        self._quorum: JournalOwner | None = None
+        self._start_id: SnapshotId | None = None
+        self._monotonic_ms = monotonic_ms
+        self._read: _ReadSnapshot | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._snapshots = MetadataSnapshots(
+            store,
+            host,
+            policy=policy,
+            cluster_id=cluster_id,
+            monotonic_ms=monotonic_ms,
+            failed=failed,
+            written=self._written,
+        )
+
+    def attach(self, quorum: JournalOwner) -> None:
+        self._quorum = quorum
+
+    # --- life ----------------------------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """The host starts from the latest whole snapshot. Before the quorum is started. Raises Corruption, OSError."""
+        loaded = await self._snapshots.load()
+        if loaded.index:
+            self._host.start_from(loaded)
+            self._start_id = SnapshotId(index=loaded.index, term=loaded.term)
+
+    async def run(self) -> None:
+        """Writes a snapshot whenever one is due. Until cancelled."""
+        await self._snapshots.run()
+
+    async def write(self) -> None:
+        """Writes one at once, if anything is new."""
+        await self._snapshots.write()
+
+    def close(self) -> None:
+        self._snapshots.close()
+
+    def _written(self, index: int) -> None:
+        self._host.entries.snapshot_taken(index)
+        generations = self._store.generations()
+        if self._quorum is not None and len(generations) == GENERATIONS_KEPT:
+            self._quorum.forget_entries_to(generations[-1].index)
+
+    # --- what the quorum asks for --------------------------------------------------------------------------------
+
+    @property
+    def start_id(self) -> SnapshotId | None:
+        return self._start_id
+
+    def latest(self) -> Snapshot | None:
+        """As it is on the disk, since an image would have to be encoded first.
+
+        It is read in a thread, and is there when it is asked for the next time, if that is soon.
+        """
+        read, self._read = self._read, None
+        if read is not None and self._monotonic_ms() - read.at_ms <= READ_SNAPSHOT_KEPT_MS:
+            return read.snapshot
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._read_latest(), name="metadata snapshot for a voter that lags")
+        return None
+
+    async def _read_latest(self) -> None:
+        try:
+            snapshot = await asyncio.to_thread(self._store.load)
+            self._read = None if snapshot is None else _ReadSnapshot(snapshot, self._monotonic_ms())
+        except (Corruption, OSError) as error:
+            log.error("no snapshot can be sent to a voter that lags", reason=str(error))
+        finally:
+            self._reading = None
+
+    def keep(self, snapshot: Snapshot) -> Callable[[], None]:
+        """In a thread."""
+        image = decode_image(snapshot.chunks, snapshot.id.index)
+        self._store.write(snapshot.id, snapshot.chunks)
+        loaded = LoadedImage(image=image, index=snapshot.id.index, term=snapshot.id.term)
+        return lambda: self._host.start_from(loaded)

@@ -1,0 +1,280 @@
+"""What a node shows to the other nodes of its cluster, and asks of them: a shared secret, certificates, or both.
+
+The files are read once, at the start. What is wrong with them is told in one line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import ssl
+import stat
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+import structlog
+
+from kraft.quorum.config import FRAME_BYTES_MAX
+from kraft.rpc.connection_failures import handshake_failure
+from kraft.rpc.gatekeeper import REPLICATION_SERVICE, Gatekeeper, introduced_node_id
+from kraft.rpc.introduced_channel import IntroducedChannel
+from kraft.rpc.introductions import ClusterSecrets
+from kraft.rpc.refusal_log import RefusalLog
+from kraft.server.config.checks import spans_machines
+from kraft.server.config.loading import ConfigError
+from kraft.server.config.values import CONTROLLER, NodeConfig
+from kraft.server.identity import machine_secret
+from kraft.server.identity.machine_secret import NoPlaceForSecret
+
+log = structlog.get_logger()
+
+SECRET_CHARACTERS_MIN: Final = 32
+SECRETS_MAX: Final = 4
+FILE_BYTES_MAX: Final = 1 << 20
+
+_HOW_TO_MAKE_A_SECRET: Final = "make one with (umask 077; openssl rand -base64 32 > FILE) and give it to every node"
+_PEM_BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.+?-----END \1-----", re.DOTALL)
+
+ChannelOptions = Sequence[tuple[str, Any]]
+
+
+class CredentialsError(ConfigError):
+    """A file of secrets or certificates that no node can use: one line, with the remedy, and nothing of the secret."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """PEM. `private_key` and `certificates` are this node's own, `trusted` certify the others."""
+
+    private_key: bytes
+    certificates: bytes
+    trusted: bytes
+
+
+class NodeCredentials:
+    """Made once for a node; what it gives out has to be used inside the event loop."""
+
+    def __init__(self, config: NodeConfig, cluster_id: str, refusals: RefusalLog) -> None:
+        """Reads the files that the configuration names. Raises CredentialsError."""
+        self.refusals = refusals
+        self._config = config
+        self._cluster_id = cluster_id
+        security = config.security
+        self._secrets = _secrets_of(config, cluster_id)
+        self._tls: TlsFiles | None = None
+        if security.keystore_file is not None and security.truststore_file is not None:
+            own = next((voter for voter in config.quorum.voters if voter.node_id == config.node_id), None)
+            self._tls = read_tls_files(
+                security.keystore_file, security.truststore_file, host=None if own is None else own.host
+            )
+
+    # --- what others are asked for ---
+
+    def gatekeeper(self, listener: str) -> Gatekeeper:
+        """On CONTROLLER everything is for nodes only, on the clients' listener what brokers copy from each other.
+
+        Where nodes share no secret, CONTROLLER has TLS, which lets nobody in without a certificate.
+        """
+        asks_for_certificate = self._secrets is None and self._tls is not None
+        return Gatekeeper(
+            cluster_id=self._cluster_id,
+            cluster_secrets=self._secrets,
+            is_guarded=(
+                (lambda _: not asks_for_certificate)
+                if listener == CONTROLLER
+                else lambda method: method.startswith(REPLICATION_SERVICE)
+            ),
+            message_bytes_max=FRAME_BYTES_MAX if listener == CONTROLLER else None,
+            refusals=self.refusals,
+        )
+
+    def server_credentials(self, listener: str) -> grpc.ServerCredentials | None:
+        """None for a listener without TLS."""
+        if self._tls is None or listener != CONTROLLER:
+            return None
+        return grpc.ssl_server_credentials(
+            [(self._tls.private_key, self._tls.certificates)], self._tls.trusted, require_client_auth=True
+        )
+
+    def objection_to_voter(self, context: grpc.aio.ServicerContext[Any, Any], voter_id: int) -> str | None:
+        """Why whoever made this call cannot be that voter; None when it may be."""
+        introduced = introduced_node_id(context.invocation_metadata() or ())
+        if introduced is not None and introduced != voter_id:
+            return f"node {introduced} speaks as voter {voter_id}"
+        if self._tls is not None:
+            return self._objection_to_certificate(context, voter_id)
+        return None
+
+    def _objection_to_certificate(self, context: grpc.aio.ServicerContext[Any, Any], voter_id: int) -> str | None:
+        names = [name.decode("utf-8", "replace") for name in context.auth_context().get(_ALTERNATIVE_NAMES, [])]
+        host = next(voter.host for voter in self._config.quorum.voters if voter.node_id == voter_id)
+        if any(certificate_name_covers(name, host) for name in names):
+            return None
+        return (
+            f"its certificate is for {', '.join(names)[:200] or 'nobody'}, not for {host}, the host of voter {voter_id}"
+        )
+
+    # --- what is shown to others ---
+
+    def dial_controller(self, address: str, options: ChannelOptions) -> grpc.aio.Channel:
+        if self._tls is None:
+            return self._introduced(grpc.aio.insecure_channel(address, options=options))
+        credentials = grpc.ssl_channel_credentials(self._tls.trusted, self._tls.private_key, self._tls.certificates)
+        return self._introduced(grpc.aio.secure_channel(address, credentials, options=options))
+
+    def handshake_failure(self, details: str) -> str | None:
+        """Of a call to a controller that gRPC ended with these `details`, see `connection_failures`."""
+        return handshake_failure(details, uses_tls=self._tls is not None)
+
+    def dial_broker(self, address: str, options: ChannelOptions) -> grpc.aio.Channel:
+        return self._introduced(grpc.aio.insecure_channel(address, options=options))
+
+    def _introduced(self, channel: grpc.aio.Channel) -> grpc.aio.Channel:
+        if self._secrets is None:
+            return channel
+        return IntroducedChannel(channel, self._secrets, self._cluster_id, self._config.node_id)
+
+
+def _secrets_of(config: NodeConfig, cluster_id: str) -> ClusterSecrets | None:
+    """What the nodes of this cluster share; None where only certificates tell them. Raises ConfigError."""
+    if config.security.secret_file is not None:
+        return read_secrets(config.security.secret_file)
+    if spans_machines(config):
+        # Controllers that speak TLS, and no brokers that others could dial: `config_checks` saw to that.
+        return None
+    try:
+        found = machine_secret.find_or_create(cluster_id)
+    except NoPlaceForSecret:
+        if not config.is_whole_cluster:
+            raise
+        # It speaks to nobody but itself, so it can do with a secret that it forgets.
+        log.info("cluster secret kept in memory", reason="no place for a file: other nodes need cluster.secret.file")
+        return ClusterSecrets([secrets.token_bytes(SECRET_CHARACTERS_MIN)])
+    if found.created and config.is_whole_cluster:
+        log.info("cluster secret created", file=str(found.path))
+    elif found.created:
+        log.warning(
+            "cluster secret created",
+            file=str(found.path),
+            reason="none was found there: if other nodes of this cluster run, stop them all and start them again, as"
+            " the same user with the same HOME and XDG_STATE_HOME, or set cluster.secret.file on each of them",
+        )
+    return read_secrets(found.path)
+
+
+_HANDSHAKE_TURNS: Final = 4
+"""Each end speaks so often at most; one that waits for more by then has all that it checks."""
+
+_ALTERNATIVE_NAMES: Final = "x509_subject_alternative_name"
+
+
+def read_secrets(path: Path) -> ClusterSecrets:
+    """One secret a line: the first is spoken, each is understood. Raises CredentialsError."""
+    lines = [line.strip() for line in _read_private(path, "cluster.secret.file", forbidden=0o077).splitlines()]
+    found = [line for line in lines if line]
+    if not found:
+        raise CredentialsError(f"cluster.secret.file: {path} is empty: {_HOW_TO_MAKE_A_SECRET}")
+    if len(found) > SECRETS_MAX:
+        raise CredentialsError(f"cluster.secret.file: {path} has more than {SECRETS_MAX} lines, one secret each")
+    if any(len(secret) < SECRET_CHARACTERS_MIN for secret in found):
+        raise CredentialsError(
+            f"cluster.secret.file: {path} has a secret of fewer than {SECRET_CHARACTERS_MIN} characters, which can be"
+            f" guessed: {_HOW_TO_MAKE_A_SECRET}"
+        )
+    return ClusterSecrets(found)
+
+
+def read_tls_files(keystore: Path, truststore: Path, *, host: str | None) -> TlsFiles:
+    """Raises CredentialsError for what no node would take: neither OpenSSL, nor another node with this truststore.
+
+    That is found here because it cannot be told later: of a connection that fails in its handshake gRPC does not say
+    whose it was. `host` is where others dial this node; None when nobody does.
+    """
+    own = _read_private(keystore, "ssl.keystore.location", forbidden=0o007)
+    trusted = _read(truststore, "ssl.truststore.location")
+    keys = [found[0] for found in _PEM_BLOCK.finditer(own) if found[1].endswith(b"PRIVATE KEY")]
+    if any(b"ENCRYPTED" in key for key in keys):
+        raise CredentialsError(
+            f"ssl.keystore.location: {keystore}: the private key is encrypted, which is not built yet"
+        )
+    certificates = [found[0] for found in _PEM_BLOCK.finditer(own) if found[1] == b"CERTIFICATE"]
+    if len(keys) != 1 or not certificates:
+        raise CredentialsError(
+            f"ssl.keystore.location: {keystore}: expected one private key and its certificates, in PEM"
+        )
+    answering, dialing = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    answering.verify_mode, dialing.check_hostname = ssl.CERT_REQUIRED, host is not None
+    for context in (answering, dialing):
+        try:
+            context.load_cert_chain(keystore)
+        except ssl.SSLError as error:
+            raise CredentialsError(f"ssl.keystore.location: {keystore}: {_said(error)}") from None
+        try:
+            context.load_verify_locations(truststore)
+        except ssl.SSLError as error:
+            raise CredentialsError(f"ssl.truststore.location: {truststore}: {_said(error)}") from None
+    try:
+        _shake_hands(answering, dialing, host)
+    except ssl.SSLError as error:
+        reason = getattr(error, "verify_message", "") or _said(error)
+        raise CredentialsError(
+            f"ssl.keystore.location: {keystore}: no node that trusts {truststore} would accept it: {reason}"
+        ) from None
+    return TlsFiles(private_key=keys[0], certificates=b"\n".join(certificates), trusted=trusted)
+
+
+def _shake_hands(answering: ssl.SSLContext, dialing: ssl.SSLContext, host: str | None) -> None:
+    """A whole handshake in memory, in which each side checks the other's certificate. Raises SSLError."""
+    to_answering, to_dialing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        dialing.wrap_bio(to_dialing, to_answering, server_hostname=host),
+        answering.wrap_bio(to_answering, to_dialing, server_side=True),
+    ]
+    for _ in range(_HANDSHAKE_TURNS):
+        for end in ends:
+            with suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+
+
+def certificate_name_covers(name: str, host: str) -> bool:
+    """As a browser would see it: a star stands for the first label of a name. Source: RFC 6125."""
+    name, host = name.lower().rstrip("."), host.lower().rstrip(".")
+    if name.startswith("*."):
+        first, _, rest = host.partition(".")
+        return bool(first) and rest == name[2:] and "." in rest
+    return name == host
+
+
+def _read_private(path: Path, key: str, forbidden: int) -> bytes:
+    """The file, unless its mode lets others read it or its owner is somebody else's."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise CredentialsError(f"{key}: cannot read {path}: {error.strerror}") from None
+    mode = stat.S_IMODE(found.st_mode)
+    if mode & forbidden:
+        raise CredentialsError(f"{key}: {path} can be read by others (mode {mode:04o}): chmod 600 {path}")
+    if found.st_uid not in (0, os.geteuid()):
+        raise CredentialsError(f"{key}: {path} belongs to another user (uid {found.st_uid}): chown it to this node's")
+    return _read(path, key)
+
+
+def _read(path: Path, key: str) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise CredentialsError(f"{key}: cannot read {path}: {error.strerror}") from None
+    if len(data) > FILE_BYTES_MAX:
+        raise CredentialsError(f"{key}: {path} is larger than {FILE_BYTES_MAX} bytes")
+    return data
+
+
+def _said(error: ssl.SSLError) -> str:
+    return f"OpenSSL does not take it: {error.reason or error}"

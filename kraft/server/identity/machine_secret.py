@@ -1,0 +1,88 @@
+"""The secret that the nodes of one cluster on one machine share when `cluster.secret.file` names none.
+
+It lies in the user's state directory, one file for each cluster, so that nodes find it without any setting: whoever may
+read the user's files is trusted, and somebody who merely reaches a port of this machine is not. The first that needs it
+makes it: `kraft storage format`, or a node at its start.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kraft.runtime.disk import RealDisk
+from kraft.server.config.loading import ConfigError
+
+_RANDOM_BYTES = 32
+
+
+class NoPlaceForSecret(ConfigError):
+    """The user has no directory in which the file can be kept: one line, with the remedy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineSecret:
+    """`created` is False when the file was there before."""
+
+    path: Path
+    created: bool
+
+
+def path_of(cluster_id: str, environment: Mapping[str, str] = os.environ) -> Path:
+    """`$XDG_STATE_HOME/kraft/CLUSTER.secret`, by default below ~/.local/state. Raises NoPlaceForSecret."""
+    named = environment.get("XDG_STATE_HOME", "")
+    # A relative one is to be ignored. Source: XDG Base Directory Specification.
+    if not named.startswith("/"):
+        try:
+            named = str(Path.home() / ".local" / "state")
+        except RuntimeError:
+            raise _no_place("this user has no home directory") from None
+    return Path(named) / "kraft" / f"{cluster_id}.secret"
+
+
+def find_or_create(cluster_id: str, environment: Mapping[str, str] = os.environ) -> MachineSecret:
+    """The file, which is whole whenever it can be seen, also by nodes that start at the same time.
+
+    Raises NoPlaceForSecret.
+    """
+    path = path_of(cluster_id, environment)
+    try:
+        if path.exists():
+            return MachineSecret(path=path, created=False)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return MachineSecret(path=path, created=_create(path))
+    except OSError as error:
+        raise _no_place(f"{error.filename or path}: {error.strerror}") from None
+
+
+def write_new(path: Path) -> bool:
+    """A file with a secret of its own, durable and for its owner's eyes only; False when there was one."""
+    return not path.exists() and _create(path)
+
+
+def _create(path: Path) -> bool:
+    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with open(descriptor, "w") as file:
+            file.write(f"{secrets.token_urlsafe(_RANDOM_BYTES)}\n")
+            file.flush()
+            os.fsync(descriptor)
+        # A link, unlike a rename, replaces nothing: of several nodes that start at once, one makes the secret.
+        os.link(draft, path)
+        RealDisk().sync_dir(str(path.parent))
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(draft)
+    return True
+
+
+def _no_place(reason: str) -> NoPlaceForSecret:
+    return NoPlaceForSecret(
+        f"the nodes of this machine share a secret, and there is no place to keep it ({reason}): make one with"
+        " (umask 077; openssl rand -base64 32 > FILE) and set cluster.secret.file=FILE on every node"
+    )

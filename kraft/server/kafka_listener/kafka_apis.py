@@ -1,0 +1,80 @@
+"""What the Kafka listener serves: each API beside the handler that answers it. A key is advertised only from here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from kraft.metadata.image import MetadataImage
+from kraft.model.ids import BrokerId
+from kraft.rpc.services import AdminHandlers, BrokerHandlers
+from kraft.server.handlers.fetch import FetchHandler
+from kraft.server.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from kraft.server.handlers.produce import ProduceHandler
+from kraft.server.kafka_listener.apis.api_versions import ApiVersionsApi
+from kraft.server.kafka_listener.apis.fetch import FetchApi
+from kraft.server.kafka_listener.apis.init_producer_id import InitProducerIdApi
+from kraft.server.kafka_listener.apis.leaders import Leaders
+from kraft.server.kafka_listener.apis.list_offsets import ListOffsetsApi
+from kraft.server.kafka_listener.apis.metadata import MetadataApi
+from kraft.server.kafka_listener.apis.offset_for_leader_epoch import OffsetForLeaderEpochApi
+from kraft.server.kafka_listener.apis.produce import ProduceApi
+from kraft.server.kafka_listener.fetch_sessions import FetchSessions
+from kraft.server.kafka_listener.kafka_admin_apis import KafkaAdminHandlers, kafka_admin_apis
+from kraft.server.kafka_listener.requests import Api
+from kraft.wire.api_keys import ApiKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionHandlers:
+    """What works on partitions of this broker. The same for all listeners: they remember what producers sent."""
+
+    produce: ProduceHandler
+    fetch: FetchHandler
+    offset_for_leader_epoch: OffsetForLeaderEpochHandler
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSurroundings:
+    """What the APIs need besides handlers."""
+
+    broker_id: BrokerId
+    listener: str
+    """The listener whose clients are answered."""
+
+    image: Callable[[], MetadataImage]
+    fenced_lately: Callable[[], tuple[BrokerId, ...]]
+    """Brokers that clients still find listed."""
+
+    monotonic_ms: Callable[[], int]
+    sessions: FetchSessions
+    """Of the clients of all listeners."""
+
+
+def kafka_apis(
+    broker: BrokerHandlers,
+    admin: AdminHandlers,
+    only_here: KafkaAdminHandlers,
+    partitions: PartitionHandlers,
+    surroundings: KafkaSurroundings,
+) -> Mapping[ApiKey, Api]:
+    """`broker.metadata` is that of the same listener."""
+    leaders = Leaders(surroundings.image, surroundings.listener)
+    apis: dict[ApiKey, Api] = {
+        ApiKey.PRODUCE: ProduceApi(partitions.produce.begin, leaders, partitions.produce.refuse_unknown),
+        ApiKey.FETCH: FetchApi(partitions.fetch.begin, leaders, surroundings.sessions, surroundings.monotonic_ms),
+        ApiKey.LIST_OFFSETS: ListOffsetsApi(broker.list_offsets),
+        ApiKey.METADATA: MetadataApi(broker.metadata, leaders, surroundings.broker_id, surroundings.fenced_lately),
+        ApiKey.INIT_PRODUCER_ID: InitProducerIdApi(broker.init_producer_id, surroundings.monotonic_ms),
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochApi(partitions.offset_for_leader_epoch.handle),
+        **kafka_admin_apis(
+            broker,
+            admin,
+            only_here,
+            broker_id=surroundings.broker_id,
+            listener=surroundings.listener,
+            image=surroundings.image,
+        ),
+    }
+    keys = (*apis, ApiKey.API_VERSIONS)
+    return {**apis, ApiKey.API_VERSIONS: ApiVersionsApi(keys, admin.cluster.describe_features)}

@@ -1,0 +1,1 @@
+"""A node as a process: its start and stop, its sockets, its log."""

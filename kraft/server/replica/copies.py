@@ -1,0 +1,199 @@
+"""The directories of replicas that move from one log directory of a broker to another, as a crash may leave them.
+
+A copy is made in `<topic>-<partition>.<id>-future` of the log directory that the replica moves to. When it is whole and
+synced, it takes the place of the original in two steps:
+
+1. `<topic>-<partition>` of the original is renamed to `<topic>-<partition>.<id>-moved`, and its log directory synced.
+   From here on the copy is the replica.
+2. The copy is renamed to `<topic>-<partition>`, and its log directory synced.
+
+Then the original is removed. Before step 1 a crash leaves the original, and a copy that is worth nothing; after it, the
+`-moved` directory tells that the copy of the same id is whole, and the next start does step 2. At no time two
+directories have the replica's own name, and each step is durable before the next one.
+
+Where a log directory cannot be used nothing is concluded from what the others hold: it may have the other half. See
+docs/adr/0021-moves-between-log-directories.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from kraft.log.disk import Disk
+from kraft.model.errors import Corruption
+from kraft.model.ids import TopicId, TopicPartition
+from kraft.server.replica.store import METADATA_FILE, DirectoryFailed, encode_metadata, failures_of, read_topic_id
+
+log = structlog.get_logger()
+
+COPY_SUFFIX: Final = "-future"
+MOVED_SUFFIX: Final = "-moved"
+NAME_BYTES_MAX: Final = 255
+"""Of a file in any file system that is in use."""
+
+_NAME: Final = re.compile(
+    r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>[0-9]{1,9})\.(?P<id>[0-9a-f]{32})(?P<suffix>-future|-moved)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftCopy:
+    """A copy that no process works on. `topic_id` is None where the directory does not tell any more."""
+
+    directory: str
+    """The log directory."""
+    topic_partition: TopicPartition
+    move_id: str
+    topic_id: TopicId | None
+
+
+def copy_name(topic_partition: TopicPartition, move_id: str) -> str:
+    """`move_id` has 32 hexadecimal digits, drawn for each move."""
+    return f"{topic_partition}.{move_id}{COPY_SUFFIX}"
+
+
+def moved_name(topic_partition: TopicPartition, move_id: str) -> str:
+    return f"{topic_partition}.{move_id}{MOVED_SUFFIX}"
+
+
+# --- in the life of a move -------------------------------------------------------------------------------------------
+
+
+def begin_copy(disk: Disk, directory: str, topic_partition: TopicPartition, topic_id: TopicId, move_id: str) -> None:
+    """An empty directory for a copy, durable: the next start finds it, and knows what was wanted.
+
+    Raises DirectoryFailed.
+    """
+    path = f"{directory}/{copy_name(topic_partition, move_id)}"
+    with failures_of(directory):
+        try:
+            disk.make_dir(path)
+            disk.write_atomically(f"{path}/{METADATA_FILE}", encode_metadata(topic_id))
+            disk.sync_dir(directory)
+        except OSError:
+            with suppress(OSError):
+                disk.remove_tree(path)
+            raise
+
+
+def set_original_aside(disk: Disk, directory: str, topic_partition: TopicPartition, move_id: str) -> None:
+    """The first step. The copy has to be whole and durable. Raises DirectoryFailed, and all may be so or so."""
+    with failures_of(directory):
+        disk.rename(f"{directory}/{topic_partition}", f"{directory}/{moved_name(topic_partition, move_id)}")
+        disk.sync_dir(directory)
+
+
+def put_copy_in_place(disk: Disk, directory: str, topic_partition: TopicPartition, move_id: str) -> None:
+    """The second step. Raises DirectoryFailed."""
+    with failures_of(directory):
+        disk.rename(f"{directory}/{copy_name(topic_partition, move_id)}", f"{directory}/{topic_partition}")
+        disk.sync_dir(directory)
+
+
+def remove_copy(disk: Disk, directory: str, topic_partition: TopicPartition, move_id: str) -> None:
+    """Of a move that did not come to its first step. Raises DirectoryFailed."""
+    _remove(disk, directory, copy_name(topic_partition, move_id))
+
+
+def remove_original(disk: Disk, directory: str, topic_partition: TopicPartition, move_id: str) -> None:
+    """After the second step. Raises DirectoryFailed."""
+    _remove(disk, directory, moved_name(topic_partition, move_id))
+
+
+def _remove(disk: Disk, directory: str, name: str) -> None:
+    with failures_of(directory):
+        if disk.exists(f"{directory}/{name}"):
+            disk.remove_tree(f"{directory}/{name}")
+            disk.sync_dir(directory)
+
+
+# --- at the start ----------------------------------------------------------------------------------------------------
+
+
+def finish_moves(disk: Disk, directories: Sequence[str]) -> list[DirectoryFailed]:
+    """Does what is left to do of moves that a crash interrupted behind their first step.
+
+    To be called before anybody looks for replicas in these log directories. Returns what went wrong, but for
+    directories that cannot be listed: whoever looks into them will find that, too.
+    """
+    failures: list[DirectoryFailed] = []
+    names: dict[str, set[str]] = {}
+    for directory in directories:
+        with suppress(OSError):
+            names[directory] = set(disk.list(directory))
+    for directory, held in names.items():
+        for name in sorted(held):
+            found = _NAME.fullmatch(name)
+            if found is None or found["suffix"] != MOVED_SUFFIX:
+                continue
+            try:
+                _finish(disk, directory, _replica(found), found["id"], names)
+            except DirectoryFailed as failure:
+                failures.append(failure)
+    return failures
+
+
+def _finish(
+    disk: Disk, original: str, topic_partition: TopicPartition, move_id: str, names: dict[str, set[str]]
+) -> None:
+    name, copy = str(topic_partition), copy_name(topic_partition, move_id)
+    places = [directory for directory, held in names.items() if name in held]
+    copies = [directory for directory, held in names.items() if copy in held]
+    facts = {"partition": name, "moved_from": original}
+    if places and not copies:
+        # A process that was killed may not have come to sync what it did last.
+        for directory in places:
+            with failures_of(directory):
+                disk.sync_dir(directory)
+    elif len(copies) == 1 and not places:
+        with failures_of(original):
+            disk.sync_dir(original)
+        put_copy_in_place(disk, copies[0], topic_partition, move_id)
+        names[copies[0]] = names[copies[0]] - {copy} | {name}
+        log.info("a replica's move between log directories is finished", moved_to=copies[0], **facts)
+    else:
+        log.error(
+            "what a replica moved from is kept: where it moved to cannot be told",
+            kept=f"{original}/{moved_name(topic_partition, move_id)}",
+            in_place=places,
+            copies=copies,
+            **facts,
+        )
+        return
+    remove_original(disk, original, topic_partition, move_id)
+
+
+def copies_left(disk: Disk, directories: Sequence[str]) -> list[LeftCopy]:
+    """Those that no move works on, at the start, and that are not the replica itself. Raises DirectoryFailed."""
+    names: dict[str, Sequence[str]] = {}
+    for directory in directories:
+        with failures_of(directory):
+            names[directory] = disk.list(directory)
+    moved = {name for held in names.values() for name in held if name.endswith(MOVED_SUFFIX)}
+    left = []
+    for directory, held in names.items():
+        for name in held:
+            found = _NAME.fullmatch(name)
+            if found is None or found["suffix"] != COPY_SUFFIX or moved_name(_replica(found), found["id"]) in moved:
+                continue
+            with failures_of(directory):
+                left.append(_left_copy(disk, directory, name, found))
+    return left
+
+
+def _left_copy(disk: Disk, directory: str, name: str, found: re.Match[str]) -> LeftCopy:
+    try:
+        topic_id = read_topic_id(disk, f"{directory}/{name}/{METADATA_FILE}")
+    except Corruption:
+        topic_id = None
+    return LeftCopy(directory=directory, topic_partition=_replica(found), move_id=found["id"], topic_id=topic_id)
+
+
+def _replica(found: re.Match[str]) -> TopicPartition:
+    return TopicPartition(found["topic"], int(found["partition"]))

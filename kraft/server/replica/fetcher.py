@@ -1,0 +1,377 @@
+"""Copies partitions from their leaders: one stream to each leader, for all partitions that follow it.
+
+A round asks for every partition that is ready to go on, applies the answer to each, and the next round names the new
+positions. A fetch from N tells the leader that everything below N is on this disk, so a partition takes part again
+only after its log was synced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+import structlog
+
+from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
+from kraft.model.ids import BrokerEpoch, BrokerId, Offset
+from kraft.model.replica_requests import (
+    ReplicaFetchPartition,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+    ReplicaFetchResult,
+)
+from kraft.replication.effects import (
+    AdvanceLogStart,
+    AppendRecords,
+    FollowerEffect,
+    RestartAt,
+    Retry,
+    SetHighWatermark,
+    TruncatedBelowHighWatermark,
+    TruncateTo,
+    WaitForMetadata,
+)
+from kraft.replication.follower import FetchPosition, PartitionFollower
+from kraft.rpc.cluster_peers import ReplicaFetchStream, ReplicationPeer
+from kraft.rpc.peers import NotAdmitted, NotServed, Unreachable
+from kraft.server.config.values import ReplicationConfig
+from kraft.server.loop.purgatory import Watch
+from kraft.server.replica.log_changes import Outcome
+from kraft.server.replica.partition import Partition
+from kraft.server.replica.partitions import Partitions
+
+log = structlog.get_logger()
+
+RECONNECT_AFTER_S: Final = 0.1
+NO_ROOM_RETRY_AFTER_S: Final = 1.0
+"""A partition that has no room on the disk is asked for again after that, and each time its records come in vain."""
+
+ANSWER_GRACE_S: Final = 5.0
+"""How much longer than its wait a fetch may take before the leader counts as gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    partition: Partition
+    follower: PartitionFollower
+    position: FetchPosition
+
+
+class ReplicaFetcher:
+    """Follows one leader. `run` lasts until it is cancelled."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: BrokerId,
+        broker_epoch: Callable[[], BrokerEpoch],
+        leader_id: BrokerId,
+        peer: Callable[[], ReplicationPeer | None],
+        partitions: Partitions,
+        config: ReplicationConfig,
+        lost: Callable[[BrokerId], None],
+        found: Callable[[BrokerId], None],
+    ) -> None:
+        """`lost` is called when the connection to the leader breaks or is refused, and `found` when the leader answers
+        as a leader again: in turn.
+        """
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._leader_id = leader_id
+        self._peer = peer
+        self._partitions = partitions
+        self._config = config
+        self._not_before: dict[Partition, float] = {}
+        self._late: set[Partition] = set()
+        """Partitions whose sync takes longer than a round waits."""
+        self._rounds = 0
+        self._assigned = asyncio.Event()
+        self._told = ""
+        self._lost = lost
+        self._found = found
+        self._is_lost = False
+
+    def assignment_changed(self) -> None:
+        """Other partitions follow this leader now: a fetch that is under way without them is given up."""
+        self._assigned.set()
+
+    async def run(self) -> None:
+        while True:
+            try:
+                while await self._follow():
+                    pass
+            except (NotAdmitted, NotServed) as error:
+                # It is there, so there is no successor to wait for.
+                self._tell_once(str(error))
+            except Unreachable as error:
+                if not self._is_lost:
+                    self._is_lost = True
+                    self._lost(self._leader_id)
+                self._tell_once(str(error))
+            except Refusal as refusal:
+                self._tell_once(str(refusal))
+            except TimeoutError:
+                self._tell_once("it does not answer")
+            await asyncio.sleep(RECONNECT_AFTER_S)
+
+    def _tell_once(self, reason: str) -> None:
+        """A leader that is down is tried ten times a second, and told of once."""
+        if reason != self._told:
+            self._told = reason
+            log.warning("leader cannot be fetched from", leader=self._leader_id, reason=reason)
+
+    async def _follow(self) -> bool:
+        """Fetches round after round. True when one was given up because other partitions follow this leader now."""
+        peer = self._peer()
+        if peer is None:
+            return False
+        stream = peer.fetch_stream()
+        try:
+            while True:
+                self._assigned.clear()
+                await self._until_synced()
+                asked = self._ask()
+                if not asked:
+                    await self._until_something_is_ready()
+                    continue
+                if not await self._round(stream, asked):
+                    return True
+        finally:
+            await stream.close()
+
+    def _ask(self) -> list[_Asked]:
+        """Every partition of this leader that is ready to go on."""
+        now = asyncio.get_running_loop().time()
+        self._not_before = {partition: then for partition, then in self._not_before.items() if then > now}
+        asked = []
+        for partition in self._partitions:
+            follower = partition.follower
+            if follower is None or follower.leader_id != self._leader_id or partition in self._not_before:
+                continue
+            position = follower.next_fetch()
+            if position is not None:
+                asked.append(_Asked(partition=partition, follower=follower, position=position))
+        # An answer has room for some of them only, in the order of the request: each is the first in its turn.
+        first = self._rounds % len(asked) if asked else 0
+        return asked[first:] + asked[:first]
+
+    async def _until_synced(self) -> None:
+        """Waits for what the last round brought to be on disk, which producers wait for too.
+
+        A round without those partitions would have nothing to bring while the others are idle, and would keep the
+        leader from hearing of their progress for the whole of its wait. A partition that took too long once, as on a
+        disk that hangs, is not waited for again before it is synced: the others go on without it.
+        """
+        deadline = asyncio.get_running_loop().time() + RECONNECT_AFTER_S
+        mine = self._mine()
+        with Watch([partition.appended for partition in mine]) as watch:
+            while True:
+                unsynced = {
+                    one for one in mine if one.follower is not None and (one.follower.needs_sync or one.is_changing)
+                }
+                self._late &= unsynced
+                if not unsynced - self._late:
+                    return
+                watch.again()
+                if not await watch.wait(deadline - asyncio.get_running_loop().time()):
+                    self._late |= unsynced
+                    return
+
+    async def _until_something_is_ready(self) -> None:
+        with Watch([partition.appended for partition in self._mine()]) as watch:
+            if not self._assigned.is_set() and not self._ask():
+                await watch.wait(RECONNECT_AFTER_S)
+
+    def _mine(self) -> list[Partition]:
+        return [
+            partition
+            for partition in self._partitions
+            if partition.follower is not None and partition.follower.leader_id == self._leader_id
+        ]
+
+    async def _round(self, stream: ReplicaFetchStream, asked: list[_Asked]) -> bool:
+        """One fetch and what follows from it; False when it was given up because the assignment changed."""
+        self._rounds += 1
+        async with asyncio.timeout(ANSWER_GRACE_S):
+            await stream.send(self._request(asked))
+        receiving = asyncio.ensure_future(stream.receive())
+        changing = asyncio.ensure_future(self._assigned.wait())
+        try:
+            timeout_s = self._config.fetch_wait_max_ms / 1_000 + ANSWER_GRACE_S
+            await asyncio.wait([receiving, changing], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            if not receiving.done():
+                if changing.done():
+                    return False
+                raise TimeoutError
+            response = receiving.result()
+        finally:
+            receiving.cancel()
+            changing.cancel()
+        self._told = ""
+        self._find(response)
+        answers = {(result.topic_id, result.partition): result for result in response.partitions}
+        for one in asked:
+            result = answers.get((one.partition.topic_id, one.partition.topic_partition.partition))
+            # The partition may have been given another role, or deleted, while the answer was on its way.
+            if result is not None and one.partition.follower is one.follower:
+                self._apply(one, result)
+        return True
+
+    def _find(self, response: ReplicaFetchResponse) -> None:
+        # A broker that was started again also answers before it is replaced, and then leads nothing.
+        if self._is_lost and any(result.error_code is ErrorCode.NONE for result in response.partitions):
+            self._is_lost = False
+            self._found(self._leader_id)
+
+    def _request(self, asked: list[_Asked]) -> ReplicaFetchRequest:
+        return ReplicaFetchRequest(
+            replica_id=self._broker_id,
+            broker_epoch=self._broker_epoch(),
+            # Clients wait for a lost leader, so it is to say at once that it leads.
+            max_wait_ms=0 if self._is_lost else self._config.fetch_wait_max_ms,
+            min_bytes=self._config.fetch_bytes_min,
+            max_bytes=self._config.fetch_response_bytes_max,
+            partitions=[
+                ReplicaFetchPartition(
+                    topic_id=one.partition.topic_id,
+                    partition=one.partition.topic_partition.partition,
+                    fetch_offset=one.position.fetch_offset,
+                    last_fetched_epoch=one.position.last_fetched_epoch,
+                    current_leader_epoch=one.position.current_leader_epoch,
+                    log_start_offset=one.position.log_start,
+                    high_watermark=one.position.high_watermark,
+                    partition_max_bytes=self._config.fetch_bytes_max,
+                )
+                for one in asked
+            ],
+        )
+
+    # --- answers ---------------------------------------------------------------------------------------------
+
+    def _apply(self, one: _Asked, result: ReplicaFetchResult) -> None:
+        for effect in one.follower.answered(one.position, result):
+            self._run(one.partition, one.follower, effect, result)
+
+    def _run(
+        self, partition: Partition, follower: PartitionFollower, effect: FollowerEffect, result: ReplicaFetchResult
+    ) -> None:
+        match effect:
+            case AppendRecords():
+                self._append(partition, follower, effect.records)
+            case TruncateTo() | RestartAt():
+                self._cut_back(partition, effect)
+            case TruncatedBelowHighWatermark():
+                log.error(
+                    "committed records are dropped: the leader does not have them",
+                    partition=str(partition.topic_partition),
+                    offset=effect.offset,
+                    high_watermark=effect.high_watermark,
+                    leader=self._leader_id,
+                )
+            case SetHighWatermark():
+                partition.committed.notify()
+            case AdvanceLogStart():
+                self._advance_log_start(partition, effect)
+            case Retry():
+                self._pause(partition, effect.after_ms / 1_000)
+                log.info(
+                    "fetch is tried again",
+                    partition=str(partition.topic_partition),
+                    leader=self._leader_id,
+                    reason=result.error_code.name,
+                )
+            case WaitForMetadata():
+                log.info("leader epoch has ended", partition=str(partition.topic_partition), leader=self._leader_id)
+            case _:
+                assert_never(effect)
+
+    def _append(self, partition: Partition, follower: PartitionFollower, records: bytes) -> None:
+        self._when_over(
+            lambda: partition.append_as_follower(records),
+            refused=lambda refusal: self._append_refused(partition, follower, refusal),
+        )
+
+    def _append_refused(self, partition: Partition, follower: PartitionFollower, refusal: Refusal) -> None:
+        if partition.follower is follower:
+            follower.append_refused()
+            if isinstance(refusal, InvalidBatch):
+                log.error(
+                    "records from the leader are refused", partition=str(partition.topic_partition), reason=str(refusal)
+                )
+                self._pause(partition, RECONNECT_AFTER_S)
+            else:
+                self._pause_for_want_of_room(partition, refusal)
+
+    def _advance_log_start(self, partition: Partition, effect: AdvanceLogStart) -> None:
+        before = partition.log.log_start_offset
+
+        def moved() -> None:
+            log.info(
+                "log start advanced to the leader's",
+                partition=str(partition.topic_partition),
+                log_start_before=before,
+                log_start=partition.log.log_start_offset,
+                leader=self._leader_id,
+            )
+
+        self._when_over(
+            lambda: partition.advance_log_start(effect.offset),
+            done=moved,
+            refused=lambda refusal: self._pause_for_want_of_room(partition, refusal),
+        )
+
+    def _cut_back(self, partition: Partition, effect: TruncateTo | RestartAt) -> None:
+        before = partition.log.log_end_offset
+
+        def cut() -> None:
+            log.info(
+                "log truncated to the leader's",
+                partition=str(partition.topic_partition),
+                log_end_before=before,
+                log_end=partition.log.log_end_offset,
+                leader=self._leader_id,
+            )
+
+        self._when_over(
+            lambda: partition.cut_back(effect),
+            done=cut,
+            refused=lambda refusal: self._pause_for_want_of_room(partition, refusal),
+        )
+
+    def _when_over(
+        self,
+        change: Callable[[], Outcome[object]] | Callable[[], Outcome[Offset]] | Callable[[], Outcome[None]],
+        *,
+        refused: Callable[[Refusal], None],
+        done: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Other partitions go on while the log of one is changed."""
+        try:
+            outcome = change()
+        except Refusal as refusal:
+            refused(refusal)
+            return
+
+        def over() -> None:
+            try:
+                outcome.result()
+            except Refusal as refusal:
+                if refusal.error_code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    refused(refusal)
+            else:
+                done()
+
+        outcome.when_done(over)
+
+    def _pause_for_want_of_room(self, partition: Partition, refusal: Refusal) -> None:
+        """Whoever watches the disk has told of it. Once there is room, the partition goes on from where it was."""
+        if refusal.error_code is not ErrorCode.KAFKA_STORAGE_ERROR:
+            log.error(
+                "replica cannot follow the leader's log", partition=str(partition.topic_partition), reason=str(refusal)
+            )
+        self._pause(partition, NO_ROOM_RETRY_AFTER_S)
+
+    def _pause(self, partition: Partition, seconds: float) -> None:
+        self._not_before[partition] = asyncio.get_running_loop().time() + seconds

@@ -1,0 +1,90 @@
+"""Carries the ISRs that this broker's leaders propose to the controller, and its answers back.
+
+One after the other for each partition: an attempt is over before the next is sent, as the leader's machine asks for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from kraft.metadata.commands import AlterPartitionRequest, AlterPartitionResult, IsrMember
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import BrokerEpoch, BrokerId
+from kraft.replication.effects import ProposeIsr
+from kraft.server.cluster.controller_client import ControllerClient, NoController
+from kraft.server.loop import background
+from kraft.server.replica.partition import Partition
+
+log = structlog.get_logger()
+
+ATTEMPT_MAX_S: Final = 3.0
+
+
+class IsrProposals:
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        broker_epoch: Callable[[], BrokerEpoch],
+        controllers: ControllerClient,
+        fatal: Callable[[str], None],
+    ) -> None:
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._controllers = controllers
+        self._fatal = fatal
+        self._under_way: dict[Partition, asyncio.Task[None]] = {}
+
+    def propose(self, partition: Partition, proposal: ProposeIsr) -> None:
+        earlier = self._under_way.pop(partition, None)
+        if earlier is not None:
+            earlier.cancel()
+        task = background.start(
+            self._carry(partition, proposal), f"ISR proposal of {partition.topic_partition}", self._fatal
+        )
+        self._under_way[partition] = task
+        task.add_done_callback(lambda done: self._forget(partition, done))
+
+    async def close(self) -> None:
+        tasks = list(self._under_way.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _forget(self, partition: Partition, task: asyncio.Task[None]) -> None:
+        if self._under_way.get(partition) is task:
+            del self._under_way[partition]
+
+    async def _carry(self, partition: Partition, proposal: ProposeIsr) -> None:
+        request = AlterPartitionRequest(
+            broker_id=self._broker_id,
+            broker_epoch=self._broker_epoch(),
+            topic_id=partition.topic_id,
+            partition=partition.topic_partition.partition,
+            leader_epoch=proposal.leader_epoch,
+            partition_epoch=proposal.partition_epoch,
+            new_isr=[
+                IsrMember(broker_id=member.broker_id, broker_epoch=member.broker_epoch) for member in proposal.isr
+            ],
+        )
+        try:
+            result = await self._controllers.call(
+                lambda peer, timeout_s: peer.alter_partition(request, timeout_s), ATTEMPT_MAX_S
+            )
+        except (NoController, Refusal) as error:
+            result = AlterPartitionResult(error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=str(error))
+        if result.error_code is ErrorCode.NONE:
+            log.info("isr changed", partition=str(partition.topic_partition), isr=list(result.isr))
+        else:
+            log.info(
+                "isr is not changed",
+                partition=str(partition.topic_partition),
+                proposed=[member.broker_id for member in proposal.isr],
+                reason=f"{result.error_code.name}: {result.error_message}",
+            )
+        partition.alter_partition_answered(
+            proposal, result.error_code, result.isr, result.leader_epoch, result.partition_epoch, result.elr
+        )

@@ -1,0 +1,79 @@
+"""Opens a broker's logs before any controller has answered: the long part of a start, and nobody is needed for it.
+
+None of the logs gets a role, and nobody is served from them: only metadata that is followed live, and knows the
+registration of this process, tells which of them are this broker's and who leads. What was deleted, moved or created
+anew under its name meanwhile is found by the topic ids, and set aside as if nothing had been opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import TypeVar, TypeVarTuple, Unpack
+
+import structlog
+
+from kraft.metadata.configs import TopicConfig, overridden
+from kraft.metadata.image import MetadataImage
+from kraft.model.errors import Refusal
+from kraft.server.replica.store import DirectoryFailed, FoundPartition, PartitionStore
+
+log = structlog.get_logger()
+
+Arguments = TypeVarTuple("Arguments")
+Result = TypeVar("Result")
+
+
+class LogsOpenedAhead:
+    """`executor` is the one thread in which the store is used."""
+
+    def __init__(self, store: PartitionStore, executor: Executor, defaults: TopicConfig) -> None:
+        self._store = store
+        self._executor = executor
+        self._defaults = defaults
+        self._goes_on = True
+
+    async def open(self, known: MetadataImage) -> None:
+        """Opens what lies on the disks, until `stop`. Topics' configs are taken from `known`, where they are."""
+        began_s, opened, damaged = asyncio.get_running_loop().time(), 0, 0
+        failed: set[str] = set()
+        for found in await self._in_thread(self._store.found):
+            if not self._goes_on:
+                log.info("the other logs are opened as the metadata says", opened_before=opened)
+                return
+            if found.directory in failed:
+                continue
+            try:
+                is_open = await self._in_thread(self._store.open_ahead, found, self._config(known, found))
+            except DirectoryFailed as failure:
+                # The first metadata that is acted on meets it again, and tells which replicas are lost by it.
+                log.error("no more logs are opened ahead in a directory", reason=str(failure))
+                failed.add(found.directory)
+                continue
+            opened, damaged = opened + is_open, damaged + (not is_open)
+        took_ms = round((asyncio.get_running_loop().time() - began_s) * 1_000)
+        log.info("logs are open before the metadata is known", opened=opened, damaged=damaged, took_ms=took_ms)
+
+    def stop(self) -> None:
+        """What is not being opened by now is left to whoever knows what is needed."""
+        self._goes_on = False
+
+    async def release(self) -> None:
+        """Lets go of those that nobody asked for."""
+        await self._in_thread(self._store.release_ahead)
+
+    async def close(self) -> None:
+        """Closes them in order, when the broker stops before it knew anything. Raises OSError."""
+        self.stop()
+        try:
+            await self._in_thread(self._store.close_ahead)
+        except Refusal as refusal:
+            raise OSError(refusal.message) from refusal
+
+    def _config(self, known: MetadataImage, found: FoundPartition) -> TopicConfig:
+        topic = known.topics.get(found.topic_id)
+        return self._defaults if topic is None else overridden(self._defaults, topic.configs)
+
+    async def _in_thread(self, work: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)

@@ -1,0 +1,300 @@
+"""Moves replicas from one log directory of this broker to another, as operators ask for it. Source: KIP-113.
+
+What is asked for is durable when it is answered: the directory of the copy stands for it, empty as it is, and after a
+restart the move is begun again. A move that came as far as the swap is finished then (see replica_copies.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from contextlib import suppress
+from errno import EDQUOT, ENOSPC
+from typing import Final, TypeVar, TypeVarTuple, Unpack
+
+import structlog
+
+from kraft.log.disk import Disk
+from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
+from kraft.model.ids import Offset, TopicPartition
+from kraft.server.replica.copies import NAME_BYTES_MAX, LeftCopy, copies_left, copy_name, finish_moves, remove_copy
+from kraft.server.replica.log_directories import LogDirectories
+from kraft.server.replica.move import PIECE_BYTES, ReplicaMove
+from kraft.server.replica.partition import Partition
+from kraft.server.replica.partitions import Partitions
+from kraft.server.replica.store import DirectoryFailed, PartitionStore
+
+log = structlog.get_logger()
+
+MOVES_AT_ONCE: Final = 2
+"""The others wait for their turn."""
+AGAIN_AFTER_S: Final = 1.0
+"""A move that finds no room on the disk waits for so long."""
+COMPACTION_LOOK_S: Final = 0.05
+"""A compaction that is under way gives up at its next piece, and the swap waits for that; so it does for a change of
+the log."""
+
+Arguments = TypeVarTuple("Arguments")
+Result = TypeVar("Result")
+
+
+class ReplicaMoves:
+    """`run` lasts until it is cancelled; moves that are under way then are begun again by the next process."""
+
+    def __init__(
+        self,
+        *,
+        partitions: Partitions,
+        directories: LogDirectories,
+        store: PartitionStore,
+        disk: Disk,
+        store_thread: Executor,
+        copy_thread: Executor,
+        admit: Callable[[str, int], None],
+        directory_failed: Callable[[str, str], None],
+        moved: Callable[[], Awaitable[None]],
+        draw_move_id: Callable[[], str],
+    ) -> None:
+        """`store_thread` is the one in which the store is used, `copy_thread` one of its own. `moved` is called
+        when replicas are not where they were. `draw_move_id` draws 32 hexadecimal digits.
+        """
+        self._partitions = partitions
+        self._directories = directories
+        self._store = store
+        self._disk = disk
+        self._store_thread = store_thread
+        self._copy_thread = copy_thread
+        self._admit = admit
+        self._directory_failed = directory_failed
+        self._moved = moved
+        self._draw_move_id = draw_move_id
+        self._waiting: asyncio.Queue[tuple[Partition, ReplicaMove]] = asyncio.Queue()
+        self._altering = asyncio.Lock()
+        self._under_way: set[ReplicaMove] = set()
+        """With those that wait, and those of which the copy is still to be removed."""
+        self._told: set[ReplicaMove] = set()
+
+    # --- at the start ----------------------------------------------------------------------------------------
+
+    async def finish_interrupted(self) -> None:
+        """To be called before the store looks for replicas."""
+        for failure in await self._in_thread(self._store_thread, finish_moves, self._disk, self._directories.online):
+            self._directory_failed(failure.directory, str(failure))
+
+    async def run(self) -> None:
+        """To be called when all replicas of this broker are held."""
+        async with self._altering:
+            await self._take_up_again()
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(MOVES_AT_ONCE):
+                workers.create_task(self._work())
+
+    async def _take_up_again(self) -> None:
+        """What was copied before is not looked at: what the original has dropped since, nobody has noted."""
+        try:
+            found = await self._in_thread(self._store_thread, copies_left, self._disk, self._directories.online)
+            own = {move.move_id for move in self._under_way}
+            left = [copy for copy in found if copy.move_id not in own]
+            if left and self._directories.offline:
+                # One of them may be the replica, and what tells so may be where nobody can read it.
+                log.warning("copies of replicas are kept: a log directory is out of use", copies=len(left))
+                return
+            for copy in left:
+                await self._take_up_one(copy)
+        except DirectoryFailed as failure:
+            self._directory_failed(failure.directory, str(failure))
+
+    async def _take_up_one(self, left: LeftCopy) -> None:
+        name = left.topic_partition
+        partition = self._partitions.find_by_name(name.topic, name.partition)
+        if partition is not None and partition.topic_id == left.topic_id and partition.move is None:
+            try:
+                await self._begin(partition, left.directory)
+            except Refusal as refusal:
+                log.warning("replica is not moved", partition=str(name), directory=left.directory, reason=str(refusal))
+        await self._in_thread(self._store_thread, remove_copy, self._disk, left.directory, name, left.move_id)
+
+    def close(self) -> None:
+        """After `run` was cancelled and the copying thread has ended: lets go of the copies, which stay as they are."""
+        for move in self._under_way:
+            move.release()
+
+    # --- what operators ask for ------------------------------------------------------------------------------
+
+    async def move(self, partition: Partition, directory: str) -> None:
+        """Has the replica moved there, whatever was asked for before. It may be there already, or on its way.
+
+        Raises Refusal: KAFKA_STORAGE_ERROR while a log directory is out of use or the copy cannot be begun,
+        INVALID_TOPIC_EXCEPTION for a name that leaves no room for that of the copy.
+        """
+        async with self._altering:
+            under_way = partition.move
+            if under_way is not None and under_way.destination != directory:
+                partition.move = None
+                self._tell("replica's move is cancelled", partition, under_way)
+            elif under_way is not None:
+                return
+            await self._begin(partition, directory)
+
+    async def prefer(self, topic_partition: TopicPartition, directory: str) -> None:
+        """Has a replica that this process may come to begin begun there."""
+        await self._in_thread(self._store_thread, self._store.prefer, topic_partition, directory)
+
+    async def _begin(self, partition: Partition, directory: str) -> None:
+        if partition.log_directory == directory:
+            return
+        self._check_may_begin(partition, directory)
+        move = ReplicaMove(
+            self._disk,
+            topic_partition=partition.topic_partition,
+            topic_id=partition.topic_id,
+            destination=directory,
+            move_id=self._draw_move_id(),
+        )
+        self._under_way.add(move)
+        try:
+            await self._in_thread(self._store_thread, move.begin)
+        except DirectoryFailed as failure:
+            self._under_way.discard(move)
+            if not failure.is_full:
+                self._directory_failed(failure.directory, str(failure))
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
+        partition.move = move
+        self._waiting.put_nowait((partition, move))
+        self._tell("replica is being moved", partition, move)
+
+    def _check_may_begin(self, partition: Partition, directory: str) -> None:
+        name = partition.topic_partition
+        if len(copy_name(name, "0" * 32)) > NAME_BYTES_MAX:
+            raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"the name of {name} is too long for that of a copy")
+        if self._directories.offline or not self._directories.is_online(directory):
+            # What is in there would be missed when it is decided, after a crash, which copy is the replica.
+            out_of_use = ", ".join(self._directories.offline)
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"no replica is moved while {out_of_use} cannot be used")
+        if not partition.is_open:
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} is offline on this broker")
+
+    # --- moving ----------------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        while True:
+            partition, move = await self._waiting.get()
+            try:
+                is_moved = await self._carry_out(partition, move)
+            except Exception as error:
+                # A replica that cannot be moved keeps no other from being moved.
+                log.error("bug", task="replica moves", partition=str(partition.topic_partition), exc_info=error)
+                is_moved = False
+            if not is_moved:
+                await self._give_up(partition, move)
+            self._under_way.discard(move)
+            self._told.discard(move)
+
+    async def _carry_out(self, partition: Partition, move: ReplicaMove) -> bool:
+        """Copies and swaps. False when the move is over without that."""
+        while self._is_wanted(partition, move):
+            if partition.is_changing:
+                # What is read of it now may be cut off already.
+                await asyncio.sleep(COMPACTION_LOOK_S)
+                continue
+            try:
+                work = move.next_work(partition.log, _reader(partition))
+                if work is not None:
+                    self._admit(move.destination, PIECE_BYTES)
+                    await self._in_thread(self._copy_thread, work)
+                    move.work_is_done()
+                elif (source := self._swapped(partition, move)) is not None:
+                    await self._finish(partition, move, source)
+                    return True
+                elif partition.files_in_use.locked():
+                    await asyncio.sleep(COMPACTION_LOOK_S)
+            except InvalidBatch as invalid:
+                log.error("replica is not moved", partition=str(partition.topic_partition), reason=str(invalid))
+                return False
+            except Refusal as refusal:
+                await self._wait_for_room(partition, move, refusal)
+            except OSError as error:
+                await self._wait_after_error(partition, move, error)
+        return move.is_decided
+
+    def _is_wanted(self, partition: Partition, move: ReplicaMove) -> bool:
+        return partition.move is move and partition.is_open and self._directories.is_online(move.destination)
+
+    async def _wait_for_room(self, partition: Partition, move: ReplicaMove, refusal: Refusal) -> None:
+        if move.failure is not None:
+            self._directory_failed(move.destination, refusal.message)
+        elif self._is_wanted(partition, move):
+            if move not in self._told:
+                self._told.add(move)
+                self._tell("replica's move waits for room", partition, move, reason=refusal.message)
+            await asyncio.sleep(AGAIN_AFTER_S)
+
+    async def _wait_after_error(self, partition: Partition, move: ReplicaMove, error: OSError) -> None:
+        """Of the destination, where the copy was to be opened."""
+        if error.errno in (ENOSPC, EDQUOT):
+            await self._wait_for_room(partition, move, Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+        else:
+            self._directory_failed(move.destination, str(error))
+
+    def _swapped(self, partition: Partition, move: ReplicaMove) -> str | None:
+        """The log directory that the replica was in, once it is in the other. None: not now. Raises Refusal.
+
+        Nothing awaits in here, so nothing can happen to the original meanwhile.
+        """
+        original, source = partition.log, partition.log_directory
+        if not partition.files_in_use.acquire(blocking=False):
+            return None
+        try:
+            if not move.catches_up(original, _reader(partition)):
+                return None
+            move.set_original_aside(source)
+            partition.log_moved(move.take_copy())
+            move.put_copy_in_place()
+        except DirectoryFailed as failure:
+            if not move.is_decided:
+                raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
+            self._directory_failed(failure.directory, str(failure))
+            return None
+        finally:
+            partition.files_in_use.release()
+        with suppress(Refusal):
+            partition.log_became_durable()
+        return source
+
+    async def _finish(self, partition: Partition, move: ReplicaMove, source: str) -> None:
+        """The replica is where it was to be; what is left is to forget where it was."""
+        self._tell("replica is moved", partition, move, moved_from=source, log_end=partition.log.log_end_offset)
+        name = partition.topic_partition
+        try:
+            await self._in_thread(self._store_thread, self._store.moved, name, source, move.destination)
+            await self._moved()
+            await self._in_thread(self._store_thread, move.remove_original, source)
+        except DirectoryFailed as failure:
+            self._directory_failed(failure.directory, str(failure))
+
+    async def _give_up(self, partition: Partition, move: ReplicaMove) -> None:
+        if partition.move is move:
+            partition.move = None
+            self._tell("replica's move is given up", partition, move)
+        move.release()
+        if move.is_decided or not self._directories.is_online(move.destination):
+            return
+        try:
+            await self._in_thread(self._store_thread, move.remove)
+        except DirectoryFailed as failure:
+            self._directory_failed(failure.directory, str(failure))
+
+    # --- small parts -----------------------------------------------------------------------------------------
+
+    def _tell(self, event: str, partition: Partition, move: ReplicaMove, **facts: object) -> None:
+        log.info(event, partition=str(partition.topic_partition), directory=move.destination, **facts)
+
+    async def _in_thread(
+        self, executor: Executor, work: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments
+    ) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(executor, work, *arguments)
+
+
+def _reader(partition: Partition) -> Callable[[Offset, int], bytes]:
+    return lambda start, bytes_max: partition.read(start, bytes_max, partition.log.log_end_offset, at_least_one=True)

@@ -1,0 +1,242 @@
+"""Compacts logs in threads of its own: the dirtiest first, as fast as it may, and never twice at once.
+
+A thread only reads the log and writes new files beside it. What it wrote takes the place of the old segments on the
+loop, if they are still those that were read; otherwise it is thrown away, and the next attempt begins anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from contextlib import suppress
+from dataclasses import dataclass
+from errno import EDQUOT, ENOSPC
+from typing import Final
+
+import structlog
+
+from kraft.log.cleaning.cleaned_segments import CleaningResult, close_cleaned, discard, open_cleaned
+from kraft.log.cleaning.cleaning_plan import CleaningPlan, plan_cleaning
+from kraft.log.cleaning.compaction import CleaningAborted, OffsetMapTooSmall, clean
+from kraft.log.disk import Disk
+from kraft.log.log_config import LogConfig
+from kraft.log.partition_log import PartitionLog
+from kraft.log.segment.segment import Segment
+from kraft.model.errors import Corruption, Refusal
+from kraft.server.config.values import LogMaintenance
+from kraft.server.replica.partition import Partition
+from kraft.server.replica.partitions import Partitions
+from kraft.server.upkeep.throttle import Stopped, Throttle
+
+log = structlog.get_logger()
+
+AGAIN_AFTER_S: Final = 60.0
+"""A log whose cleaning found no room on the disk is left alone for so long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cleaned:
+    result: CleaningResult
+    segments: list[Segment]
+
+
+class LogCleaner:
+    def __init__(
+        self,
+        *,
+        partitions: Partitions,
+        disk: Disk,
+        executor: Executor,
+        config: LogMaintenance,
+        throttle: Throttle,
+        wall_ms: Callable[[], int],
+        is_full: Callable[[str], bool],
+        remove_later: Callable[[Partition, list[str]], None],
+    ) -> None:
+        """`executor` has a thread for each of `cleaner_threads`; `is_full` tells whether a log directory is."""
+        self._partitions = partitions
+        self._disk = disk
+        self._executor = executor
+        self._threads = config.cleaner_threads
+        self._backoff_s = config.cleaner_backoff_ms / 1_000
+        self._map_bytes_max = config.cleaner_dedupe_buffer_bytes // config.cleaner_threads
+        self._throttle = throttle
+        self._wall_ms = wall_ms
+        self._is_full = is_full
+        self._remove_later = remove_later
+        self._in_progress: set[Partition] = set()
+        self._uncleanable: set[Partition] = set()
+        self._not_before_s: dict[Partition, float] = {}
+
+    def set_backoff_ms(self, backoff_ms: int) -> None:
+        """From the next pause on."""
+        self._backoff_s = backoff_ms / 1_000
+
+    async def run(self) -> None:
+        """Cleans until cancelled. Whoever cancels it stops the throttle, too, so that the threads end."""
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(self._threads):
+                workers.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            if not await self.clean_dirtiest():
+                await asyncio.sleep(self._backoff_s)
+
+    async def clean_dirtiest(self) -> bool:
+        """False when no log needs cleaning."""
+        self._forget_gone()
+        chosen = max(self._candidates(), key=lambda candidate: candidate[1].dirty_ratio, default=None)
+        if chosen is None:
+            return False
+        partition, plan = chosen
+        self._in_progress.add(partition)
+        try:
+            await self._clean(partition, plan)
+        finally:
+            self._in_progress.discard(partition)
+        return True
+
+    def _candidates(self) -> list[tuple[Partition, CleaningPlan]]:
+        now_s = asyncio.get_running_loop().time()
+        found = []
+        for partition in self._partitions:
+            is_left_alone = (
+                partition in self._in_progress
+                or partition in self._uncleanable
+                or not partition.is_open
+                or partition.move is not None
+                or not partition.log.config.compacts
+                or self._not_before_s.get(partition, now_s) > now_s
+                or self._is_full(partition.log_directory)
+            )
+            plan = None if is_left_alone else _plan(partition, self._wall_ms())
+            if plan is not None:
+                found.append((partition, plan))
+        return found
+
+    def _forget_gone(self) -> None:
+        held = set(self._partitions)
+        self._uncleanable &= held
+        self._not_before_s = {partition: then for partition, then in self._not_before_s.items() if partition in held}
+
+    # --- one log ---------------------------------------------------------------------------------------------
+
+    async def _clean(self, partition: Partition, plan: CleaningPlan) -> None:
+        loop = asyncio.get_running_loop()
+        began_s, held, config = loop.time(), partition.log, partition.log.config
+        producers = {number: int(state.last_offset) for number, state in partition.log.producers.items()}
+        try:
+            cleaned = await loop.run_in_executor(
+                self._executor, lambda: self._clean_in_thread(partition, held, plan, config, producers)
+            )
+        except (Stopped, CleaningAborted):
+            return
+        except Exception as error:  # noqa: BLE001  A log that cannot be cleaned keeps no other from being cleaned.
+            self._failed(partition, error)
+            return
+        if not _is_here(partition, held) or held.config != config:
+            # Deleted, failed, being moved, or told otherwise meanwhile.
+            await loop.run_in_executor(self._executor, lambda: self._discard_in_thread(partition, cleaned))
+            return
+        fits = cleaned.result.fits(partition.log.segments())
+        try:
+            replaced = await partition.install_cleaned(cleaned.result, cleaned.segments).wait()
+        except Refusal as refusal:
+            if not _is_here(partition, held):
+                await loop.run_in_executor(self._executor, lambda: self._discard_in_thread(partition, cleaned))
+                return
+            self._put_off(partition, refusal.message)
+            return
+        self._remove_later(partition, replaced)
+        if fits:
+            self._tell(partition, cleaned.result, loop.time() - began_s)
+
+    def _tell(self, partition: Partition, result: CleaningResult, took_s: float) -> None:
+        log.info(
+            "log is compacted",
+            partition=str(partition.topic_partition),
+            up_to=result.end_offset,
+            records_before=result.records_read,
+            records=result.records_kept,
+            bytes_before=result.bytes_read,
+            bytes=result.bytes_kept,
+            keys=result.map_keys,
+            took_s=round(took_s, 3),
+        )
+
+    def _clean_in_thread(
+        self,
+        partition: Partition,
+        held: PartitionLog,
+        plan: CleaningPlan,
+        config: LogConfig,
+        producers: Mapping[int, int],
+    ) -> _Cleaned:
+        def on_progress(size: int) -> None:
+            self._throttle.pass_bytes(size)
+            if not _is_here(partition, held):
+                raise Stopped
+            if self._is_full(partition.log_directory):
+                raise OSError(ENOSPC, "its disk has too little room for what it writes")
+
+        with partition.files_in_use:
+            if not _is_here(partition, held):
+                raise Stopped
+            result = clean(
+                self._disk,
+                held.directory,
+                plan,
+                config,
+                self._wall_ms(),
+                self._map_bytes_max,
+                producers,
+                on_progress,
+            )
+            try:
+                segments = open_cleaned(self._disk, held.directory, result, config.index_interval_bytes)
+            except (Corruption, OSError):
+                discard(self._disk, result)
+                raise
+            return _Cleaned(result=result, segments=segments)
+
+    def _discard_in_thread(self, partition: Partition, cleaned: _Cleaned) -> None:
+        with partition.files_in_use, suppress(OSError):
+            # What cannot be removed now goes with the partition, or at the next start.
+            close_cleaned(cleaned.segments)
+            discard(self._disk, cleaned.result)
+
+    def _failed(self, partition: Partition, error: Exception) -> None:
+        name = str(partition.topic_partition)
+        if not partition.is_open:
+            return
+        match error:
+            case Corruption():
+                self._uncleanable.add(partition)
+                partition.found_rotten(error)
+            case OSError() if error.errno in (ENOSPC, EDQUOT):
+                self._put_off(partition, str(error))
+            case OSError():
+                self._uncleanable.add(partition)
+                partition.storage_failed(f"{name} cannot be compacted: {error}")
+            case OffsetMapTooSmall():
+                self._uncleanable.add(partition)
+                log.error("log cannot be compacted, and is not tried again", partition=name, reason=str(error))
+            case _:
+                self._uncleanable.add(partition)
+                log.error("bug", task="log cleaner", partition=name, exc_info=error)
+
+    def _put_off(self, partition: Partition, reason: str) -> None:
+        self._not_before_s[partition] = asyncio.get_running_loop().time() + AGAIN_AFTER_S
+        log.warning("log is not compacted now", partition=str(partition.topic_partition), reason=reason)
+
+
+def _is_here(partition: Partition, held: PartitionLog) -> bool:
+    """Whether the log is still the partition's, and stays where it is."""
+    return partition.is_open and partition.log is held and partition.move is None
+
+
+def _plan(partition: Partition, now_ms: int) -> CleaningPlan | None:
+    held = partition.log
+    return plan_cleaning(held.segments(), held.config, held.cleaned_end_offset, partition.high_watermark, now_ms)

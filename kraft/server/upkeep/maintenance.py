@@ -1,0 +1,202 @@
+"""What a broker does about its logs while others use them: retention, flushing, compaction, scrub, and what they leave.
+
+All decisions are made on the loop, where the logs are; only reading and writing of many bytes is done in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from contextlib import suppress
+from heapq import heappop, heappush
+from typing import Final
+
+import structlog
+
+from kraft.log.disk import Disk
+from kraft.model.errors import Corruption, Refusal
+from kraft.model.ids import Offset
+from kraft.server.config.values import LogMaintenance
+from kraft.server.replica.log_changes import Outcome
+from kraft.server.replica.partition import Partition
+from kraft.server.replica.partitions import Partitions
+from kraft.server.upkeep.cleaner import LogCleaner
+from kraft.server.upkeep.disk_space import DiskSpace
+from kraft.server.upkeep.scrubber import LogScrubber
+from kraft.server.upkeep.throttle import Throttle
+
+log = structlog.get_logger()
+
+DISK_SPACE_CHECK_INTERVAL_S: Final = 1.0
+
+
+class LogMaintenanceTasks:
+    """`run` lasts until it is cancelled; the executors' threads end soon after."""
+
+    def __init__(
+        self,
+        *,
+        partitions: Partitions,
+        disk: Disk,
+        disk_space: DiskSpace,
+        config: LogMaintenance,
+        wall_ms: Callable[[], int],
+        worker_threads: Executor,
+        store_thread: Executor,
+    ) -> None:
+        """`worker_threads` has one for the scrub and `cleaner_threads`; `store_thread` is that which deletes logs."""
+        self._partitions = partitions
+        self._disk = disk
+        self._disk_space = disk_space
+        self._config = config
+        self._store_thread = store_thread
+        self._retention_wanted = asyncio.Event()
+        self._removal_wanted = asyncio.Event()
+        self._removals: list[tuple[float, list[str]]] = []
+        self._cleaner_throttle = Throttle(config.cleaner_io_bytes_per_second_max)
+        self._scrub_throttle = Throttle(config.scrub_io_bytes_per_second_max)
+        self._cleaner = LogCleaner(
+            partitions=partitions,
+            disk=disk,
+            executor=worker_threads,
+            config=config,
+            throttle=self._cleaner_throttle,
+            wall_ms=wall_ms,
+            is_full=disk_space.is_full,
+            remove_later=self._remove_later,
+        )
+        self._scrubber = LogScrubber(
+            partitions=partitions,
+            disk=disk,
+            executor=worker_threads,
+            interval_ms=config.scrub_interval_ms,
+            throttle=self._scrub_throttle,
+            on_rot=_found_rotten,
+        )
+
+    async def run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._keep_retention())
+                tasks.create_task(self._keep_flushed())
+                tasks.create_task(self._keep_producers())
+                tasks.create_task(self._watch_disk_space())
+                tasks.create_task(self._remove_files())
+                tasks.create_task(self._scrubber.run())
+                if self._config.cleaner_enabled:
+                    tasks.create_task(self._cleaner.run())
+        finally:
+            self._cleaner_throttle.stop()
+            self._scrub_throttle.stop()
+
+    def reconfigure(self, *, cleaner_backoff_ms: int, cleaner_io_max: int, scrub_io_max: int) -> None:
+        """What can be changed while the broker runs. The limits are in bytes per second."""
+        self._cleaner.set_backoff_ms(cleaner_backoff_ms)
+        self._cleaner_throttle.set_rate(cleaner_io_max)
+        self._scrub_throttle.set_rate(scrub_io_max)
+
+    def records_deleted(self) -> None:
+        """Some log start moved, so there may be segments to drop: they go now instead of at the next check."""
+        self._retention_wanted.set()
+
+    # --- retention -------------------------------------------------------------------------------------------
+
+    async def _keep_retention(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._config.retention_check_interval_ms / 1_000):
+                    await self._retention_wanted.wait()
+            self._retention_wanted.clear()
+            for partition in self._partitions:
+                if partition.is_open:
+                    self._begin_retention(partition)
+                # A broker has many logs, and others wait.
+                await asyncio.sleep(0)
+
+    def _begin_retention(self, partition: Partition) -> None:
+        """A disk that hangs delays no retention on another one."""
+        before = partition.log.log_start_offset
+        try:
+            outcome = partition.apply_retention()
+        except Refusal as refusal:
+            _not_applied(partition, refusal)
+        else:
+            outcome.when_done(lambda: self._retention_applied(partition, before, outcome))
+
+    def _retention_applied(self, partition: Partition, before: Offset, outcome: Outcome[list[str]]) -> None:
+        try:
+            dropped = outcome.result()
+        except Refusal as refusal:
+            _not_applied(partition, refusal)
+            return
+        if dropped:
+            self._remove_later(partition, dropped)
+            log.info(
+                "old segments are dropped",
+                partition=str(partition.topic_partition),
+                log_start_before=before,
+                log_start=partition.log.log_start_offset,
+                bytes_left=partition.log.size_bytes,
+            )
+
+    # --- files that nobody needs any more --------------------------------------------------------------------
+
+    def _remove_later(self, partition: Partition, paths: list[str]) -> None:
+        if paths:
+            delay_s = partition.log.config.file_delete_delay_ms / 1_000
+            heappush(self._removals, (asyncio.get_running_loop().time() + delay_s, paths))
+            self._removal_wanted.set()
+
+    async def _remove_files(self) -> None:
+        """What is left of it when the node ends is removed at its next start."""
+        loop = asyncio.get_running_loop()
+        while True:
+            wait_s = self._removals[0][0] - loop.time() if self._removals else None
+            if wait_s is None or wait_s > 0:
+                self._removal_wanted.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait_s):
+                        await self._removal_wanted.wait()
+                continue
+            _, paths = heappop(self._removals)
+            # In the thread that deletes whole partitions: the two never meet in one directory.
+            await loop.run_in_executor(self._store_thread, self._remove_in_thread, paths)
+
+    def _remove_in_thread(self, paths: list[str]) -> None:
+        for path in paths:
+            try:
+                self._disk.remove(path)
+            except FileNotFoundError:
+                # The partition was deleted meanwhile, with all that was in it.
+                continue
+            except OSError as error:
+                log.warning("a file that is not needed any more stays until the next start", reason=str(error))
+
+    # --- the smaller tasks -----------------------------------------------------------------------------------
+
+    async def _keep_flushed(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.flush_check_interval_ms / 1_000)
+            for partition in self._partitions:
+                partition.flush_if_due()
+
+    async def _keep_producers(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.producer_id_expiration_check_interval_ms / 1_000)
+            for partition in self._partitions:
+                if partition.is_open:
+                    partition.expire_producers(self._config.producer_id_expiration_ms)
+
+    async def _watch_disk_space(self) -> None:
+        while True:
+            await asyncio.sleep(DISK_SPACE_CHECK_INTERVAL_S)
+            self._disk_space.look_again()
+
+
+def _not_applied(partition: Partition, refusal: Refusal) -> None:
+    log.warning("retention postponed", partition=str(partition.topic_partition), reason=refusal.message)
+
+
+def _found_rotten(partition: Partition, corruption: Corruption) -> None:
+    partition.found_rotten(corruption)

@@ -1,0 +1,39 @@
+"""The record codec twice: its source as the interpreter runs it, and what mypyc made of it where it was compiled."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import kraft.log.format
+from kraft.log.format import record_codec
+
+SOURCE = Path(kraft.log.format.__file__).parent / "record_codec.py"
+
+
+def pure_codec(*, without_librt: bool = False) -> ModuleType:
+    """Read from the source file, whatever else is there; a module of its own, with its own Record."""
+    spec = spec_from_file_location(f"interpreted_record_codec_{without_librt}", SOURCE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    # An entry of None is how Python is told that a module cannot be imported.
+    hidden = {"librt": None, "librt.strings": None} if without_librt else {}
+    before = {name: sys.modules.pop(name) for name in hidden if name in sys.modules}
+    sys.modules.update(hidden)  # type: ignore[arg-type]
+    # Named tuples look their own module up while they are made.
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        for name in hidden:
+            sys.modules.pop(name, None)
+        sys.modules.update(before)
+    return module
+
+
+def compiled_codec() -> ModuleType | None:
+    """None where the codec was not compiled."""
+    return None if str(record_codec.__file__).endswith(".py") else record_codec

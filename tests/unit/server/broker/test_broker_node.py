@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kraft.metadata.image import EMPTY_IMAGE
+from kraft.model.errors import ErrorCode
+from kraft.model.requests import ListOffsetsPartition, ListOffsetsRequest
+from kraft.rpc.refusal_log import RefusalLog
+from kraft.runtime.clock import SystemClock
+from kraft.runtime.disk import RealDisk
+from kraft.runtime.entropy import SystemEntropy
+from kraft.server.broker.broker_node import BrokerNode, BrokerWorld
+from kraft.server.config.loading import load
+from kraft.server.identity import machine_secret, storage
+from kraft.server.identity.credentials import NodeCredentials
+from tests.unit.metadata.clusters import cluster, with_topic
+
+CLUSTER = "kJ2Yk0mVT0ma0wV2Yk0mVQ"
+
+
+def broker(directory: Path, durability: str, *, stopped_cleanly: bool) -> BrokerNode:
+    """On a formatted directory that the process before left in that way."""
+    file = directory / "server.properties"
+    file.write_text(
+        "process.roles=broker\nnode.id=4\nlisteners=GRPC://localhost:9494\n"
+        "controller.quorum.voters=1@localhost:9193\ncontroller.listener.names=CONTROLLER\n"
+        f"log.dirs={directory / 'data'}\nlog.durability={durability}\ncluster.secret.file={directory / 'secret'}\n"
+    )
+    machine_secret.write_new(directory / "secret")
+    config = load(file)
+    storage.format(config, CLUSTER)
+    if stopped_cleanly:
+        storage.leave_clean_shutdown_markers(config.log_dirs)
+    world = BrokerWorld(
+        clock=SystemClock(),
+        entropy=SystemEntropy(),
+        disk=RealDisk(),
+        credentials=NodeCredentials(config, CLUSTER, RefusalLog(SystemClock().monotonic_ms)),
+        fatal=pytest.fail,
+    )
+    return BrokerNode(config, storage.take_clean_shutdown_markers(config, storage.load(config)), world)
+
+
+def within_loop(look: Callable[[], None]) -> None:
+    async def scenario() -> None:
+        look()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("durability", "stopped_cleanly", "may_have_lost_records"),
+    [("fsync", True, False), ("fsync", False, False), ("page-cache", True, False), ("page-cache", False, True)],
+)
+def test_only_who_acknowledges_from_memory_may_have_lost_records_and_only_if_it_was_not_stopped_in_order(
+    tmp_path: Path, durability: str, stopped_cleanly: bool, may_have_lost_records: bool
+) -> None:
+    def look() -> None:
+        made = broker(tmp_path, durability, stopped_cleanly=stopped_cleanly)
+        assert made._lifecycle._identity.may_have_lost_records is may_have_lost_records
+
+    within_loop(look)
+
+
+def test_logs_that_were_not_closed_and_never_opened_since_are_not_said_to_be_closed(tmp_path: Path) -> None:
+    """A process that finds no controller stops in order, too, but the logs are as the crash before left them."""
+
+    async def scenario() -> None:
+        made = broker(tmp_path, "fsync", stopped_cleanly=False)
+        assert len(made.log_directories_closed) == 0
+        await made._publisher.publish(EMPTY_IMAGE, EMPTY_IMAGE)
+        made._loader.is_acting.set()
+        assert list(made.log_directories_closed) == [str(tmp_path / "data")]
+
+    asyncio.run(scenario())
+
+
+def test_logs_that_were_closed_and_never_opened_since_still_are(tmp_path: Path) -> None:
+    def look() -> None:
+        made = broker(tmp_path, "fsync", stopped_cleanly=True)
+        assert made.log_directories_closed == (str(tmp_path / "data"),)
+
+    within_loop(look)
+
+
+def test_a_partition_that_is_not_held_is_led_elsewhere_or_does_not_exist_as_the_metadata_says(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        made = broker(tmp_path, "fsync", stopped_cleanly=True)
+        made._loader.image = with_topic(cluster(1, 2), [1, 2])
+        wanted = [("orders", 0), ("orders", 1), ("payments", 0)]
+        asked = [ListOffsetsPartition(topic=topic, partition=partition, timestamp_ms=-1) for topic, partition in wanted]
+        answer = await made._broker_handlers.list_offsets(ListOffsetsRequest(partitions=asked))
+        assert [each.error_code for each in answer.partitions] == [
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+
+    asyncio.run(scenario())

@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from uuid import UUID
+
+import pytest
+from structlog.testing import capture_logs
+
+from kraft.log.disk import Disk
+from kraft.metadata.image import EMPTY_IMAGE
+from kraft.metadata.records import TopicCreated
+from kraft.model.errors import Corruption
+from kraft.model.ids import TopicId
+from kraft.quorum.snapshots import SnapshotId, SnapshotStore
+from kraft.server.cluster.metadata_snapshots import (
+    CHECK_INTERVAL_S,
+    CHUNK_BYTES,
+    NOTHING_LOADED,
+    LoadedImage,
+    MetadataSnapshots,
+    SnapshotPolicy,
+    decode_image,
+    encode_image,
+)
+from tests.unit.log.memory_disk import MemoryDisk
+from tests.unit.metadata.clusters import CLUSTER, cluster, with_topic
+from tests.unit.server.replicas import until
+
+POLICY = SnapshotPolicy(entry_bytes_between=1_000, interval_ms=60_000)
+
+
+class Holder:
+    """Has an image of so many topics, at an index ten times that."""
+
+    def __init__(self) -> None:
+        self.image = cluster(1, 2)
+        self.index = 10
+        self.entry_bytes_total = 0
+
+    def current_image(self) -> LoadedImage:
+        return LoadedImage(image=self.image, index=self.index, term=3)
+
+    def commit(self, entry_bytes: int = 10) -> None:
+        self.index += 10
+        self.image = self.image.replay([TopicCreated(topic=f"t{self.index}", topic_id=TopicId(UUID(int=self.index)))])
+        self.entry_bytes_total += entry_bytes
+
+
+class Parts:
+    def __init__(self, disk: Disk, policy: SnapshotPolicy, cluster_id: str) -> None:
+        self.store = SnapshotStore(disk, "metadata")
+        self.holder = Holder()
+        self.now_ms = 0
+        self.failures: list[str] = []
+        self.written: list[int] = []
+        self.snapshots = MetadataSnapshots(
+            self.store,
+            self.holder,
+            policy=policy,
+            cluster_id=cluster_id,
+            monotonic_ms=lambda: self.now_ms,
+            failed=self.failures.append,
+            written=self.written.append,
+        )
+
+    def indexes(self) -> list[int]:
+        return [snapshot_id.index for snapshot_id in self.store.generations()]
+
+
+@asynccontextmanager
+async def parts_on(disk: Disk, policy: SnapshotPolicy = POLICY, cluster_id: str = CLUSTER) -> AsyncIterator[Parts]:
+    parts = Parts(disk, policy, cluster_id)
+    try:
+        yield parts
+    finally:
+        parts.snapshots.close()
+
+
+def damage(disk: MemoryDisk, path: str) -> None:
+    disk.write_file(path, disk.read_file(path)[:-1])
+
+
+# --- images as chunks ---------------------------------------------------------------------------------------------
+
+
+def test_an_image_comes_back_from_its_chunks() -> None:
+    image = with_topic(cluster(1, 2, 3), *([1, 2, 3] for _ in range(3_000)))
+    chunks = list(encode_image(image))
+    assert len(chunks) > 1
+    assert max(map(len, chunks)) < CHUNK_BYTES + 200
+    assert decode_image(chunks, 7) == image
+
+
+def test_the_empty_image_has_no_chunks() -> None:
+    assert list(encode_image(EMPTY_IMAGE)) == []
+    assert decode_image([], 0) == EMPTY_IMAGE
+
+
+def test_a_chunk_that_this_version_does_not_know_is_corruption() -> None:
+    with pytest.raises(Corruption):
+        decode_image([b"\xff\xff"], 7)
+
+
+# --- writing ------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_written_is_loaded_by_the_next_life() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        async with parts_on(disk) as parts:
+            assert await parts.snapshots.load() == NOTHING_LOADED
+            parts.holder.commit()
+            await parts.snapshots.write()
+            expected = parts.holder.current_image()
+        disk.crash()
+        async with parts_on(disk) as parts:
+            assert await parts.snapshots.load() == expected
+
+    asyncio.run(scenario())
+
+
+def test_nothing_is_written_when_nothing_is_new() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        async with parts_on(disk) as parts:
+            await parts.snapshots.write()
+            syncs = disk.syncs
+            await parts.snapshots.write()
+            assert (disk.syncs, parts.written) == (syncs, [10])
+
+    asyncio.run(scenario())
+
+
+def test_one_is_due_after_so_many_bytes_or_after_a_time_if_anything_is_new() -> None:
+    async def scenario() -> None:
+        async with parts_on(MemoryDisk()) as parts:
+            snapshots, holder = parts.snapshots, parts.holder
+            await snapshots.write()
+            parts.now_ms += 1_000_000
+            due = [snapshots.is_due]
+            holder.commit()
+            due.append(snapshots.is_due)
+            await snapshots.write()
+            holder.commit(999)
+            due.append(snapshots.is_due)
+            holder.commit(1)
+            due.append(snapshots.is_due)
+            await snapshots.write()
+            due.append(snapshots.is_due)
+            # Nothing is new; the time is over; 999 bytes are not enough; 1,000 are; nothing is new.
+            assert due == [False, True, False, True, False]
+            assert parts.indexes() == [40, 20]
+
+    asyncio.run(scenario())
+
+
+def test_an_interval_of_0_is_never_over() -> None:
+    async def scenario() -> None:
+        async with parts_on(MemoryDisk(), SnapshotPolicy(entry_bytes_between=1_000, interval_ms=0)) as parts:
+            parts.now_ms += 10**9
+            parts.holder.commit()
+            assert not parts.snapshots.is_due
+
+    asyncio.run(scenario())
+
+
+def test_the_task_writes_what_is_due() -> None:
+    async def scenario() -> None:
+        async with parts_on(MemoryDisk()) as parts:
+            running = asyncio.create_task(parts.snapshots.run())
+            parts.holder.commit(5_000)
+            await until(lambda: parts.written == [20], CHECK_INTERVAL_S + 5)
+            running.cancel()
+            await asyncio.wait([running])
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("failing", ["fails_writes", "fails_next_sync"])
+def test_a_disk_that_fails_is_told_of_once_and_never_written_to_again(failing: str) -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        async with parts_on(disk) as parts:
+            setattr(disk, failing, True)
+            await parts.snapshots.write()
+            (failure,) = parts.failures
+            assert failure.startswith("the metadata snapshot cannot be written to metadata: ")
+            disk.fails_writes = False
+            parts.holder.commit(5_000)
+            assert not parts.snapshots.is_due
+            await parts.snapshots.write()
+            assert (parts.indexes(), parts.written, len(parts.failures)) == ([], [], 1)
+
+    asyncio.run(scenario())
+
+
+# --- loading ------------------------------------------------------------------------------------------------------
+
+
+async def two_generations(disk: MemoryDisk) -> tuple[LoadedImage, LoadedImage]:
+    async with parts_on(disk) as parts:
+        await parts.snapshots.write()
+        first = parts.holder.current_image()
+        parts.holder.commit()
+        await parts.snapshots.write()
+        return first, parts.holder.current_image()
+
+
+def test_a_damaged_snapshot_is_passed_over_for_the_one_before() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        first, second = await two_generations(disk)
+        async with parts_on(disk) as parts:
+            damage(disk, parts.store.path(SnapshotId(index=second.index, term=3)))
+            assert await parts.snapshots.load() == first
+
+    asyncio.run(scenario())
+
+
+def test_when_none_is_whole_a_voter_is_told_where_and_an_observer_begins_anew() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        await two_generations(disk)
+        async with parts_on(disk) as parts:
+            for snapshot_id in parts.store.generations():
+                damage(disk, parts.store.path(snapshot_id))
+            with pytest.raises(Corruption, match=r"00000000000000000020-0000000003.checkpoint at byte"):
+                await parts.snapshots.load()
+            with capture_logs() as events:
+                assert await parts.snapshots.load_or_begin_anew() == NOTHING_LOADED
+            assert [event["log_level"] for event in events] == ["error"]
+            assert parts.indexes() == []
+            await parts.snapshots.write()
+            assert parts.indexes() == [10]
+
+    asyncio.run(scenario())
+
+
+def test_a_snapshot_of_another_cluster_is_refused() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        await two_generations(disk)
+        async with parts_on(disk, cluster_id="another") as parts:
+            with pytest.raises(Corruption, match=f"a snapshot of cluster '{CLUSTER}', while this is cluster 'another'"):
+                await parts.snapshots.load()
+
+    asyncio.run(scenario())
+
+
+def test_a_disk_that_cannot_be_read_is_told_of() -> None:
+    class Unreadable(MemoryDisk):
+        def read_file(self, path: str) -> bytes:
+            raise OSError("input/output error")
+
+    async def scenario() -> None:
+        disk = Unreadable()
+        await two_generations(disk)
+        async with parts_on(disk) as parts:
+            assert await parts.snapshots.load_or_begin_anew() == NOTHING_LOADED
+            assert parts.failures == ["the metadata snapshot cannot be read from metadata: input/output error"]
+            await parts.snapshots.write()
+            assert parts.written == []
+
+    asyncio.run(scenario())

@@ -1,0 +1,598 @@
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable
+from operator import attrgetter
+from pathlib import Path
+
+import pytest
+
+from kraft.metadata.configs import KAFKA_DEFAULTS
+from kraft.server.config import values
+from kraft.server.config.checks import security_warnings
+from kraft.server.config.keys import KEYS, Required
+from kraft.server.config.loading import ConfigError, load
+from kraft.server.config.values import CONTROLLER, GRPC, Durability, NodeConfig, Role
+
+CONTRACT = """
+process.roles=broker,controller
+node.id=1
+cluster.id=kJ2Yk0mVT0ma0wV2Yk0mVQ
+controller.quorum.voters=1@localhost:9093,2@localhost:9193,3@localhost:9293
+listeners=PLAINTEXT://localhost:9092,GRPC://localhost:9094,CONTROLLER://localhost:9093
+advertised.listeners=PLAINTEXT://localhost:9092,GRPC://localhost:9094
+log.dirs=data/node-1
+"""
+
+COMBINED = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@localhost:9093
+listeners=GRPC://localhost:9094,CONTROLLER://localhost:9093
+log.dirs=data
+"""
+
+Load = Callable[[str], NodeConfig]
+Refuse = Callable[[str], str]
+
+
+@pytest.fixture(name="load_text")
+def _load_text(tmp_path: Path) -> Load:
+    def load_text(text: str) -> NodeConfig:
+        file = tmp_path / "server.properties"
+        file.write_text(text)
+        return load(file)
+
+    return load_text
+
+
+@pytest.fixture
+def refused(load_text: Load) -> Refuse:
+    def refused(text: str) -> str:
+        with pytest.raises(ConfigError) as raised:
+            load_text(text)
+        message = str(raised.value)
+        assert "\n" not in message
+        assert "server.properties" in message
+        return message
+
+    return refused
+
+
+def test_the_sample_of_the_guide_is_taken(load_text: Load) -> None:
+    config = load_text(CONTRACT)
+    assert config.roles == {Role.BROKER, Role.CONTROLLER}
+    assert config.node_id == 1
+    assert config.cluster_id == "kJ2Yk0mVT0ma0wV2Yk0mVQ"
+    assert [str(voter) for voter in config.quorum.voters] == [
+        "1@localhost:9093",
+        "2@localhost:9193",
+        "3@localhost:9293",
+    ]
+    assert config.log_dir == config.metadata_log_dir == Path("data/node-1").absolute()
+    assert [str(listener) for listener in config.advertised_listeners] == [
+        "PLAINTEXT://localhost:9092",
+        "GRPC://localhost:9094",
+    ]
+    assert config.warnings == ()
+
+
+def test_what_is_not_said_is_kafkas_default(load_text: Load) -> None:
+    config = load_text(COMBINED)
+    assert config.topics == values.TopicDefaults(
+        partitions=1, replication_factor=1, configs=KAFKA_DEFAULTS, auto_create_enabled=True, deletion_enabled=True
+    )
+    assert config.log.durability is Durability.FSYNC
+    assert config.replication.lag_time_max_ms == 30_000
+    assert (config.cluster_id, config.rack, config.log_level, config.warnings) == (None, "", "INFO", ())
+
+
+def test_a_value_replaces_its_default(load_text: Load) -> None:
+    config = load_text(
+        COMBINED + "num.partitions = 6\nlog.durability: page-cache\nauto.create.topics.enable FALSE\nlog.level=debug\n"
+    )
+    assert config.topics.partitions == 6
+    assert config.topics.auto_create_enabled is False
+    assert config.log.durability is Durability.PAGE_CACHE
+    assert config.log_level == "DEBUG"
+
+
+OTHER_THAN_DEFAULT: list[tuple[str, str, object]] = [
+    ("broker.rack=east", "rack", "east"),
+    ("advertised.listeners=GRPC://b:1", "advertised_listeners", (values.Listener("GRPC", "b", 1),)),
+    ("controller.quorum.election.timeout.ms=2000", "quorum.election_timeout_ms", 2_000),
+    ("controller.quorum.fetch.timeout.ms=3000", "quorum.fetch_timeout_ms", 3_000),
+    ("controller.quorum.election.backoff.max.ms=100", "quorum.election_backoff_ms_max", 100),
+    ("controller.quorum.request.timeout.ms=2000", "quorum.request_timeout_ms", 2_000),
+    ("controller.quorum.append.linger.ms=25", "quorum.append_linger_ms", 25),
+    ("num.partitions=6", "topics.partitions", 6),
+    ("default.replication.factor=3", "topics.replication_factor", 3),
+    ("default.replication.factor=3\nmin.insync.replicas=2", "topics.configs.min_insync_replicas", 2),
+    ("auto.create.topics.enable=false", "topics.auto_create_enabled", False),
+    ("delete.topic.enable=false", "topics.deletion_enabled", False),
+    ("message.max.bytes=5000", "topics.configs.max_message_bytes", 5_000),
+    ("log.segment.bytes=4096", "topics.configs.segment_bytes", 4_096),
+    ("log.index.interval.bytes=100", "topics.configs.index_interval_bytes", 100),
+    ("log.index.size.max.bytes=100", "topics.configs.segment_index_bytes", 100),
+    ("log.preallocate=TRUE", "topics.configs.preallocate", True),
+    ("log.retention.ms=-1", "topics.configs.retention_ms", -1),
+    ("log.retention.minutes=3", "topics.configs.retention_ms", 180_000),
+    ("log.retention.hours=2", "topics.configs.retention_ms", 7_200_000),
+    ("log.retention.hours=-1", "topics.configs.retention_ms", -1),
+    ("log.retention.ms=5\nlog.retention.minutes=3\nlog.retention.hours=2", "topics.configs.retention_ms", 5),
+    ("log.retention.hours=2\nlog.retention.minutes=3", "topics.configs.retention_ms", 180_000),
+    ("log.retention.bytes=1000000000000", "topics.configs.retention_bytes", 10**12),
+    ("log.segment.delete.delay.ms=0", "topics.configs.file_delete_delay_ms", 0),
+    ("log.roll.ms=1", "topics.configs.segment_ms", 1),
+    ("log.roll.hours=1", "topics.configs.segment_ms", 3_600_000),
+    ("log.roll.jitter.ms=1", "topics.configs.segment_jitter_ms", 1),
+    ("log.roll.jitter.hours=1", "topics.configs.segment_jitter_ms", 3_600_000),
+    ("log.cleanup.policy=compact,delete", "topics.configs.cleanup_policy", ("compact", "delete")),
+    ("log.cleaner.delete.retention.ms=4", "topics.configs.delete_retention_ms", 4),
+    ("log.cleaner.min.cleanable.ratio=0.1", "topics.configs.min_cleanable_dirty_ratio", 0.1),
+    ("log.cleaner.min.compaction.lag.ms=4", "topics.configs.min_compaction_lag_ms", 4),
+    ("log.cleaner.max.compaction.lag.ms=4", "topics.configs.max_compaction_lag_ms", 4),
+    ("log.message.timestamp.type=LogAppendTime", "topics.configs.message_timestamp_type", "LogAppendTime"),
+    ("log.message.timestamp.before.max.ms=4", "topics.configs.message_timestamp_before_max_ms", 4),
+    ("log.message.timestamp.after.max.ms=4", "topics.configs.message_timestamp_after_max_ms", 4),
+    ("log.flush.interval.messages=4", "topics.configs.flush_messages", 4),
+    ("log.flush.interval.ms=4", "topics.configs.flush_ms", 4),
+    ("log.durability=page-cache\nlog.flush.interval.messages=1", "topics.configs.flush_messages", 1),
+    ("log.flush.scheduler.interval.ms=40", "topics.configs.flush_ms", 40),
+    ("log.flush.scheduler.interval.ms=40", "log_maintenance.flush_check_interval_ms", 40),
+    ("log.retention.check.interval.ms=1", "log_maintenance.retention_check_interval_ms", 1),
+    ("log.cleaner.enable=false", "log_maintenance.cleaner_enabled", False),
+    ("log.cleaner.threads=2", "log_maintenance.cleaner_threads", 2),
+    ("log.cleaner.backoff.ms=0", "log_maintenance.cleaner_backoff_ms", 0),
+    ("log.cleaner.dedupe.buffer.size=134217728", "log_maintenance.cleaner_dedupe_buffer_bytes", 128 << 20),
+    ("log.cleaner.io.max.bytes.per.second=1048576.0", "log_maintenance.cleaner_io_bytes_per_second_max", 1 << 20),
+    (
+        "log.cleaner.io.max.bytes.per.second=1.7976931348623157E308",
+        "log_maintenance.cleaner_io_bytes_per_second_max",
+        values.UNLIMITED_BYTES_PER_SECOND,
+    ),
+    ("producer.id.expiration.ms=1000", "log_maintenance.producer_id_expiration_ms", 1_000),
+    (
+        "producer.id.expiration.check.interval.ms=1000",
+        "log_maintenance.producer_id_expiration_check_interval_ms",
+        1_000,
+    ),
+    ("log.scrub.interval.ms=0", "log_maintenance.scrub_interval_ms", 0),
+    ("log.scrub.io.max.bytes.per.second=1000", "log_maintenance.scrub_io_bytes_per_second_max", 1_000),
+    ("log.free.space.min.bytes=8388608", "log_maintenance.free_space_bytes_min", 8 << 20),
+    ("log.durability=page-cache", "log.durability", Durability.PAGE_CACHE),
+    ("replica.lag.time.max.ms=10000", "replication.lag_time_max_ms", 10_000),
+    ("replica.fetch.max.bytes=2048", "replication.fetch_bytes_max", 2_048),
+    ("replica.fetch.response.max.bytes=4096", "replication.fetch_response_bytes_max", 4_096),
+    ("replica.fetch.min.bytes=7", "replication.fetch_bytes_min", 7),
+    ("replica.fetch.wait.max.ms=100", "replication.fetch_wait_max_ms", 100),
+    (
+        "replica.high.watermark.checkpoint.interval.ms=1000",
+        "replication.high_watermark_checkpoint_interval_ms",
+        1_000,
+    ),
+    ("broker.heartbeat.interval.ms=100", "broker.heartbeat_interval_ms", 100),
+    ("broker.session.timeout.ms=9000", "broker.session_timeout_ms", 9_000),
+    ("controlled.shutdown.enable=false", "broker.controlled_shutdown_enabled", False),
+    ("socket.request.max.bytes=2000000", "network.request_bytes_max", 2_000_000),
+    ("advertised.listeners.check.enable=false", "network.advertised_check_enabled", False),
+    ("log.level=warning", "log_level", "WARNING"),
+]
+
+
+@pytest.mark.parametrize(("lines", "field", "expected"), OTHER_THAN_DEFAULT)
+def test_each_key_sets_its_own_field(load_text: Load, lines: str, field: str, expected: object) -> None:
+    config = load_text(COMBINED + lines + "\n")
+    assert attrgetter(field)(config) == expected
+    assert config.warnings == ()
+
+
+def test_every_row_of_the_table_has_its_field_and_a_default_of_its_type() -> None:
+    for key in KEYS:
+        if key.field is None:
+            continue
+        component, _, name = key.field.rpartition(".")
+        owner = typing.get_type_hints(NodeConfig)[component] if component else NodeConfig
+        kind = typing.get_type_hints(owner)[name]
+        if not isinstance(key.default, Required) and key.default is not None:
+            assert isinstance(key.default, typing.get_origin(kind) or kind), key.name
+        assert key.purpose.strip(), key.name
+
+
+def test_every_field_is_set_by_a_row_of_the_table() -> None:
+    said = {key.field for key in KEYS}
+    for field in dataclasses.fields(NodeConfig):
+        kind = typing.get_type_hints(NodeConfig)[field.name]
+        names = [field.name]
+        if dataclasses.is_dataclass(kind):
+            names = [f"{field.name}.{inner.name}" for inner in dataclasses.fields(kind)]
+        # `topics.configs` is made of many rows together.
+        for name in set(names) - {"file", "settings", "warnings", "topics.configs"}:
+            assert name in said, name
+
+
+def test_every_default_fits_every_other(load_text: Load) -> None:
+    assert load_text(COMBINED).broker.session_timeout_ms == 3_000
+
+
+@pytest.mark.parametrize("key", [key.name for key in KEYS if isinstance(key.default, Required)])
+def test_a_missing_key_is_named_with_an_example(refused: Refuse, key: str) -> None:
+    rest = "\n".join(line for line in COMBINED.splitlines() if not line.startswith(key))
+    assert f"{key} is missing, for example {key}=" in refused(rest)
+
+
+MALFORMED = [
+    ("num.partitions=many", "num.partitions=many: expected a whole number from 1 to 10000"),
+    ("num.partitions=0", "num.partitions=0: expected a whole number from 1 to 10000"),
+    ("num.partitions=1_0", "num.partitions=1_0: expected a whole number"),
+    ("num.partitions=", "num.partitions=: expected a whole number"),
+    ("num.partitions=99999999999999999999", "expected a whole number"),
+    ("auto.create.topics.enable=yes", "auto.create.topics.enable=yes: expected true or false"),
+    ("log.durability=none", "log.durability=none: expected fsync or page-cache"),
+    ("log.segment.bytes=60", "log.segment.bytes=60: expected a whole number from 61 to 2147483647"),
+    ("message.max.bytes=1_000", "expected a whole number from 0 to 2147483647"),
+    ("log.retention.hours=2147483648", "expected a whole number from -1 to 2147483647"),
+    ("log.retention.ms=-2", "expected a whole number from -1 to 9223372036854775807"),
+    ("log.roll.hours=0", "expected a whole number from 1 to 2147483647"),
+    ("log.cleanup.policy=compress", "expected delete or compact, or several of them"),
+    ("log.cleaner.min.cleanable.ratio=1.1", "expected a number from 0 to 1"),
+    ("log.cleaner.io.max.bytes.per.second=0.5", "expected a number of bytes from 1"),
+    ("log.cleaner.io.max.bytes.per.second=nan", "expected a number of bytes from 1"),
+    ("log.preallocate=on", "expected true or false"),
+    ("log.level=loud", "log.level=loud: expected DEBUG or INFO or WARNING or ERROR"),
+    ("cluster.id=mine", "cluster.id=mine: expected an id of 22 base64 characters"),
+    ("cluster.id=kJ2Yk0mVT0ma0wV2Yk0mVR", "expected an id of 22 base64 characters"),
+    ("cluster.id=kJ2Yk0mVT0ma0wV2Yk!mVQ", "expected an id of 22 base64 characters"),
+    ("process.roles=broker,boss", "process.roles=broker,boss: expected broker, controller, or broker,controller"),
+    ("process.roles=", "expected broker, controller, or broker,controller"),
+    ("node.id=-1", "ids are not given automatically"),
+    ("node.id=2147483648", "expected a whole number from 0 to 2147483647"),
+    ("log.dirs=", "expected the paths of one or several directories, separated by commas"),
+    ("log.dirs=a,,b", "expected the paths of one or several directories, separated by commas"),
+    ("log.dirs=a,b,a", "a is there twice: name each directory once"),
+    ("log.dirs=a,./a", "a is there twice: name each directory once"),
+    ("log.dirs=a,a/b", "lie inside each other: name separate directories"),
+    ("log.dirs=a/b,c,a", "lie inside each other: name separate directories"),
+    ("metadata.log.dir=a,b", "expected the path of one directory"),
+    ("listeners=GRPC:9094", "'GRPC:9094' is no listener: expected NAME://host:port"),
+    ("listeners=", "expected listeners as NAME://host:port"),
+    ("listeners=GRPC://a:1,CONTROLLER://b:9093,GPRC://a:2", "GPRC is neither GRPC nor CONTROLLER, and for a listener"),
+    ("listeners=SASL_SSL://localhost:9094", "SASL_SSL: security is not built yet"),
+    ("listeners=GRPC://localhost:0", "0 is no port: expected 1 to 65535"),
+    ("listeners=GRPC://localhost:65536", "65536 is no port: expected 1 to 65535"),
+    ("listeners=GRPC://a:1,GRPC://b:2", "names GRPC twice"),
+    ("controller.quorum.voters=localhost:9093", "'localhost:9093' is no controller: expected id@host:port"),
+    ("controller.quorum.voters=1@:9093", "expected id@host:port"),
+    ("controller.quorum.voters=1@a:1,1@b:2", "names the id 1 twice"),
+    ("controller.quorum.voters=1@a:1,2@a:1", "names the address a:1 twice"),
+    ("inter.broker.listener.name=PLAINTEXT", "inter.broker.listener.name=PLAINTEXT: expected GRPC"),
+    ("controller.listener.names=QUORUM", "controller.listener.names=QUORUM: expected CONTROLLER"),
+]
+
+
+@pytest.mark.parametrize(("line", "expected"), MALFORMED)
+def test_a_malformed_value_is_refused_with_what_is_allowed(refused: Refuse, line: str, expected: str) -> None:
+    message = refused(COMBINED + line + "\n")
+    assert expected in message
+    assert "server.properties:7: " in message
+
+
+CONFLICTS = [
+    ("listeners=CONTROLLER://localhost:9093", "a broker needs a listener GRPC, for example GRPC://localhost:9094"),
+    ("listeners=GRPC://localhost:9094", "a controller needs a listener CONTROLLER"),
+    ("process.roles=controller", "GRPC is served by a broker only"),
+    ("process.roles=broker", "CONTROLLER is served by a controller only"),
+    (
+        "process.roles=controller\nlisteners=CONTROLLER://localhost:9093,PLAINTEXT://localhost:9092",
+        "PLAINTEXT is served by a broker only",
+    ),
+    (
+        "process.roles=broker\nlisteners=GRPC://localhost:9094",
+        "names this node, 1@localhost:9093, which is no controller",
+    ),
+    ("listeners=GRPC://localhost:9093,CONTROLLER://localhost:9093", "GRPC and CONTROLLER both ask for port 9093"),
+    ("controller.quorum.voters=2@localhost:9093", "does not name this node: a controller votes, so add 1@host:9093"),
+    ("controller.quorum.voters=1@localhost:9999", "says 1@localhost:9999 for this node, whose listener is CONTROLLER"),
+    ("advertised.listeners=GRPC://0.0.0.0:9094", "GRPC://0.0.0.0:9094 is every interface, which no client can dial"),
+    ("advertised.listeners=PLAINTEXT://localhost:9092", "advertises PLAINTEXT, which listeners does not name"),
+    (
+        "listeners=GRPC://:9094,CONTROLLER://:9093",
+        "GRPC://:9094 is every interface, which no client can dial: advertise",
+    ),
+    ("min.insync.replicas=2", "min.insync.replicas=2: above default.replication.factor=1: no record could ever"),
+    ("broker.session.timeout.ms=900", "broker.heartbeat.interval.ms=500 (the default): above half of broker.session"),
+    (
+        "controller.quorum.append.linger.ms=251",
+        "above a quarter of controller.quorum.election.timeout.ms=1000: metadata changes would wait as long as",
+    ),
+    (
+        "controller.quorum.append.linger.ms=25\ncontroller.quorum.fetch.timeout.ms=99",
+        "controller.quorum.fetch.timeout.ms=99: expected a whole number from 100 to 60000",
+    ),
+    (
+        "controller.quorum.append.linger.ms=26\ncontroller.quorum.fetch.timeout.ms=100",
+        "above a quarter of controller.quorum.fetch.timeout.ms=100: metadata changes",
+    ),
+    (
+        "controller.quorum.election.backoff.max.ms=1001",
+        "above controller.quorum.election.timeout.ms=1000: a controller asks again sooner",
+    ),
+    ("replica.fetch.wait.max.ms=30000", "not below replica.lag.time.max.ms=30000"),
+    ("message.max.bytes=16777216", "not below socket.request.max.bytes=16777216"),
+    (
+        "log.cleaner.min.compaction.lag.ms=2\nlog.cleaner.max.compaction.lag.ms=1",
+        "log.cleaner.min.compaction.lag.ms (2) is above log.cleaner.max.compaction.lag.ms (1)",
+    ),
+    ("log.cleaner.threads=33", "log.cleaner.dedupe.buffer.size=33554432 (the default): below 1 MiB for each of"),
+    ("broker.id=2", "broker.id=2: contradicts node.id=1: remove it"),
+]
+
+
+@pytest.mark.parametrize(("lines", "expected"), CONFLICTS)
+def test_settings_that_do_not_fit_together_are_refused(refused: Refuse, lines: str, expected: str) -> None:
+    assert expected in refused(COMBINED + lines + "\n")
+
+
+DANGEROUS = [
+    (
+        "zookeeper.connect=localhost:2181",
+        "there is no ZooKeeper here: name the controllers in controller.quorum.voters=",
+    ),
+    ("zookeeper.connection.timeout.ms=6000", "there is no ZooKeeper here"),
+    ("zookeeper.sync.time.ms=2000", "there is no ZooKeeper here"),
+    ("ssl.keystore.password=hush", "ssl.keystore.password: security is not built yet"),
+    ("sasl.enabled.mechanisms=PLAIN", "security is not built yet"),
+    ("security.inter.broker.protocol=SSL", "security is not built yet"),
+    ("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "security is not built yet"),
+    ("listener.security.protocol.map=GRPC:SSL", "GRPC can be mapped to PLAINTEXT only"),
+    (
+        "listeners=GRPC://a:1,CONTROLLER://b:9093,CLIENTS://a:2\nlistener.security.protocol.map=CLIENTS:SASL_SSL",
+        "CLIENTS can be mapped to PLAINTEXT only",
+    ),
+    ("allow.everyone.if.no.acl.found=false", "security is not built yet"),
+]
+
+
+@pytest.mark.parametrize(("line", "expected"), DANGEROUS)
+def test_what_somebody_would_rely_on_is_refused_rather_than_ignored(refused: Refuse, line: str, expected: str) -> None:
+    message = refused(COMBINED + line + "\n")
+    assert expected in message
+    assert "hush" not in message
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL",
+        "security.inter.broker.protocol=PLAINTEXT",
+        "allow.everyone.if.no.acl.found=true",
+        "advertised.listeners=GRPC://localhost:9094,CONTROLLER://localhost:9093",
+        "controller.listener.names=CONTROLLER",
+        "inter.broker.listener.name=GRPC",
+    ],
+)
+def test_what_kafkas_own_files_say_and_holds_here_is_taken_quietly(load_text: Load, line: str) -> None:
+    assert load_text(COMBINED + line + "\n").warnings == ()
+
+
+def test_any_name_may_be_mapped_to_kafkas_protocol(load_text: Load) -> None:
+    doors = "GRPC://localhost:9094,CONTROLLER://localhost:9093,inside://localhost:9092,OUT://localhost:29092"
+    named = "listeners=GRPC://localhost:9094,CONTROLLER://localhost:9093"
+    assert named in COMBINED
+    text = COMBINED.replace(named, f"listeners={doors}")
+    config = load_text(f"{text}listener.security.protocol.map=INSIDE:PLAINTEXT,out:plaintext\n")
+    assert [listener.name for listener in config.kafka_listeners] == ["INSIDE", "OUT"]
+    assert config.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "expected"),
+    [
+        ("num.partition=3", "num.partition", "unknown key: has no effect: did you mean num.partitions?"),
+        ("colour=blue", "colour", "unknown key: has no effect"),
+        (
+            "log.cleaner.io.buffer.size=524288",
+            "log.cleaner.io.buffer.size",
+            "not built yet: has no effect (Kafka's settings for the cleaner's buffers)",
+        ),
+        ("num.io.threads=8", "num.io.threads", "not built yet: has no effect"),
+        ("offsets.topic.replication.factor=3", "offsets.topic.replication.factor", "not built yet"),
+        ("port=9092", "port", "listeners and advertised.listeners say the addresses"),
+        ("retention.ms=1", "retention.ms", "it belongs to a topic; for all topics write log.retention.ms"),
+        ("remote.storage.enable=true", "remote.storage.enable", "it belongs to a topic, and is not built yet"),
+        ("retention.check.interval.ms=1", "retention.check.interval.ms", "write log.retention.check.interval.ms"),
+        ("group.id=g", "group.id", "it belongs to a client"),
+        ("ssl.cipher.suites=", "ssl.cipher.suites", "has no effect: it is empty"),
+        ("num.partitions=1\nnum.partitions=2", "num.partitions", "set in lines 7 and 8"),
+        ("broker.id=1", "broker.id", "is an older name: write node.id"),
+    ],
+)
+def test_what_has_no_effect_is_warned_of_once(load_text: Load, line: str, key: str, expected: str) -> None:
+    (warning,) = load_text(COMBINED + line + "\n").warnings
+    assert warning.key == key
+    assert expected in warning.message
+
+
+def test_what_the_file_says_is_kept_by_the_keys_proper_names(load_text: Load) -> None:
+    config = load_text(COMBINED.replace("node.id", "broker.id") + "log.retention.hours=1\ncolour=blue\n")
+    assert config.settings == {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": "1@localhost:9093",
+        "listeners": "GRPC://localhost:9094,CONTROLLER://localhost:9093",
+        "log.dirs": "data",
+        "log.retention.hours": "1",
+    }
+
+
+def test_the_last_of_two_settings_counts(load_text: Load) -> None:
+    assert load_text(COMBINED + "num.partitions=1\nnum.partitions=2\n").topics.partitions == 2
+
+
+def test_older_names_are_taken(load_text: Load) -> None:
+    config = load_text(COMBINED.replace("node.id", "broker.id").replace("log.dirs", "log.dir"))
+    assert config.node_id == 1
+    assert config.log_dir == Path("data").absolute()
+    config = load_text(COMBINED + "retention.check.interval.ms=700\n")
+    assert config.log_maintenance.retention_check_interval_ms == 700
+
+
+def test_several_log_directories_are_taken_and_the_first_has_the_metadata_log(load_text: Load) -> None:
+    config = load_text(COMBINED + "log.dirs=one, two/logs,/three\n")
+    assert config.log_dirs == (Path("one").absolute(), Path("two/logs").absolute(), Path("/three"))
+    assert config.log_dir == config.metadata_log_dir == config.log_dirs[0]
+
+
+def test_two_names_of_one_log_directory_are_refused(refused: Refuse, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    line = f"log.dirs={tmp_path / 'real'},{tmp_path / 'link'}"
+    assert f"{tmp_path / 'link'} is there twice" in refused(COMBINED + line + "\n")
+
+
+def test_an_older_name_with_a_bad_value_is_named_as_written(refused: Refuse) -> None:
+    assert "server.properties:3: broker.id=x: expected" in refused(COMBINED.replace("node.id=1", "broker.id=x"))
+
+
+def test_listener_addresses_may_be_ipv6_or_every_interface(load_text: Load) -> None:
+    config = load_text(
+        COMBINED
+        + "listeners=GRPC://[::1]:9094,CONTROLLER://:9093\ncontroller.quorum.voters=1@[::1]:9093\n"
+        + "cluster.secret.file=secret\n"
+    )
+    grpc, controller = config.listener(GRPC), config.listener(CONTROLLER)
+    assert grpc is not None
+    assert controller is not None
+    assert (grpc.host, grpc.address, str(grpc)) == ("::1", "[::1]:9094", "GRPC://[::1]:9094")
+    assert (controller.address, controller.is_wildcard) == ("[::]:9093", True)
+    assert config.quorum.voters[0].address == "[::1]:9093"
+
+
+def test_an_advertised_address_stands_for_a_door_on_every_interface(load_text: Load) -> None:
+    config = load_text(
+        COMBINED
+        + "listeners=GRPC://:9094,CONTROLLER://:9093\nadvertised.listeners=GRPC://broker-1.example:19094\n"
+        + "cluster.secret.file=secret\n"
+    )
+    assert [listener.address for listener in config.advertised_listeners] == ["broker-1.example:19094"]
+
+
+OPEN_CONTROLLER = "listeners=GRPC://localhost:9094,CONTROLLER://0.0.0.0:9093\n"
+OPEN_BOTH = (
+    "listeners=GRPC://0.0.0.0:9094,CONTROLLER://0.0.0.0:9093\nadvertised.listeners=GRPC://broker-1.example:9094\n"
+)
+FAR_VOTERS = "controller.quorum.voters=1@localhost:9093,2@kraft-2.example:9093\n"
+TLS = (
+    "listener.security.protocol.map=CONTROLLER:SSL\nssl.keystore.type=PEM\nssl.keystore.location=own.pem\n"
+    "ssl.truststore.type=PEM\nssl.truststore.location=trusted.pem\n"
+)
+SECRET = "cluster.secret.file=secret\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (OPEN_CONTROLLER, "CONTROLLER://0.0.0.0:9093 is open to other machines, so anybody there could take part in"),
+        (
+            OPEN_CONTROLLER,
+            "set cluster.secret.file, or listener.security.protocol.map=CONTROLLER:SSL with ssl.keystore",
+        ),
+        (FAR_VOTERS, "2@kraft-2.example:9093 is on another machine: set cluster.secret.file, or listener.security"),
+        (
+            "process.roles=broker\nnode.id=4\nlisteners=GRPC://localhost:9094\ncontroller.quorum.voters=1@10.0.0.1:1\n",
+            "1@10.0.0.1:1 is on another machine: set cluster.secret.file",
+        ),
+        (OPEN_BOTH + TLS, "brokers copy partitions from each other over GRPC, which has no TLS: set cluster.secret"),
+        ("listener.security.protocol.map=CONTROLLER:SSL\n", "CONTROLLER:SSL needs ssl.keystore.location, a PEM file"),
+        (TLS.replace("ssl.truststore.location=trusted.pem\n", ""), "CONTROLLER:SSL needs ssl.truststore.location"),
+        ("ssl.keystore.location=own.pem\n", "has no effect without listener.security.protocol.map=CONTROLLER:SSL"),
+        ("ssl.keystore.type=JKS\n", "expected PEM: convert the store, for instance with openssl pkcs12"),
+        ("ssl.client.auth=none\n", "expected required: nodes always show their certificates"),
+        ("ssl.endpoint.identification.algorithm=\n", "expected https: a node's certificate always has to name its"),
+        ("listener.security.protocol.map=CONTROLLER:SASL_SSL\n", "CONTROLLER can be mapped to PLAINTEXT or SSL only"),
+        ("listener.security.protocol.map=CONTROLLER\n", "expected NAME:PROTOCOL, separated by commas"),
+        ("cluster.secret.file=\n", "expected the path of one file"),
+    ],
+)
+def test_a_node_that_would_take_anybody_for_one_of_its_cluster_is_refused(
+    refused: Refuse, lines: str, expected: str
+) -> None:
+    assert expected in refused(COMBINED + lines)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "",
+        "listeners=GRPC://[::1]:9094,CONTROLLER://127.0.0.2:9093\n",
+        OPEN_CONTROLLER + SECRET,
+        OPEN_CONTROLLER + TLS,
+        OPEN_BOTH + SECRET,
+        OPEN_BOTH + TLS + SECRET,
+        FAR_VOTERS + SECRET,
+        FAR_VOTERS + TLS,
+    ],
+)
+def test_a_node_that_knows_its_cluster_by_a_secret_or_certificates_or_by_being_alone_here_is_taken(
+    load_text: Load, lines: str
+) -> None:
+    assert security_warnings(load_text(COMBINED + lines)) == []
+
+
+def test_a_broker_that_only_clients_elsewhere_can_use_is_warned(load_text: Load) -> None:
+    lines = "listeners=GRPC://0.0.0.0:9094,CONTROLLER://localhost:9093\nadvertised.listeners=GRPC://here.example:9094\n"
+    config = load_text(COMBINED + lines)
+    (warning,) = security_warnings(config)
+    assert warning in config.warnings
+    assert (
+        "clients there are served, brokers there are not, unless every node has cluster.secret.file" in warning.message
+    )
+
+
+def test_kafkas_clients_elsewhere_can_do_everything_and_that_is_warned_of(load_text: Load) -> None:
+    lines = "listeners=PLAINTEXT://here.example:9092,GRPC://localhost:9094,CONTROLLER://localhost:9093\n"
+    (warning,) = security_warnings(load_text(COMBINED + lines))
+    assert "PLAINTEXT://here.example:9092 is open to other machines: whoever reaches it may read" in warning.message
+
+
+def test_a_broker_that_is_no_controller_names_the_voters_only(load_text: Load) -> None:
+    config = load_text(
+        COMBINED + "node.id=4\nprocess.roles=broker\nlisteners=GRPC://localhost:9394\nmetadata.log.dir=meta\n"
+    )
+    assert (config.is_broker, config.is_controller, config.is_whole_cluster) == (True, False, False)
+    assert config.metadata_log_dir == Path("meta").absolute()
+
+
+def test_a_single_combined_node_is_the_whole_cluster(load_text: Load) -> None:
+    assert load_text(COMBINED).is_whole_cluster
+    assert not load_text(CONTRACT).is_whole_cluster
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.properties: cannot read .*No such file"):
+        load(tmp_path / "nowhere.properties")
+    with pytest.raises(ConfigError, match=r"cannot read .*Is a directory"):
+        load(tmp_path)
+
+
+def test_a_file_that_is_no_properties_file_is_refused(refused: Refuse) -> None:
+    assert "server.properties:2: " in refused("node.id=1\nx=\\u00\n")
+
+
+def test_elections_that_are_held_unasked_are_configured_by_kafkas_keys(load_text: Load) -> None:
+    config = load_text(
+        COMBINED
+        + "auto.leader.rebalance.enable=false\nleader.imbalance.check.interval.seconds=5\n"
+        + "leader.imbalance.per.broker.percentage=0\nunclean.leader.election.interval.ms=100\n"
+        + "unclean.leader.election.enable=true\n"
+    )
+    assert config.warnings == ()
+    assert config.elections == values.LeaderElections(
+        rebalance_enabled=False,
+        imbalance_check_interval_s=5,
+        imbalance_per_broker_percentage=0,
+        unclean_interval_ms=100,
+    )
+    assert config.topics.configs.unclean_leader_election_enable
+    assert load_text(COMBINED).elections == values.LeaderElections()

@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+
+import pytest
+from structlog.testing import capture_logs
+
+from kraft.metadata.broker_configs import TopicDefaultsInEffect
+from kraft.metadata.broker_presence import CONFIRM_AFTER_MS, DIAL_INTERVAL_MS
+from kraft.metadata.configs import KAFKA_DEFAULTS
+from kraft.metadata.controller import unfence_broker
+from kraft.metadata.records import BrokerUnfenced, Endpoint, RegisterBroker
+from kraft.model.errors import Refusal
+from kraft.model.ids import BrokerEpoch, BrokerId
+from kraft.rpc.cluster_messages import AttendRequest
+from kraft.server.controller.broker_watch import LOOK_INTERVAL_S, BrokerWatch
+from kraft.server.controller.state_machine_host import StateMachineHost
+from tests.unit.client.virtual_time import LoopClock, run_virtually
+from tests.unit.metadata.clusters import registration
+from tests.unit.server.fake_quorum import FakeQuorum
+
+SESSION_S = 9.0
+VERDICT_S = CONFIRM_AFTER_MS / 1_000 + 3 * LOOK_INTERVAL_S
+ONE, FIRST = BrokerId(1), BrokerEpoch(1)
+
+
+class Clock(LoopClock):
+    """As that of the loop, until the whole process is stopped for a while."""
+
+    stopped_ms = 0
+
+    def monotonic_ms(self) -> int:
+        return super().monotonic_ms() + self.stopped_ms
+
+
+class Office:
+    """A controller that watches over brokers 1 and 2, in service under epochs 1 and 2."""
+
+    def __init__(self) -> None:
+        self.host = StateMachineHost(self._leadership_changed)
+        self.clock = Clock()
+        self.quorum = FakeQuorum(self.host, commits_at_once=True)
+        self.host.attach(self.quorum)
+        self.dead: set[int] = set()
+        """Ports of brokers that refuse connections; all others accept them."""
+        self.dialled: list[int] = []
+        self.watch = BrokerWatch(
+            self.host,
+            self.clock,
+            session_timeout_ms=int(SESSION_S * 1_000),
+            topic_defaults=TopicDefaultsInEffect({}, KAFKA_DEFAULTS),
+            nobody_listens=self._nobody_listens,
+        )
+        for broker_id in (1, 2):
+            request = registration(broker_id)
+            registered = RegisterBroker(
+                broker_id=request.broker_id,
+                incarnation_id=request.incarnation_id,
+                broker_epoch=BrokerEpoch(broker_id),
+                endpoints=request.endpoints,
+                rack="",
+                directory_ids=request.directory_ids,
+            )
+            unfenced = BrokerUnfenced(broker_id=request.broker_id, broker_epoch=BrokerEpoch(broker_id))
+            self.quorum.tell(registered, unfenced)
+
+    def _leadership_changed(self, active: bool) -> None:
+        self.watch.leadership_changed(active)
+
+    async def _nobody_listens(self, endpoints: Sequence[Endpoint]) -> bool:
+        (endpoint,) = endpoints
+        self.dialled.append(endpoint.port - 9094)
+        await asyncio.sleep(0.001)
+        return endpoint.port - 9094 in self.dead
+
+    def kill(self, broker_id: int) -> None:
+        self.dead.add(broker_id)
+
+    def is_fenced(self, broker_id: int) -> bool:
+        return self.host.image.brokers[BrokerId(broker_id)].fenced
+
+    def fenced(self) -> list[int]:
+        return [broker_id for broker_id in (1, 2) if self.is_fenced(broker_id)]
+
+
+@asynccontextmanager
+async def office(*, leading: bool = True) -> AsyncIterator[Office]:
+    office = Office()
+
+    async def look_around() -> None:
+        while True:
+            await asyncio.sleep(0.1)
+            if office.host.active:
+                await office.watch.fence_the_silent()
+
+    running = [asyncio.create_task(each) for each in (office.host.run(), office.watch.run(), look_around())]
+    if leading:
+        office.quorum.lead(1)
+    try:
+        yield office
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running)
+
+
+@asynccontextmanager
+async def attending(office: Office, broker_id: int, epoch: int | None = None) -> AsyncIterator[None]:
+    request = AttendRequest(
+        broker_id=BrokerId(broker_id), broker_epoch=BrokerEpoch(broker_id if epoch is None else epoch)
+    )
+    async with aclosing(office.watch.attend(request)) as attendances:
+        await anext(attendances)
+        yield
+
+
+def test_a_broker_whose_process_is_gone_is_fenced_long_before_its_session_is_over() -> None:
+    async def scenario() -> None:
+        async with office() as parts, attending(parts, 2):
+            with capture_logs() as events:
+                async with attending(parts, 1):
+                    await asyncio.sleep(SESSION_S / 2)
+                    for broker_id in (1, 2):
+                        parts.watch.heard(BrokerId(broker_id), BrokerEpoch(broker_id))
+                    parts.kill(1)
+                    parts.kill(2)
+                await asyncio.sleep(VERDICT_S)
+            assert parts.fenced() == [1]
+            assert not parts.watch.is_heard_from(ONE), "its next process need not wait"
+            told = [event for event in events if event["event"] == "broker is fenced"]
+            assert [(event["broker"], event["reason"]) for event in told] == [
+                (1, "nobody listens at its addresses any more")
+            ]
+
+    run_virtually(scenario())
+
+
+def test_a_broker_that_lets_go_of_its_call_and_still_listens_keeps_its_session() -> None:
+    async def scenario() -> None:
+        async with office() as parts, attending(parts, 2):
+            async with attending(parts, 1):
+                await asyncio.sleep(0.5)
+            await asyncio.sleep(SESSION_S - 1)
+            assert parts.fenced() == []
+            await asyncio.sleep(2)
+            assert parts.fenced() == [1, 2], "for their silence"
+
+    run_virtually(scenario())
+
+
+def test_who_becomes_active_finds_the_brokers_that_died_with_the_controller_before_it() -> None:
+    async def scenario() -> None:
+        async with office(leading=False) as parts:
+            parts.kill(1)
+            await asyncio.sleep(5)
+            assert parts.dialled == []
+            parts.quorum.lead(4)
+            await asyncio.sleep(VERDICT_S)
+            assert parts.fenced() == [1]
+            assert sorted(parts.dialled) == [1, 1, 2]
+
+    run_virtually(scenario())
+
+
+def test_who_attends_a_controller_is_told_when_that_one_is_no_longer_active() -> None:
+    async def scenario() -> None:
+        async with office() as parts:
+            attendances = parts.watch.attend(AttendRequest(broker_id=ONE, broker_epoch=FIRST))
+            await anext(attendances)
+            waiting = asyncio.create_task(anext(attendances, None))
+            await asyncio.sleep(60)
+            assert not waiting.done()
+            parts.quorum.lose()
+            assert await waiting is None
+            with pytest.raises(Refusal, match="NOT_CONTROLLER"):
+                await anext(parts.watch.attend(AttendRequest(broker_id=ONE, broker_epoch=FIRST)))
+
+    run_virtually(scenario())
+
+
+def test_a_call_from_an_earlier_office_that_ends_late_is_not_counted_in_this_one() -> None:
+    async def scenario() -> None:
+        async with office() as parts:
+            attendances = parts.watch.attend(AttendRequest(broker_id=ONE, broker_epoch=FIRST))
+            await anext(attendances)
+            parts.quorum.lose()
+            parts.quorum.lead(2)
+            async with attending(parts, 1), attending(parts, 2):
+                parts.dialled.clear()
+                await attendances.aclose()
+                await asyncio.sleep(2 * DIAL_INTERVAL_MS / 1_000)
+                assert parts.dialled == []
+
+    run_virtually(scenario())
+
+
+def test_an_earlier_life_of_a_broker_does_not_attend() -> None:
+    async def scenario() -> None:
+        async with office() as parts:
+            with pytest.raises(Refusal, match="STALE_BROKER_EPOCH: broker 2 is not registered under epoch 1"):
+                async with attending(parts, 2, epoch=1):
+                    raise AssertionError("it attends")
+
+    run_virtually(scenario())
+
+
+def test_a_broker_behind_a_wall_is_fenced_once_and_then_left_alone() -> None:
+    async def scenario() -> None:
+        async with office() as parts, attending(parts, 2):
+            parts.kill(1)
+            await asyncio.sleep(VERDICT_S)
+            assert parts.fenced() == [1]
+            parts.watch.heard(ONE, FIRST)
+            await parts.host.submit(lambda image: unfence_broker(image, ONE, FIRST))
+            for _ in range(60):
+                await asyncio.sleep(SESSION_S / 9)
+                for broker_id in (1, 2):
+                    parts.watch.heard(BrokerId(broker_id), BrokerEpoch(broker_id))
+            assert parts.fenced() == []
+
+    run_virtually(scenario())
+
+
+def test_a_verdict_that_was_not_committed_is_given_again() -> None:
+    async def scenario() -> None:
+        async with office() as parts, attending(parts, 2):
+            parts.quorum.commits_at_once = False
+            parts.kill(1)
+            await asyncio.sleep(VERDICT_S)
+            parts.quorum.time_out(but_commits=False)
+            await asyncio.sleep(0)
+            parts.quorum.commits_at_once = True
+            await asyncio.sleep(DIAL_INTERVAL_MS / 1_000 + VERDICT_S)
+            assert parts.fenced() == [1]
+
+    run_virtually(scenario())
+
+
+def test_a_controller_that_was_itself_stopped_fences_nobody_for_what_it_could_not_hear() -> None:
+    async def scenario() -> None:
+        async with office() as parts, attending(parts, 1), attending(parts, 2):
+            await asyncio.sleep(1)
+            parts.clock.stopped_ms += int(10 * SESSION_S * 1_000)
+            await asyncio.sleep(1)
+            assert parts.fenced() == []
+            parts.watch.heard(ONE, FIRST)
+            await asyncio.sleep(SESSION_S - 1.5)
+            assert parts.fenced() == [2]
+
+    run_virtually(scenario())

@@ -1,0 +1,534 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+from structlog.testing import capture_logs
+
+from kraft.metadata.commands import (
+    AllocateProducerIdsRequest,
+    AlterPartitionRequest,
+    FailedReplica,
+    FailReplicasRequest,
+    HeartbeatRequest,
+)
+from kraft.metadata.controller import ControllerDefaults
+from kraft.metadata.features import UnsupportedFeatureLevel
+from kraft.metadata.image import BrokerRegistration
+from kraft.metadata.records import (
+    BrokerConfigSet,
+    ClusterInitialised,
+    Endpoint,
+    FeatureLevelSet,
+    PartitionCreated,
+    TopicConfigSet,
+    TopicCreated,
+)
+from kraft.model.broker_requests import (
+    DescribeBrokersRequest,
+    FenceBrokerRequest,
+    UnfenceBrokerRequest,
+    UnregisterBrokerRequest,
+)
+from kraft.model.config_requests import (
+    ConfigAlteration,
+    ConfigOperation,
+    ConfigResourceType,
+    IncrementalAlterConfigsRequest,
+    ResourceAlteration,
+)
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch
+from kraft.model.requests import CreateTopicsRequest, DeleteTopicsRequest, DescribeTopicsRequest, NewTopic
+from kraft.rpc.cluster_messages import FollowMetadataRequest, MetadataBatch
+from kraft.rpc.metadata_codec import decode_records
+from kraft.server.cluster.metadata_snapshots import decode_image
+from kraft.server.controller.controller_node import ControllerConfig, ControllerNode
+from tests.unit.client.virtual_time import LoopClock, Unchanging, run_virtually
+from tests.unit.metadata.clusters import CLUSTER, ORDERS, registration
+from tests.unit.server.fake_quorum import FakeQuorum
+from tests.unit.server.replicas import until
+
+SESSION_S = 9.0
+
+
+class Parts:
+    def __init__(self) -> None:
+        defaults = ControllerDefaults(partitions=1, replication_factor=1)
+        config = ControllerConfig(
+            cluster_id=CLUSTER, node_id=1, broker_session_timeout_ms=int(SESSION_S * 1_000), defaults=defaults
+        )
+        self.node = ControllerNode(config, LoopClock(), Unchanging(), nobody_listens=self._nobody_listens)
+        self.quorum = FakeQuorum(self.node.host, commits_at_once=True)
+        self.node.attach(self.quorum)
+
+    async def _nobody_listens(self, _: Sequence[Endpoint]) -> bool:
+        return False
+
+    def broker(self, broker_id: int) -> BrokerRegistration:
+        return self.node.host.image.brokers[BrokerId(broker_id)]
+
+    async def register(self, broker_id: int) -> BrokerEpoch:
+        result = await self.node.register_broker(registration(broker_id))
+        assert result.error_code is ErrorCode.NONE, result.error_message
+        return result.broker_epoch
+
+    async def beat(self, broker_id: int, epoch: int, *, index: int | None = None, wants_shutdown: bool = False) -> bool:
+        """Whether the broker is fenced after it."""
+        result = await self.node.heartbeat(
+            HeartbeatRequest(
+                broker_id=BrokerId(broker_id),
+                broker_epoch=BrokerEpoch(epoch),
+                metadata_index=self.node.host.committed_index if index is None else index,
+                wants_shutdown=wants_shutdown,
+            )
+        )
+        assert result.error_code is ErrorCode.NONE, result.error_message
+        return result.is_fenced
+
+
+@asynccontextmanager
+async def controller(*, leading: bool = True) -> AsyncIterator[Parts]:
+    parts = Parts()
+    running = asyncio.create_task(parts.node.run())
+    if leading:
+        parts.quorum.lead(1)
+        await asyncio.sleep(0.2)
+    try:
+        yield parts
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+
+
+def follow(after_index: int = 0, cluster_id: str = CLUSTER) -> FollowMetadataRequest:
+    return FollowMetadataRequest(cluster_id=cluster_id, broker_id=1, after_index=after_index)
+
+
+def test_the_first_active_controller_gives_the_cluster_its_id() -> None:
+    async def scenario() -> None:
+        async with controller() as parts:
+            assert parts.node.host.image.cluster_id == CLUSTER
+
+    run_virtually(scenario())
+
+
+def test_a_controller_that_takes_over_says_so_in_the_log() -> None:
+    async def scenario() -> None:
+        with capture_logs() as events:
+            async with controller(leading=False) as parts:
+                parts.quorum.lead(4)
+                parts.quorum.lose()
+        told = [(event["event"], event["node"]) for event in events if event["event"].startswith("controller is")]
+        assert told == [("controller is active", 1), ("controller is not active", 1)]
+
+    run_virtually(scenario())
+
+
+def test_a_controller_that_is_not_active_sends_everybody_elsewhere() -> None:
+    async def scenario() -> None:
+        async with controller(leading=False) as parts:
+            assert (await parts.node.register_broker(registration(1))).error_code is ErrorCode.NOT_CONTROLLER
+            beat = HeartbeatRequest(
+                broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1), metadata_index=1, wants_shutdown=False
+            )
+            assert (await parts.node.heartbeat(beat)).error_code is ErrorCode.NOT_CONTROLLER
+            ids = AllocateProducerIdsRequest(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1))
+            assert (await parts.node.allocate_producer_ids(ids)).error_code is ErrorCode.NOT_CONTROLLER
+            for refused in (
+                parts.node.create_topics(CreateTopicsRequest(topics=[], timeout_ms=1)),
+                parts.node.delete_topics(DeleteTopicsRequest(topics=[], timeout_ms=1)),
+                parts.node.describe_quorum(),
+            ):
+                with pytest.raises(Refusal, match="NOT_CONTROLLER"):
+                    await refused
+
+    run_virtually(scenario())
+
+
+def test_nobody_registers_before_the_cluster_has_its_id() -> None:
+    async def scenario() -> None:
+        parts = Parts()
+        parts.quorum.lead(1)
+        result = await parts.node.register_broker(registration(1))
+        assert (result.error_code, parts.quorum.payloads) == (ErrorCode.NOT_CONTROLLER, [])
+
+    run_virtually(scenario())
+
+
+def test_a_broker_is_put_into_service_by_the_heartbeat_that_shows_that_it_acted_on_its_registration() -> None:
+    async def scenario() -> None:
+        async with controller() as parts:
+            epoch = await parts.register(1)
+            assert await parts.beat(1, epoch, index=parts.node.host.committed_index - 1)
+            assert not await parts.beat(1, epoch)
+            assert not parts.broker(1).fenced
+
+    run_virtually(scenario())
+
+
+def test_a_broker_that_falls_silent_is_fenced_when_its_session_is_over() -> None:
+    async def scenario() -> None:
+        async with controller() as parts:
+            epoch = await parts.register(1)
+            await parts.beat(1, epoch)
+            await asyncio.sleep(SESSION_S - 0.2)
+            assert not parts.broker(1).fenced
+            await asyncio.sleep(0.5)
+            assert parts.broker(1).fenced
+            assert not await parts.beat(1, epoch), "it was only slow, and is back"
+
+    run_virtually(scenario())
+
+
+def test_nobody_is_fenced_for_silence_that_another_controller_was_there_to_hear() -> None:
+    async def scenario() -> None:
+        async with controller() as parts:
+            epoch = await parts.register(1)
+            await parts.beat(1, epoch)
+            parts.quorum.lose()
+            await asyncio.sleep(5 * SESSION_S)
+            assert not parts.broker(1).fenced
+            parts.quorum.lead(2)
+            await asyncio.sleep(SESSION_S - 0.2)
+            assert not parts.broker(1).fenced
+
+    run_virtually(scenario())
+
+
+def test_a_broker_that_comes_back_while_it_is_being_fenced_is_watched_over() -> None:
+    async def scenario() -> None:
+        async with controller() as parts:
+            epoch = await parts.register(1)
+            await parts.beat(1, epoch)
+            parts.quorum.commits_at_once = False
+            await until(lambda: bool(parts.quorum.waiting), SESSION_S + 1)
+            parts.quorum.commits_at_once = True
+            # The fencing is committed. Its author has not gone on yet when the broker's heartbeat is there.
+            parts.quorum.commit()
+            assert not await parts.beat(1, epoch)
+            await asyncio.sleep(2 * SESSION_S)
+            assert parts.broker(1).fenced, "it was not heard from for two sessions"
+
+    run_virtually(scenario())
+
+
+def test_another_process_under_the_id_of_a_broker_that_lives_is_refused_until_its_session_is_over() -> None:
+    async def scenario() -> None:
+        async with controller() as parts:
+            epoch = await parts.register(1)
+            await parts.beat(1, epoch)
+            another = replace(registration(1, process=2), directory_ids=[DirectoryId(UUID(int=77))])
+            refused = await parts.node.register_broker(another)
+            assert refused.error_code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+            await asyncio.sleep(SESSION_S + 0.5)
+            assert (await parts.node.register_broker(another)).broker_epoch > epoch
+
+    run_virtually(scenario())
+
+
+def test_a_broker_of_another_cluster_is_refused() -> None:
+    async def scenario() -> None:
+        async with controller() as parts:
+            result = await parts.node.register_broker(registration(1, cluster_id="another"))
+            assert result.error_code is ErrorCode.INCONSISTENT_CLUSTER_ID
+            assert "check cluster.id" in result.error_message
+
+    run_virtually(scenario())
+
+
+def test_a_controlled_shutdown_ends_with_the_leave_to_stop() -> None:
+    async def scenario() -> None:
+        async with controller() as parts:
+            epoch = await parts.register(1)
+            await parts.beat(1, epoch)
+            request = HeartbeatRequest(
+                broker_id=BrokerId(1), broker_epoch=epoch, metadata_index=99, wants_shutdown=True
+            )
+            answers = [await parts.node.heartbeat(request) for _ in range(2)]
+            assert [answer.may_stop for answer in answers] == [False, True]
+            assert parts.broker(1).fenced
+
+    run_virtually(scenario())
+
+
+# --- following the metadata --------------------------------------------------------------------------------------
+
+
+def test_a_follower_gets_everything_after_what_it_holds_and_then_each_entry_as_it_is_committed() -> None:
+    async def scenario() -> None:
+        async with controller() as parts:
+            await parts.register(1)
+            async with aclosing(parts.node.follow_metadata(follow(after_index=1))) as batches:
+                first = await anext(batches)
+                assert (first.index, first.committed_index) == (2, 2)
+                await parts.register(2)
+                second = await anext(batches)
+                assert second.index == 3
+                assert decode_records(second.records, second.index)
+
+    run_virtually(scenario())
+
+
+def test_a_follower_hears_a_beat_while_nothing_happens_also_of_a_controller_that_is_not_active() -> None:
+    async def scenario() -> None:
+        async with controller(leading=False) as parts:
+            parts.quorum.tell(ClusterInitialised(cluster_id=CLUSTER))
+            async with aclosing(parts.node.follow_metadata(follow(after_index=1))) as batches:
+                assert await asyncio.wait_for(anext(batches), 1) == MetadataBatch(
+                    index=1, term=0, records=b"", committed_index=1
+                )
+
+    run_virtually(scenario())
+
+
+def test_a_follower_that_is_ahead_of_a_slow_controller_is_told_how_far_that_is() -> None:
+    async def scenario() -> None:
+        async with controller(leading=False) as parts:
+            parts.quorum.tell(ClusterInitialised(cluster_id=CLUSTER))
+            async with aclosing(parts.node.follow_metadata(follow(after_index=50))) as batches:
+                beat = await anext(batches)
+                assert (beat.records, beat.committed_index) == (b"", 1)
+
+    run_virtually(scenario())
+
+
+def test_a_follower_that_asks_for_what_is_no_longer_kept_gets_a_snapshot_and_then_entries() -> None:
+    async def scenario() -> None:
+        async with controller() as parts:
+            await parts.register(1)
+            current = parts.node.host.current_image()
+            parts.node.host.start_from(current)
+            async with aclosing(parts.node.follow_metadata(follow(after_index=1))) as batches:
+                snapshot = [await anext(batches)]
+                await parts.register(2)
+                while not snapshot[-1].ends_snapshot:
+                    snapshot.append(await anext(batches))
+                assert {(part.index, part.in_snapshot) for part in snapshot} == {(current.index, True)}
+                assert decode_image([part.records for part in snapshot], current.index) == current.image
+                entry = await anext(batches)
+                assert (entry.index, entry.in_snapshot) == (current.index + 1, False)
+            async with aclosing(parts.node.follow_metadata(follow(after_index=current.index))) as batches:
+                assert not (await anext(batches)).in_snapshot, "it holds all that is no longer kept"
+
+    run_virtually(scenario())
+
+
+def test_a_follower_that_falls_behind_what_is_kept_meanwhile_gets_a_snapshot() -> None:
+    async def scenario() -> None:
+        async with controller() as parts:
+            await parts.register(1)
+            async with aclosing(parts.node.follow_metadata(follow())) as batches:
+                assert (await anext(batches)).index == 1
+                assert (await anext(batches)).index == 2
+                await parts.register(2)
+                parts.node.host.start_from(parts.node.host.current_image())
+                assert (await anext(batches)).in_snapshot
+
+    run_virtually(scenario())
+
+
+def test_a_follower_of_another_cluster_is_refused() -> None:
+    async def scenario() -> None:
+        async with controller() as parts:
+            with pytest.raises(Refusal, match="INCONSISTENT_CLUSTER_ID"):
+                await anext(parts.node.follow_metadata(follow(cluster_id="another")))
+
+    run_virtually(scenario())
+
+
+# --- topics ------------------------------------------------------------------------------------------------------
+
+
+def test_a_topic_is_created_described_changed_by_its_leader_and_deleted() -> None:
+    async def scenario() -> None:
+        async with controller() as parts:
+            for broker_id in (1, 2):
+                await parts.beat(broker_id, await parts.register(broker_id))
+            node = parts.node
+            topics = [NewTopic(topic="orders", replication_factor=2)]
+            created = await node.create_topics(CreateTopicsRequest(topics=topics, timeout_ms=1))
+            assert [result.error_code for result in created.results] == [ErrorCode.NONE]
+            (described,) = (await node.describe_topics(DescribeTopicsRequest(topics=[]))).topics
+            (partition,) = described.metadata.partitions
+            assert sorted(partition.replicas) == [1, 2]
+            changes = [ConfigAlteration(key="retention.ms", operation=ConfigOperation.SET, value="5")]
+            changed = ResourceAlteration(
+                resource_type=ConfigResourceType.TOPIC, resource_name="orders", alterations=changes
+            )
+            altered = await node.incremental_alter_configs(
+                IncrementalAlterConfigsRequest(resources=[changed], timeout_ms=1)
+            )
+            assert [result.error_code for result in altered.results] == [ErrorCode.NONE]
+            (described,) = (await node.describe_topics(DescribeTopicsRequest(topics=[]))).topics
+            assert described.configs == {"retention.ms": "5"}
+            refused = await node.alter_partition(
+                AlterPartitionRequest(
+                    broker_id=BrokerId(1),
+                    broker_epoch=parts.broker(1).broker_epoch,
+                    topic_id=ORDERS,
+                    partition=0,
+                    leader_epoch=LeaderEpoch(0),
+                    partition_epoch=PartitionEpoch(0),
+                    new_isr=[],
+                )
+            )
+            assert refused.error_code is ErrorCode.UNKNOWN_TOPIC_ID
+            deleted = await node.delete_topics(DeleteTopicsRequest(topics=["orders", "none"], timeout_ms=1))
+            assert [result.error_code for result in deleted.results] == [
+                ErrorCode.NONE,
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ]
+
+    run_virtually(scenario())
+
+
+def test_replicas_that_failed_are_told_by_a_registered_broker_only() -> None:
+    async def scenario() -> None:
+        async with controller() as parts:
+            for broker_id in (1, 2):
+                await parts.beat(broker_id, await parts.register(broker_id))
+            topics = [NewTopic(topic="orders", replication_factor=2)]
+            await parts.node.create_topics(CreateTopicsRequest(topics=topics, timeout_ms=1))
+            (topic,) = parts.node.host.image.topics.values()
+            leader = topic.partitions[0].leader
+            report = FailReplicasRequest(
+                broker_id=leader,
+                broker_epoch=parts.broker(leader).broker_epoch,
+                replicas=[FailedReplica(topic_id=topic.topic_id, partition=0, leader_epoch=LeaderEpoch(0))],
+            )
+            refused = await parts.node.fail_replicas(replace(report, broker_epoch=BrokerEpoch(99)))
+            assert refused.error_code is ErrorCode.STALE_BROKER_EPOCH
+            assert (await parts.node.fail_replicas(report)).error_code is ErrorCode.NONE
+            after = parts.node.host.image.topics[topic.topic_id].partitions[0]
+            assert (after.leader, after.isr) == (3 - leader, (3 - leader,))
+
+    run_virtually(scenario())
+
+
+def test_blocks_of_producer_ids_do_not_overlap() -> None:
+    async def scenario() -> None:
+        async with controller() as parts:
+            request = AllocateProducerIdsRequest(broker_id=BrokerId(1), broker_epoch=await parts.register(1))
+            first, second = [await parts.node.allocate_producer_ids(request) for _ in range(2)]
+            assert second.first == first.first + first.count
+
+    run_virtually(scenario())
+
+
+def test_the_quorum_is_described_with_the_brokers_that_only_observe() -> None:
+    async def scenario() -> None:
+        async with controller() as parts:
+            for broker_id in (1, 7):
+                await parts.beat(broker_id, await parts.register(broker_id), index=2)
+            await asyncio.sleep(1)
+            description = await parts.node.describe_quorum()
+            assert (description.leader_id, description.leader_epoch) == (1, 1)
+            assert [voter.node_id for voter in description.voters] == [1]
+            (observer,) = description.observers
+            assert (observer.node_id, observer.log_end_offset, observer.last_fetch_ms_ago) == (7, 2, 1_000)
+
+    run_virtually(scenario())
+
+
+def test_a_broker_that_an_operator_fenced_stays_fenced_until_the_operator_takes_that_back() -> None:
+    async def scenario() -> None:
+        async with controller() as parts:
+            epoch = await parts.register(1)
+            assert not await parts.beat(1, epoch)
+            admin = parts.node.cluster_admin
+            result = await admin.fence_broker(FenceBrokerRequest(broker_id=1, timeout_ms=1))
+            assert result.changed
+            assert await parts.beat(1, epoch)
+            assert (await admin.unfence_broker(UnfenceBrokerRequest(broker_id=1, timeout_ms=1))).changed
+            assert not await parts.beat(1, epoch)
+
+    run_virtually(scenario())
+
+
+def test_a_broker_is_forgotten_only_when_its_session_has_ended() -> None:
+    async def scenario() -> None:
+        async with controller() as parts:
+            await parts.beat(1, await parts.register(1))
+            admin = parts.node.cluster_admin
+            request = UnregisterBrokerRequest(broker_id=1, timeout_ms=1)
+            with pytest.raises(Refusal, match="broker 1 is running"):
+                await admin.unregister_broker(request)
+            await asyncio.sleep(SESSION_S + 1)
+            assert (await admin.unregister_broker(request)).changed
+            assert parts.node.host.image.brokers == {}
+            assert (await admin.describe_brokers(DescribeBrokersRequest(broker_ids=[]))).brokers == []
+            assert await parts.register(1) == 2
+
+    run_virtually(scenario())
+
+
+def test_a_new_cluster_acts_on_the_latest_levels() -> None:
+    async def scenario() -> None:
+        async with controller() as parts:
+            described = await parts.node.cluster_admin.describe_features()
+            levels = {each.feature: each.finalized_level for each in described.features}
+            assert levels == {
+                "eligible.leader.replicas.version": 1,
+                "group.version": 0,
+                "metadata.version": 2,
+                "transaction.version": 0,
+            }
+
+    run_virtually(scenario())
+
+
+def test_a_controller_that_reads_of_a_level_beyond_its_own_support_goes_no_further() -> None:
+    async def scenario() -> None:
+        async with controller() as parts:
+            with pytest.raises(UnsupportedFeatureLevel, match=r"the cluster is at level 9 of metadata\.version"):
+                parts.quorum.tell(FeatureLevelSet(feature="metadata.version", level=9))
+            assert parts.node.host.image.features["metadata.version"] == 2
+
+    run_virtually(scenario())
+
+
+@pytest.mark.parametrize(
+    ("settings", "topics_own", "leader"),
+    [
+        ({}, None, NO_BROKER),
+        ({"": "true"}, None, 2),
+        ({"1": "true"}, None, 2),
+        ({"": "true", "1": "false"}, None, NO_BROKER),
+        ({"": "true"}, "false", NO_BROKER),
+        ({"2": "true"}, None, NO_BROKER),
+    ],
+)
+def test_whether_an_election_may_be_unclean_is_the_topics_then_what_was_set_then_the_files(
+    settings: dict[str, str], topics_own: str | None, leader: int
+) -> None:
+    """Set for broker 1, in whose process this controller is, or for all brokers; as Kafka's controllers read it."""
+
+    async def scenario() -> None:
+        async with controller() as parts:
+            for broker_id in (1, 2):
+                await parts.beat(broker_id, await parts.register(broker_id))
+            key = "unclean.leader.election.enable"
+            own = [] if topics_own is None else [TopicConfigSet(topic_id=ORDERS, key=key, value=topics_own)]
+            parts.quorum.tell(
+                *[BrokerConfigSet(broker=broker, key=key, value=value) for broker, value in settings.items()],
+                TopicCreated(topic="orders", topic_id=ORDERS),
+                PartitionCreated(
+                    topic_id=ORDERS,
+                    partition=0,
+                    replicas=[BrokerId(1), BrokerId(2)],
+                    isr=[BrokerId(1)],
+                    leader=BrokerId(1),
+                    leader_epoch=LeaderEpoch(0),
+                    partition_epoch=PartitionEpoch(0),
+                ),
+                *own,
+            )
+            await parts.node.cluster_admin.fence_broker(FenceBrokerRequest(broker_id=1, timeout_ms=1_000, force=True))
+            assert parts.node.host.image.topics[ORDERS].partitions[0].leader == leader
+
+    run_virtually(scenario())

@@ -1,0 +1,148 @@
+"""The elections that a controller holds unasked, on virtual time, with a quorum that commits at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig, broker_defaults
+from kraft.metadata.controller import fence_broker
+from kraft.metadata.decision import Decision
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.leader_election import changes_when_unfenced
+from kraft.metadata.records import BrokerUnfenced, MetadataRecord
+from kraft.metadata.snapshot_records import snapshot_records
+from kraft.model.ids import NO_BROKER, BrokerId
+from kraft.server.config.values import LeaderElections
+from kraft.server.controller.leader_balance import LeaderBalance
+from kraft.server.controller.state_machine_host import StateMachineHost
+from tests.unit.client.virtual_time import LoopClock, run_virtually
+from tests.unit.metadata.clusters import cluster, epoch_of, partition, with_topic
+from tests.unit.server.fake_quorum import FakeQuorum
+
+SOON = LeaderElections(imbalance_check_interval_s=10, unclean_interval_ms=5_000)
+MOVED = with_topic(cluster(1, 2), [1, 2], isr=[2, 1])
+
+
+class Parts:
+    def __init__(self, config: LeaderElections, defaults: TopicConfig) -> None:
+        self.host = StateMachineHost(self._on_leadership)
+        self.quorum = FakeQuorum(self.host, commits_at_once=True)
+        self.host.attach(self.quorum)
+        self.balance = LeaderBalance(self.host, LoopClock(), config, topic_defaults=lambda image: defaults)
+
+    def _on_leadership(self, active: bool) -> None:
+        if active:
+            self.balance.begin_anew()
+
+    def leader(self) -> int:
+        return partition(self.host.image).leader
+
+
+@asynccontextmanager
+async def office(
+    image: MetadataImage, config: LeaderElections = SOON, defaults: TopicConfig = KAFKA_DEFAULTS
+) -> AsyncIterator[Parts]:
+    parts = Parts(config, defaults)
+    tasks = [asyncio.create_task(parts.host.run()), asyncio.create_task(parts.balance.run())]
+    parts.quorum.lead(1)
+    await parts.host.submit(lambda _: Decision(records=list(snapshot_records(image)), response=None))
+    try:
+        yield parts
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+def without_leader() -> MetadataImage:
+    """Broker 1, the last one in sync, is gone; broker 2 is back."""
+    image = with_topic(cluster(1, 2), [1, 2])
+    for broker_id in (2, 1):
+        image = image.replay(fence_broker(image, BrokerId(broker_id), epoch_of(image, broker_id)).records)
+    records: list[MetadataRecord] = [BrokerUnfenced(broker_id=BrokerId(2), broker_epoch=epoch_of(image, 2))]
+    return image.replay([*records, *changes_when_unfenced(image, BrokerId(2))])
+
+
+def test_preferred_leaders_lead_again_when_the_interval_is_over() -> None:
+    async def scenario() -> None:
+        async with office(MOVED) as parts:
+            await asyncio.sleep(9)
+            assert parts.leader() == 2
+            await asyncio.sleep(2)
+            assert parts.leader() == 1
+
+    run_virtually(scenario())
+
+
+def test_they_do_not_where_that_is_switched_off() -> None:
+    async def scenario() -> None:
+        async with office(MOVED, replace(SOON, rebalance_enabled=False)) as parts:
+            await asyncio.sleep(60)
+            assert parts.leader() == 2
+
+    run_virtually(scenario())
+
+
+def test_a_new_term_of_office_begins_with_a_whole_interval() -> None:
+    async def scenario() -> None:
+        async with office(MOVED) as parts:
+            await asyncio.sleep(9)
+            parts.quorum.lose()
+            await asyncio.sleep(30)
+            parts.quorum.lead(3)
+            await asyncio.sleep(9)
+            assert parts.leader() == 2
+            await asyncio.sleep(2)
+            assert parts.leader() == 1
+
+    run_virtually(scenario())
+
+
+def test_eligible_replicas_are_given_up_once_the_minimum_does_not_need_them() -> None:
+    image = with_topic(cluster(1, 2, 3), [1, 2, 3])
+    two = broker_defaults({"min.insync.replicas": "2"})
+    for broker_id in (3, 2):
+        image = image.replay(fence_broker(image, BrokerId(broker_id), epoch_of(image, broker_id), two).records)
+    assert partition(image).elr == (2,)
+
+    async def scenario() -> None:
+        async with office(image, defaults=two) as parts:
+            await asyncio.sleep(60)
+            assert partition(parts.host.image).elr == (2,)
+        # The file of the controller that comes next says 1.
+        async with office(image) as parts:
+            await asyncio.sleep(1)
+            assert partition(parts.host.image).elr == ()
+            committed = len(parts.quorum.payloads)
+            await asyncio.sleep(60)
+            assert len(parts.quorum.payloads) == committed
+
+    run_virtually(scenario())
+
+
+def test_a_cluster_in_balance_is_not_asked_to_commit_anything() -> None:
+    async def scenario() -> None:
+        async with office(with_topic(cluster(1, 2), [1, 2])) as parts:
+            committed = len(parts.quorum.payloads)
+            await asyncio.sleep(60)
+            assert len(parts.quorum.payloads) == committed
+
+    run_virtually(scenario())
+
+
+def test_a_topic_that_may_lose_records_gets_a_leader_when_the_interval_is_over() -> None:
+    async def scenario() -> None:
+        unclean = broker_defaults({"unclean.leader.election.enable": "true"})
+        async with office(without_leader(), defaults=unclean) as parts:
+            await asyncio.sleep(4)
+            assert parts.leader() == NO_BROKER
+            await asyncio.sleep(2)
+            assert parts.leader() == 2
+        async with office(without_leader()) as parts:
+            await asyncio.sleep(60)
+            assert parts.leader() == NO_BROKER
+
+    run_virtually(scenario())

@@ -1,0 +1,534 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from uuid import NAMESPACE_OID, uuid5
+
+import pytest
+
+from kraft.metadata.decision import Decision, RecordsOnDemand
+from kraft.metadata.features import METADATA_VERSION, SETTINGS_AS_METADATA
+from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
+from kraft.metadata.records import (
+    ClusterInitialised,
+    FeatureLevelSet,
+    MetadataRecord,
+    RegisterBroker,
+    TopicConfigSet,
+    TopicCreated,
+    TransactionAborted,
+    TransactionBegun,
+    TransactionEnded,
+)
+from kraft.model.errors import Corruption, ErrorCode, Refusal
+from kraft.model.ids import BrokerEpoch, BrokerId, TopicId
+from kraft.rpc.metadata_codec import decode_records
+from kraft.server.cluster.metadata_snapshots import LoadedImage
+from kraft.server.controller.decided_entries import ENTRY_BYTES_MAX
+from kraft.server.controller.state_machine_host import StateMachineHost
+from tests.unit.metadata.clusters import registration
+from tests.unit.server.fake_quorum import PAYLOAD_BYTES_MAX, FakeQuorum
+
+
+@asynccontextmanager
+async def leading(**options: bool) -> AsyncIterator[tuple[StateMachineHost, FakeQuorum]]:
+    host = StateMachineHost(lambda active: None)
+    quorum = FakeQuorum(host, **options)
+    host.attach(quorum)
+    quorum.lead(1)
+    running = asyncio.create_task(host.run())
+    try:
+        yield host, quorum
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def create(topic: str) -> Callable[[MetadataImage], Decision[str]]:
+    """Creates a topic, or refuses as a decider does."""
+
+    def decide(image: MetadataImage) -> Decision[str]:
+        if image.topic(topic) is not None:
+            raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, topic)
+        topic_id = TopicId(uuid5(NAMESPACE_OID, topic))
+        return Decision(records=[TopicCreated(topic=topic, topic_id=topic_id)], response=f"created {topic}")
+
+    return decide
+
+
+def look(image: MetadataImage) -> Decision[list[str]]:
+    return Decision(records=[], response=sorted(image.topic_ids))
+
+
+def run(scenario: Coroutine[None, None, None]) -> None:
+    asyncio.run(scenario)
+
+
+def test_an_answer_is_given_only_after_the_decision_was_committed_and_replayed() -> None:
+    async def scenario() -> None:
+        async with leading() as (host, quorum):
+            answer = asyncio.create_task(host.submit(create("orders")))
+            await settle()
+            assert quorum.payloads
+            assert not answer.done()
+            assert host.image.topic("orders") is None
+            quorum.commit()
+            assert await answer == "created orders"
+            assert host.image.topic("orders") is not None
+
+    run(scenario())
+
+
+def test_an_answer_that_changes_nothing_is_given_only_by_a_controller_that_proves_to_lead() -> None:
+    async def scenario() -> None:
+        async with leading() as (host, quorum):
+            assert await host.submit(look) == []
+            assert (quorum.barriers, quorum.payloads) == (1, [])
+            quorum.barrier_fails = True
+            with pytest.raises(Refusal, match="NOT_CONTROLLER"):
+                await host.submit(look)
+
+    run(scenario())
+
+
+def test_commands_that_wait_together_leave_as_one_entry_and_each_sees_those_before_it() -> None:
+    async def scenario() -> None:
+        async with leading() as (host, quorum):
+            answers = [asyncio.create_task(host.submit(create(topic))) for topic in ("a", "b", "c")]
+            looked = asyncio.create_task(host.submit(look))
+            await settle()
+            assert len(quorum.payloads) == 1
+            assert not looked.done(), "it tells of topics that are not committed"
+            quorum.commit()
+            assert await asyncio.gather(*answers) == ["created a", "created b", "created c"]
+            assert await looked == ["a", "b", "c"]
+
+    run(scenario())
+
+
+def test_a_refusal_that_rests_on_an_uncommitted_decision_waits_for_it() -> None:
+    async def scenario() -> None:
+        async with leading() as (host, quorum):
+            first = asyncio.create_task(host.submit(create("orders")))
+            second = asyncio.create_task(host.submit(create("orders")))
+            await settle()
+            assert not second.done(), "the topic does not exist yet, and perhaps never will"
+            quorum.commit()
+            assert await first == "created orders"
+            with pytest.raises(Refusal, match="TOPIC_ALREADY_EXISTS"):
+                await second
+
+    run(scenario())
+
+
+def test_a_refusal_that_rests_on_a_decision_that_failed_is_none() -> None:
+    async def scenario() -> None:
+        async with leading() as (host, quorum):
+            answers = [asyncio.create_task(host.submit(create("orders"))) for _ in range(2)]
+            await settle()
+            quorum.lose()
+            refusals = await asyncio.gather(*answers, return_exceptions=True)
+            assert [refusal.error_code for refusal in refusals if isinstance(refusal, Refusal)] == [
+                ErrorCode.NOT_CONTROLLER,
+                ErrorCode.NOT_CONTROLLER,
+            ]
+
+    run(scenario())
+
+
+def test_a_refusal_on_committed_ground_is_immediate() -> None:
+    async def scenario() -> None:
+        async with leading(commits_at_once=True) as (host, _):
+            await host.submit(create("orders"))
+            with pytest.raises(Refusal, match="TOPIC_ALREADY_EXISTS"):
+                await host.submit(create("orders"))
+
+    run(scenario())
+
+
+def test_entries_are_shared_up_to_32_kib() -> None:
+    async def scenario() -> None:
+        async with leading(commits_at_once=True) as (host, quorum):
+            names = [f"{number:03}-{'x' * 1_000}" for number in range(100)]
+            answers = await asyncio.gather(*(host.submit(create(name)) for name in names))
+            assert answers == [f"created {name}" for name in names]
+            sizes = [len(payload) for payload in quorum.payloads]
+            assert max(sizes) <= ENTRY_BYTES_MAX
+            assert len(sizes) == 4
+            assert sum(len(decode_records(payload, 1)) for payload in quorum.payloads) == 100
+
+    run(scenario())
+
+
+def test_a_command_that_is_larger_than_a_shared_entry_has_one_of_its_own() -> None:
+    async def scenario() -> None:
+        async with leading(commits_at_once=True) as (host, quorum):
+            await asyncio.gather(*(host.submit(create(name)) for name in ("a", "b" * (ENTRY_BYTES_MAX + 1), "c")))
+            assert [len(decode_records(payload, 1)) for payload in quorum.payloads] == [1, 1, 1]
+
+    run(scenario())
+
+
+def test_a_command_that_no_entry_can_hold_is_refused_and_the_next_one_is_decided() -> None:
+    async def scenario() -> None:
+        async with leading(commits_at_once=True) as (host, _):
+            with pytest.raises(Refusal) as refused:
+                await host.submit(create("x" * PAYLOAD_BYTES_MAX))
+            assert refused.value.error_code is ErrorCode.INVALID_REQUEST
+            assert "ask for less at a time" in refused.value.message
+            assert await host.submit(create("orders")) == "created orders"
+
+    run(scenario())
+
+
+def test_whoever_waits_when_leadership_is_lost_is_sent_elsewhere() -> None:
+    async def scenario() -> None:
+        async with leading() as (host, quorum):
+            proposed = asyncio.create_task(host.submit(create("a")))
+            await settle()
+            queued = asyncio.create_task(host.submit(create("b")))
+            await settle()
+            quorum.lose()
+            for answer in (proposed, queued):
+                with pytest.raises(Refusal, match="NOT_CONTROLLER"):
+                    await answer
+            with pytest.raises(Refusal, match="NOT_CONTROLLER: this is not the active controller; controller 2 is"):
+                await host.submit(create("c"))
+
+    run(scenario())
+
+
+def test_nothing_is_decided_under_a_new_term_on_what_an_old_one_proposed() -> None:
+    async def scenario() -> None:
+        async with leading() as (host, quorum):
+            first = asyncio.create_task(host.submit(create("orders")))
+            await settle()
+            quorum.lose()
+            quorum.lead(2)
+            with pytest.raises(Refusal, match="NOT_CONTROLLER"):
+                await first
+            again = asyncio.create_task(host.submit(create("orders")))
+            await settle()
+            quorum.commit()
+            assert await again == "created orders"
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("but_commits", [True, False])
+def test_after_an_unknown_outcome_the_host_catches_up_by_a_barrier_before_it_decides(but_commits: bool) -> None:
+    async def scenario() -> None:
+        async with leading() as (host, quorum):
+            unknown = asyncio.create_task(host.submit(create("orders")))
+            await settle()
+            quorum.time_out(but_commits=but_commits)
+            with pytest.raises(Refusal, match="NOT_CONTROLLER"):
+                await unknown
+            again = asyncio.create_task(host.submit(create("orders")))
+            await settle()
+            # When the first did commit, the second changes nothing, which takes a barrier of its own to tell.
+            assert quorum.barriers == (2 if but_commits else 1)
+            if but_commits:
+                with pytest.raises(Refusal, match="TOPIC_ALREADY_EXISTS"):
+                    await again
+            else:
+                quorum.commit()
+                assert await again == "created orders"
+
+    run(scenario())
+
+
+def test_while_the_barrier_fails_everybody_is_sent_elsewhere_and_it_is_tried_again() -> None:
+    async def scenario() -> None:
+        async with leading() as (host, quorum):
+            unknown = asyncio.create_task(host.submit(create("orders")))
+            await settle()
+            quorum.time_out(but_commits=False)
+            quorum.barrier_fails = True
+            refused = asyncio.create_task(host.submit(create("other")))
+            for answer in (unknown, refused):
+                with pytest.raises(Refusal, match="NOT_CONTROLLER"):
+                    await answer
+            quorum.barrier_fails, quorum.commits_at_once = False, True
+            assert await host.submit(create("third")) == "created third"
+            assert quorum.barriers == 2
+
+    run(scenario())
+
+
+def test_a_command_whose_caller_is_gone_is_not_decided() -> None:
+    async def scenario() -> None:
+        async with leading() as (host, quorum):
+            first = asyncio.create_task(host.submit(create("a")))
+            await settle()
+            gone = asyncio.create_task(host.submit(create("b")))
+            await settle()
+            gone.cancel()
+            await asyncio.wait([gone])
+            quorum.commit()
+            await first
+            await settle()
+            assert len(quorum.payloads) == 1
+            assert not quorum.waiting
+
+    run(scenario())
+
+
+def test_a_caller_that_goes_while_its_decision_is_proposed_spoils_nothing_for_the_others() -> None:
+    async def scenario() -> None:
+        async with leading() as (host, quorum):
+            gone, stays = (asyncio.create_task(host.submit(create(topic))) for topic in ("a", "b"))
+            await settle()
+            gone.cancel()
+            await settle()
+            quorum.commit()
+            assert await stays == "created b"
+            assert host.image.topic("a") is not None
+
+    run(scenario())
+
+
+def test_what_other_voters_decided_is_replayed_and_kept_for_those_who_follow() -> None:
+    async def scenario() -> None:
+        host = StateMachineHost(lambda active: None)
+        quorum = FakeQuorum(host)
+        host.attach(quorum)
+        waiting = asyncio.create_task(host.progress(5))
+        await settle()
+        quorum.tell(ClusterInitialised(cluster_id="c"), gap=3)
+        quorum.tell(_registered(7))
+        await waiting
+        assert [entry.index for entry in host.entries.after(0) or []] == [3, 4]
+        assert (host.committed_index, host.image.cluster_id) == (4, "c")
+        assert host.registration_index == {BrokerId(7): 4}
+
+    run(scenario())
+
+
+def test_from_a_snapshot_on_only_later_entries_change_anything() -> None:
+    before = EMPTY_IMAGE.replay([ClusterInitialised(cluster_id="c"), _registered(7)])
+    host = StateMachineHost(lambda active: None)
+    host.start_from(LoadedImage(image=before, index=4, term=2))
+    assert (host.committed_index, host.registration_index) == (4, {BrokerId(7): 4})
+    # The quorum tells what its journal holds, from the first entry on.
+    for index in (3, 4):
+        host.on_committed(index, 2, b"not even looked at")
+    assert host.current_image() == LoadedImage(image=before, index=4, term=2)
+    quorum = FakeQuorum(host)
+    quorum.index = 4
+    quorum.tell(TopicCreated(topic="orders", topic_id=TopicId(uuid5(NAMESPACE_OID, "orders"))))
+    assert host.image.topic("orders") is not None
+    assert [entry.index for entry in host.entries.after(4) or []] == [5]
+    assert host.entries.after(3) is None
+    assert host.current_image().index == 5
+
+
+def test_every_follower_that_waits_is_woken_by_one_entry() -> None:
+    async def scenario() -> None:
+        host = StateMachineHost(lambda active: None)
+        waiting = [asyncio.create_task(host.progress(5)) for _ in range(3)]
+        await settle()
+        FakeQuorum(host).tell(ClusterInitialised(cluster_id="c"))
+        await asyncio.wait_for(asyncio.gather(*waiting), 1)
+
+    run(scenario())
+
+
+def test_an_entry_that_this_version_does_not_know_ends_the_voter() -> None:
+    with pytest.raises(Corruption):
+        StateMachineHost(lambda active: None).on_committed(1, 1, b"\xff\xff")
+
+
+def test_leadership_is_announced_and_withdrawn() -> None:
+    told: list[bool] = []
+    host = StateMachineHost(told.append)
+    host.on_leadership(3)
+    assert host.active
+    host.on_leadership(None)
+    assert told == [True, False]
+    with pytest.raises(Refusal, match="no other is known"):
+        host.check_active()
+
+
+# --- decisions that take several entries ---------------------------------------------------------------------------
+
+CONFIGS = 3_000
+
+
+def create_large(topic: str, *, value: str = "1") -> Callable[[MetadataImage], Decision[str]]:
+    """A topic with so many records that one entry does not hold them."""
+
+    def decide(image: MetadataImage) -> Decision[str]:
+        created = create(topic)(image)
+        topic_id = TopicId(uuid5(NAMESPACE_OID, topic))
+        configs = [TopicConfigSet(topic_id=topic_id, key=f"key-{number}", value=value) for number in range(CONFIGS)]
+        return Decision(records=RecordsOnDemand([*created.records, *configs]), response=created.response)
+
+    return decide
+
+
+def split(quorum: FakeQuorum) -> None:
+    """Every node of the cluster knows transactions."""
+    quorum.tell(FeatureLevelSet(feature=METADATA_VERSION, level=SETTINGS_AS_METADATA))
+
+
+def decoded(quorum: FakeQuorum) -> list[list[MetadataRecord]]:
+    return [decode_records(payload, 1) for payload in quorum.payloads]
+
+
+async def answered(answer: asyncio.Task[str], quorum: FakeQuorum) -> str:
+    """Commits whatever is proposed until the answer is there."""
+    while not answer.done():
+        await settle()
+        if quorum.waiting:
+            quorum.commit()
+    return await answer
+
+
+def test_a_large_decision_takes_entries_of_32_kib_and_counts_when_the_last_is_committed() -> None:
+    async def scenario() -> None:
+        async with leading() as (host, quorum):
+            split(quorum)
+            before = host.current_image()
+            answer = asyncio.create_task(host.submit(create_large("orders")))
+            while len(quorum.payloads) < 3:
+                await settle()
+                assert host.current_image() == before, "a snapshot has nothing of it"
+                assert not answer.done()
+                if len(quorum.payloads) < 3:
+                    quorum.commit()
+            assert await answered(answer, quorum) == "created orders"
+            assert len(host.image.topics[TopicId(uuid5(NAMESPACE_OID, "orders"))].configs) == CONFIGS
+            assert host.committed_index == quorum.index
+            entries = decoded(quorum)
+            assert len(entries) > 3
+            assert max(map(len, quorum.payloads)) <= ENTRY_BYTES_MAX + 16
+            assert (entries[0][0], entries[-1][-1]) == (TransactionBegun(), TransactionEnded())
+            assert [len(entry.payload) for entry in host.entries.after(1) or []] == list(map(len, quorum.payloads))
+
+    run(scenario())
+
+
+def test_commands_before_and_after_a_large_one_keep_their_order() -> None:
+    async def scenario() -> None:
+        async with leading(commits_at_once=True) as (host, quorum):
+            split(quorum)
+            commands = [create("a"), create_large("b"), create("b"), create("c")]
+            answers = await asyncio.gather(*(host.submit(decide) for decide in commands), return_exceptions=True)
+            assert answers[:2] == ["created a", "created b"]
+            assert isinstance(answers[2], Refusal)
+            assert answers[3] == "created c"
+            assert [type(record) for record in decoded(quorum)[0]] == [TopicCreated]
+            assert sorted(host.image.topic_ids) == ["a", "b", "c"]
+
+    run(scenario())
+
+
+def test_while_some_node_would_not_know_transactions_one_entry_holds_everything() -> None:
+    async def scenario() -> None:
+        async with leading(commits_at_once=True) as (host, quorum):
+            assert await host.submit(create_large("orders")) == "created orders"
+            assert [len(entry) for entry in decoded(quorum)] == [CONFIGS + 1]
+
+    run(scenario())
+
+
+def test_a_new_controller_aborts_unasked_what_the_one_before_left_unfinished() -> None:
+    async def scenario() -> None:
+        host = StateMachineHost(lambda active: None)
+        quorum = FakeQuorum(host, commits_at_once=True)
+        host.attach(quorum)
+        split(quorum)
+        quorum.tell(TransactionBegun(), TopicCreated(topic="orders", topic_id=TopicId(uuid5(NAMESPACE_OID, "orders"))))
+        assert (host.committed_index, host.image.topic("orders")) == (1, None)
+        quorum.lead(2)
+        running = asyncio.create_task(host.run())
+        await settle()
+        assert decoded(quorum) == [[TransactionAborted()]]
+        assert host.committed_index == quorum.index
+        assert await host.submit(create("orders")) == "created orders"
+        running.cancel()
+        await asyncio.wait([running])
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("but_commits", [True, False])
+def test_a_transaction_whose_entry_has_an_unknown_outcome_is_aborted_by_its_author(but_commits: bool) -> None:
+    async def scenario() -> None:
+        async with leading() as (host, quorum):
+            split(quorum)
+            answer = asyncio.create_task(host.submit(create_large("orders")))
+            await settle()
+            quorum.commit()
+            await settle()
+            quorum.time_out(but_commits=but_commits)
+            with pytest.raises(Refusal, match="NOT_CONTROLLER"):
+                await answer
+            again = asyncio.create_task(host.submit(create("orders")))
+            assert await answered(again, quorum) == "created orders"
+            assert [TransactionAborted()] in decoded(quorum)
+            assert host.image.topics[TopicId(uuid5(NAMESPACE_OID, "orders"))].configs == {}
+
+    run(scenario())
+
+
+def test_a_transaction_with_a_record_that_no_entry_can_hold_is_aborted_without_another_command() -> None:
+    async def scenario() -> None:
+        async with leading(commits_at_once=True) as (host, quorum):
+            split(quorum)
+
+            def decide(image: MetadataImage) -> Decision[str]:
+                records = [*create_large("orders")(image).records, *create("x" * PAYLOAD_BYTES_MAX)(image).records]
+                return Decision(records=records, response="")
+
+            with pytest.raises(Refusal, match="ask for less at a time"):
+                await host.submit(decide)
+            async with asyncio.timeout(5):
+                while decode_records(quorum.payloads[-1], 1) != [TransactionAborted()]:
+                    await host.progress(0.1)
+            assert host.committed_index == quorum.index
+            assert host.image.topic("orders") is None
+
+    run(scenario())
+
+
+def test_other_tasks_have_their_turn_while_a_large_decision_is_made() -> None:
+    async def scenario() -> None:
+        async with leading(commits_at_once=True) as (host, quorum):
+            split(quorum)
+            seen: list[int] = []
+
+            def decided() -> Iterator[MetadataRecord]:
+                for number in range(5_000):
+                    seen.append(number)
+                    yield TopicCreated(topic=f"{number}", topic_id=TopicId(uuid5(NAMESPACE_OID, str(number))))
+
+            records = RecordsOnDemand(decided())
+            answer = asyncio.create_task(host.submit(lambda image: Decision(records=records, response="done")))
+            turns = set()
+            while not answer.done():
+                await asyncio.sleep(0)
+                turns.add(len(seen))
+            assert await answer == "done"
+            assert len(turns) >= len(quorum.payloads) - 1 > 3
+
+    run(scenario())
+
+
+def _registered(broker_id: int) -> RegisterBroker:
+    request = registration(broker_id)
+    return RegisterBroker(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        broker_epoch=BrokerEpoch(1),
+        endpoints=request.endpoints,
+        rack="",
+        directory_ids=request.directory_ids,
+    )

@@ -1,0 +1,328 @@
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import grpc
+import grpc.aio
+import pytest
+
+from kraft.local import cluster_files
+from kraft.local.cluster_files import HOST, NodePlan
+from kraft.rpc.refusal_log import RefusalLog
+from kraft.server.config.loading import load
+from kraft.server.config.values import CONTROLLER, GRPC
+from kraft.server.identity import machine_secret
+from kraft.server.identity.credentials import (
+    CredentialsError,
+    NodeCredentials,
+    TlsFiles,
+    certificate_name_covers,
+    read_secrets,
+    read_tls_files,
+)
+from tests.certificates import Authority, Stores
+
+CLUSTER = "kJ2Yk0mVT0ma0wV2Yk0mVQ"
+SECRET = "b7Jq1h0s5oQ8nGdYw3v2uK6rTzXcVbNm"
+METHOD = "/kraft.v1.Raft/Exchange"
+
+
+@pytest.fixture
+def secret_file(tmp_path: Path) -> Path:
+    path = tmp_path / "secret"
+    path.touch(mode=0o600)
+    path.write_text(SECRET + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def stores(authority: Authority) -> Stores:
+    return authority.certify("node")
+
+
+def credentials(directory: Path, **settings: str) -> NodeCredentials:
+    named = {key.replace("_", "."): value for key, value in settings.items()}
+    plans = [NodePlan(node_id=node_id, grpc_port=9000 + node_id, controller_port=9100 + node_id) for node_id in (1, 2)]
+    cluster_files.write(directory, plans, CLUSTER)
+    cluster_files.secret_file(directory).write_text(SECRET)
+    file = cluster_files.config_file(directory, 1)
+    file.write_text(file.read_text() + "".join(f"{key}={value}\n" for key, value in named.items()))
+    return NodeCredentials(load(file), CLUSTER, RefusalLog(lambda: 0))
+
+
+def refusal(read: Callable[[], object]) -> str:
+    with pytest.raises(CredentialsError) as raised:
+        read()
+    message = str(raised.value)
+    assert "\n" not in message
+    assert SECRET not in message
+    return message
+
+
+def test_a_secret_is_the_same_with_or_without_the_end_of_its_line(secret_file: Path) -> None:
+    known = read_secrets(secret_file).spoken
+    secret_file.write_text(f"\n  {SECRET}\r\n\n")
+    assert read_secrets(secret_file).spoken == known
+
+
+def test_the_first_secret_is_spoken_and_the_others_are_understood(secret_file: Path) -> None:
+    old = read_secrets(secret_file).spoken
+    secret_file.write_text(f"{SECRET[::-1]}\n{SECRET}\n")
+    both = read_secrets(secret_file)
+    assert both.spoken != old
+    assert both.find(old.secret_id) == old
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o777])
+def test_a_secret_that_others_can_read_is_refused(secret_file: Path, mode: int) -> None:
+    secret_file.chmod(mode)
+    told = refusal(lambda: read_secrets(secret_file))
+    assert told == (
+        f"cluster.secret.file: {secret_file} can be read by others (mode {mode:04o}): chmod 600 {secret_file}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("", "is empty: make one with (umask 077; openssl rand -base64 32 > FILE) and give it to every node"),
+        ("too short\n", "has a secret of fewer than 32 characters, which can be guessed: make one with"),
+        (f"{SECRET}\nshort\n", "fewer than 32 characters"),
+        (f"{SECRET}\n" * 5, "has more than 4 lines"),
+    ],
+)
+def test_a_file_that_is_no_secret_is_refused(secret_file: Path, content: str, expected: str) -> None:
+    secret_file.write_text(content)
+    assert expected in refusal(lambda: read_secrets(secret_file))
+
+
+def test_a_secret_that_is_not_there_is_named(tmp_path: Path) -> None:
+    assert refusal(lambda: read_secrets(tmp_path / "none")) == (
+        f"cluster.secret.file: cannot read {tmp_path}/none: No such file or directory"
+    )
+    tmp_path.chmod(0o700)
+    assert "Is a directory" in refusal(lambda: read_secrets(tmp_path))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to somebody else")
+def test_a_secret_of_another_user_is_refused(secret_file: Path) -> None:
+    os.chown(secret_file, 12_345, -1)
+    assert "belongs to another user (uid 12345)" in refusal(lambda: read_secrets(secret_file))
+
+
+def test_a_key_and_its_certificate_are_taken_apart(stores: Stores) -> None:
+    files = read_tls_files(stores.keystore, stores.truststore, host=HOST)
+    assert files.private_key.startswith(b"-----BEGIN PRIVATE KEY-----")
+    assert files.certificates.count(b"BEGIN CERTIFICATE") == 1
+
+
+def test_stores_that_openssl_would_not_take_are_refused(stores: Stores, authority: Authority, tmp_path: Path) -> None:
+    def written(content: bytes, mode: int = 0o600) -> Path:
+        path = tmp_path / "store.pem"
+        path.write_bytes(content)
+        path.chmod(mode)
+        return path
+
+    own, other = stores.keystore.read_bytes(), authority.certify("other").keystore.read_bytes()
+    key, certificate = own.partition(b"-----BEGIN CERTIFICATE")[0], own[own.index(b"-----BEGIN CERTIFICATE") :]
+    for content, expected in (
+        (b"\xfe\xed\xfe\xed", "expected one private key and its certificates, in PEM"),
+        (certificate, "expected one private key and its certificates, in PEM"),
+        (key, "expected one private key and its certificates, in PEM"),
+        (own + other, "expected one private key"),
+        (key + other[other.index(b"-----BEGIN CERTIFICATE") :], "OpenSSL does not take it: KEY_VALUES_MISMATCH"),
+        (
+            own.replace(b"BEGIN PRIVATE", b"BEGIN ENCRYPTED PRIVATE").replace(b"END PR", b"END ENCRYPTED PR"),
+            "encrypted",
+        ),
+    ):
+        told = refusal(lambda content=content: read_tls_files(written(content), stores.truststore, host=None))  # type: ignore[misc]
+        assert told.startswith("ssl.keystore.location: ")
+        assert expected in told
+    told = refusal(lambda: read_tls_files(stores.keystore, written(b"nothing"), host=None))
+    assert told.startswith("ssl.truststore.location: ")
+    assert "can be read by others" in refusal(lambda: read_tls_files(written(own, 0o644), stores.truststore, host=None))
+    read_tls_files(written(own, 0o640), stores.truststore, host=None)
+
+
+@pytest.mark.parametrize(
+    ("name", "host", "covers"),
+    [
+        ("kraft-1.example", "kraft-1.example", True),
+        ("Kraft-1.Example.", "kraft-1.example", True),
+        ("*.example.com", "kraft-1.example.com", True),
+        ("*.example.com", "a.b.example.com", False),
+        ("*.example.com", "example.com", False),
+        ("*.com", "example.com", False),
+        ("127.0.0.1", "127.0.0.1", True),
+        ("kraft-1.example", "kraft-2.example", False),
+        ("*", "localhost", False),
+    ],
+)
+def test_a_certificate_covers_the_hosts_that_it_names(name: str, host: str, covers: bool) -> None:
+    assert certificate_name_covers(name, host) is covers
+
+
+class Call:
+    """What the credentials look at of one."""
+
+    def __init__(self, *names: bytes) -> None:
+        self._names = names
+
+    def invocation_metadata(self) -> None:
+        return None
+
+    def auth_context(self) -> dict[str, list[bytes]]:
+        return {"x509_subject_alternative_name": list(self._names)}
+
+
+def test_a_voters_certificate_has_to_name_the_host_of_that_voter(stores: Stores, tmp_path: Path) -> None:
+    with_tls = credentials(tmp_path, **{key.replace(".", "_"): value for key, value in stores.settings.items()})
+
+    def objection(*names: bytes) -> str | None:
+        return with_tls.objection_to_voter(cast(grpc.aio.ServicerContext[Any, Any], Call(*names)), 2)
+
+    assert objection(b"localhost", b"127.0.0.1") is None
+    assert objection(b"elsewhere.example") == (
+        "its certificate is for elsewhere.example, not for 127.0.0.1, the host of voter 2"
+    )
+    assert objection() == "its certificate is for nobody, not for 127.0.0.1, the host of voter 2"
+
+
+async def _echo(request: bytes, _context: object) -> bytes:
+    return request
+
+
+class _Echo(grpc.GenericRpcHandler):
+    def service(self, _details: object) -> Any:
+        return grpc.unary_unary_rpc_method_handler(_echo, bytes, bytes)
+
+
+def answered(server: NodeCredentials, client: NodeCredentials) -> bool:
+    """Whether a call that the client dials to the server's CONTROLLER listener gets through."""
+    return failure(server, client) is None
+
+
+def failure(server: NodeCredentials, client: NodeCredentials) -> str | None:
+    """What gRPC tells the client of such a call; None when it gets through."""
+
+    async def run() -> str | None:
+        gatekeeper = server.gatekeeper(CONTROLLER)
+        listener = grpc.aio.server(interceptors=[gatekeeper])
+        gatekeeper.add_to(listener)
+        listener.add_generic_rpc_handlers((_Echo(),))
+        secured = server.server_credentials(CONTROLLER)
+        bind = listener.add_insecure_port if secured is None else lambda at: listener.add_secure_port(at, secured)
+        port = bind(f"{HOST}:0")
+        await listener.start()
+        try:
+            dialed: Any = client.dial_controller(f"{HOST}:{port}", [])
+            async with dialed as channel:
+                assert await channel.unary_unary(METHOD)(b"x", timeout=5) == b"x"
+                return None
+        except grpc.aio.AioRpcError as error:
+            return error.details()
+        finally:
+            await listener.stop(None)
+
+    return asyncio.run(run())
+
+
+def test_a_certificate_that_no_other_node_would_accept_is_refused_at_the_start(
+    stores: Stores, authority: Authority, tmp_path: Path
+) -> None:
+    stranger = Authority(tmp_path, "stranger").certify("node")
+    for keystore, host, expected in (
+        (stranger.keystore, None, "unable to get local issuer certificate"),
+        (stores.keystore, "kraft-1.example", "Hostname mismatch, certificate is not valid for 'kraft-1.example'"),
+        (authority.certify("bare", "DNS:elsewhere.example").keystore, HOST, "IP address mismatch"),
+    ):
+        told = refusal(lambda a=keystore, b=host: read_tls_files(a, stores.truststore, host=b))  # type: ignore[misc]
+        assert f"no node that trusts {stores.truststore} would accept it: {expected}" in told
+    read_tls_files(stores.keystore, stores.truststore, host="localhost")
+
+
+def made(directory: Path, found: Stores | None) -> NodeCredentials:
+    settings = {} if found is None else {key.replace(".", "_"): value for key, value in found.settings.items()}
+    return credentials(directory, **settings)
+
+
+def with_other_files(directory: Path, stores: Stores, other: TlsFiles) -> NodeCredentials:
+    """As of a stranger, who does not check his own files."""
+    crafty = made(directory / "crafty", stores)
+    crafty._tls = other
+    return crafty
+
+
+def test_only_those_whom_the_same_authority_certified_get_through(
+    stores: Stores, authority: Authority, tmp_path: Path
+) -> None:
+    def crafty(other: TlsFiles) -> NodeCredentials:
+        return with_other_files(tmp_path, stores, other)
+
+    server, own = made(tmp_path / "server", stores), read_tls_files(stores.keystore, stores.truststore, host=None)
+    strangers = Authority(tmp_path, "stranger").certify("node")
+    stranger = read_tls_files(strangers.keystore, strangers.truststore, host=None)
+    elsewhere = authority.certify("elsewhere", "DNS:elsewhere.example")
+    misplaced = read_tls_files(elsewhere.keystore, elsewhere.truststore, host=None)
+    assert answered(server, made(tmp_path / "peer", authority.certify("peer")))
+    assert answered(server, crafty(misplaced)), "who dials is asked for no host"
+    assert not answered(server, crafty(stranger))
+    assert not answered(server, crafty(replace(stranger, trusted=own.trusted)))
+    assert not answered(server, crafty(replace(own, trusted=stranger.trusted)))
+    assert not answered(server, made(tmp_path / "open", None))
+    assert not answered(made(tmp_path / "open-server", None), server)
+    assert not answered(crafty(misplaced), server), "the dialing side looks for the host in the certificate"
+
+
+def test_only_those_with_the_secret_are_answered_where_certificates_are_not_asked_for(tmp_path: Path) -> None:
+    server, peer, stranger = (credentials(tmp_path / name) for name in ("server", "peer", "stranger"))
+    stranger._secrets = None
+    other = tmp_path / "other"
+    machine_secret.write_new(other)
+    assert answered(server, peer)
+    assert not answered(server, stranger)
+    assert not answered(server, credentials(tmp_path / "other-cluster", cluster_secret_file=str(other)))
+
+
+def test_certificates_alone_will_do_where_nodes_share_no_secret(stores: Stores, tmp_path: Path) -> None:
+    server, peer = made(tmp_path / "server", stores), made(tmp_path / "peer", stores)
+    server._secrets = peer._secrets = None
+    assert answered(server, peer)
+
+
+def test_whoever_dials_is_told_what_the_handshake_failed_for(
+    stores: Stores, authority: Authority, tmp_path: Path
+) -> None:
+    def told(server: NodeCredentials, client: NodeCredentials) -> str:
+        found = client.handshake_failure(failure(server, client) or "")
+        assert found is not None
+        return found
+
+    own, no_tls = made(tmp_path / "own", stores), made(tmp_path / "open", None)
+    strangers = Authority(tmp_path, "stranger").certify("node")
+    stranger = read_tls_files(strangers.keystore, strangers.truststore, host=None)
+    trusting_us = with_other_files(tmp_path, stores, replace(stranger, trusted=stores.truststore.read_bytes()))
+    elsewhere = authority.certify("elsewhere", "DNS:elsewhere.example")
+    misplaced = with_other_files(tmp_path, stores, read_tls_files(elsewhere.keystore, elsewhere.truststore, host=None))
+    assert "certificate is none that ssl.truststore.location certifies (unable to get" in told(trusting_us, own)
+    assert "certificate is not for the host under which it is dialed" in told(misplaced, own)
+    assert "does not accept this node's certificate: compare ssl.truststore.location there" in told(own, trusting_us)
+    assert "no TLS is spoken there: compare listener.security.protocol.map" in told(no_tls, own)
+    assert "as a node does that expects TLS: compare listener.security.protocol.map" in told(own, no_tls)
+
+
+def test_tls_is_for_the_controllers_only(stores: Stores, tmp_path: Path) -> None:
+    made = credentials(tmp_path, **{key.replace(".", "_"): value for key, value in stores.settings.items()})
+    assert made.server_credentials(CONTROLLER) is not None
+    assert made.server_credentials(GRPC) is None

@@ -1,0 +1,121 @@
+"""Every API and version that clients are told of is decoded, handled and answered: one test for each, so that the list
+of them is the list of these tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterator, Mapping
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+import pytest
+
+from kraft.server.broker.broker_node import BrokerNode
+from kraft.server.cluster.controller_client import ControllerClient, NoController
+from kraft.server.kafka_listener.connection import CloseConnection
+from kraft.server.kafka_listener.requests import Api, KafkaRequests
+from kraft.wire.api_keys import ApiKey, request_type, response_type
+from kraft.wire.api_versions import advertised_versions
+from kraft.wire.frame import decode_response, encode_request
+from kraft.wire.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kraft.wire.schema.produce import ProduceRequest
+from tests.unit.metadata.clusters import cluster, with_topic
+from tests.unit.server.broker.test_broker_node import broker
+from tests.wire.random_messages import random_message
+
+SEED = 6
+REQUESTS_A_VERSION = 3
+DEADLINE_S = 20.0
+
+REFUSED = {(ApiKey.PRODUCE, version) for version in range(3)}
+"""Advertised for librdkafka's sake, and refused: the connection closes."""
+
+
+class _NobodyActs:
+    """Controllers none of which is active: what they would decide is refused, after it was understood."""
+
+    active_id = -1
+
+    async def call(self, *_: object) -> Any:
+        raise NoController("no controller is active")
+
+    call_admin = call
+
+    def active_peer(self) -> None:
+        return None
+
+
+def node(directory: Path) -> BrokerNode:
+    made = broker(directory, "fsync", stopped_cleanly=True)
+    made._loader.image = with_topic(cluster(1, 4), [4], [1])
+    made._controllers = cast(ControllerClient, _NobodyActs())
+    return made
+
+
+def served_apis() -> list[ApiKey]:
+    """Of a broker as it is wired; which there are does not depend on its state."""
+
+    async def scenario(directory: str) -> list[ApiKey]:
+        return sorted(node(Path(directory)).kafka_apis("PLAINTEXT"))
+
+    with TemporaryDirectory() as directory:
+        return asyncio.run(scenario(directory))
+
+
+def advertised_pairs() -> Iterator[tuple[ApiKey, int]]:
+    for key in served_apis():
+        for version in advertised_versions(key):
+            yield key, version
+
+
+PAIRS = list(advertised_pairs())
+
+
+@pytest.mark.parametrize(("key", "version"), PAIRS, ids=[f"{key.name}-{version}" for key, version in PAIRS])
+def test_every_advertised_version_of_every_api_is_answered(key: ApiKey, version: int, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        apis = node(tmp_path).kafka_apis("PLAINTEXT")
+        if (key, version) in REFUSED:
+            await check_refused(apis, version)
+            return
+        chance = Random(f"{SEED} {key.name} {version}")
+        for number in range(REQUESTS_A_VERSION):
+            request = random_message(request_type(key), version, chance)
+            if isinstance(request, ProduceRequest):
+                request = ProduceRequest(acks=1, timeout_ms=100, topic_data=request.topic_data)
+            if isinstance(request, ApiVersionsRequest) and number:
+                request = ApiVersionsRequest(client_software_name="tests", client_software_version="1")
+            frame = memoryview(b"".join(encode_request(request, version, number, "tester")))[4:]
+            begun = KafkaRequests(apis, "10.0.0.7:5100").begin(frame)
+            async with asyncio.timeout(DEADLINE_S):
+                answer = await begun if isinstance(begun, Awaitable) else begun
+            correlation_id, _ = decode_response(response_type(key), version, memoryview(b"".join(answer))[4:])
+            assert correlation_id == number
+
+    asyncio.run(scenario())
+
+
+async def check_refused(apis: Mapping[ApiKey, Api], version: int) -> None:
+    frame = memoryview(b"\x00\x00" + version.to_bytes(2, "big") + b"\x00\x00\x00\x01\xff\xff" + bytes(20))
+    with pytest.raises(CloseConnection, match=f"version {version} of PRODUCE"):
+        KafkaRequests(apis, "").begin(frame)
+
+
+def test_what_is_advertised_is_what_is_served(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        apis = node(tmp_path).kafka_apis("PLAINTEXT")
+        request = encode_request(ApiVersionsRequest(), 0, 1, "tester")
+        begun = KafkaRequests(apis, "").begin(memoryview(b"".join(request))[4:])
+        assert isinstance(begun, Awaitable)
+        _, response = decode_response(ApiVersionsResponse, 0, memoryview(b"".join(await begun))[4:])
+        assert [each.api_key for each in response.api_keys] == sorted(apis)
+        assert {
+            (ApiKey(each.api_key), version)
+            for each in response.api_keys
+            for version in range(each.min_version, each.max_version + 1)
+        } == set(PAIRS)
+
+    asyncio.run(scenario())

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import asyncio
+
+from kraft.server.loop.turns import Turns
+
+
+def test_others_have_their_turn_after_so_much() -> None:
+    async def scenario() -> None:
+        seen: list[int] = []
+        done = 0
+
+        async def work() -> None:
+            nonlocal done
+            turns = Turns(10)
+            for count in (4, 4, 4, 1, 20, 1):
+                done += count
+                await turns.done(count)
+
+        async def watch() -> None:
+            while done < 34:
+                seen.append(done)
+                await asyncio.sleep(0)
+
+        await asyncio.gather(work(), watch())
+        assert seen == [12, 33]
+
+    asyncio.run(scenario())

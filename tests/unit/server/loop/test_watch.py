@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from structlog.testing import capture_logs
+
+from kraft.server.loop import watch
+from kraft.server.loop.watch import Hold, Holds, watch_loop
+
+
+def noted(holds: Holds, held_ms: float, now_s: float) -> float | None:
+    reported = holds.note(Hold(held_ms, 1.0, 2.0), now_s)
+    return None if reported is None else reported.held_ms
+
+
+def test_a_short_hold_is_not_reported() -> None:
+    holds = Holds(held_ms_min=100, report_interval_s=10)
+    assert [noted(holds, ms, now_s) for now_s, ms in enumerate((3.0, 99.9, 0.0))] == [None, None, None]
+
+
+def test_a_report_is_of_the_longest_hold_since_the_one_before_and_follows_no_sooner_than_it_may() -> None:
+    holds = Holds(held_ms_min=100, report_interval_s=10)
+    assert noted(holds, 150, 1) == 150
+    assert noted(holds, 300, 2) is None
+    assert noted(holds, 200, 10.9) is None
+    assert noted(holds, 1, 11) == 300
+    assert noted(holds, 1, 30) is None
+    assert noted(holds, 101, 31) == 101
+
+
+def test_a_loop_that_was_held_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "SAMPLE_S", 0.001)
+
+    async def scenario() -> None:
+        watching = asyncio.create_task(watch_loop())
+        await asyncio.sleep(0.01)
+        time.sleep(0.15)  # noqa: ASYNC251  This is what is watched for.
+        await asyncio.sleep(0.01)
+        watching.cancel()
+
+    with capture_logs() as logs:
+        asyncio.run(scenario())
+    assert {entry["event"] for entry in logs} == {"event loop held"}
+    assert logs[0]["held_ms"] >= 100
+    assert set(logs[0]) >= {"loop_cpu_ms", "process_cpu_ms"}

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import errno
+import io
+import json
+import logging
+import os
+from collections.abc import Iterator
+from uuid import UUID
+
+import pytest
+import structlog
+
+from kraft.server.process import logging_setup
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:], root.level = handlers, level
+    logging.captureWarnings(False)
+    structlog.reset_defaults()
+
+
+def lines(stream: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_an_event_is_one_json_line_with_its_facts_as_fields() -> None:
+    stream = io.StringIO()
+    logging_setup.configure("INFO", stream)
+    structlog.get_logger().info("isr shrank", topic="orders", partition=3, isr=[1, 2], topic_id=UUID(int=1), key=b"k")
+    (line,) = lines(stream)
+    assert list(line)[:3] == ["timestamp", "level", "event"]
+    del line["timestamp"]
+    assert line == {
+        "level": "info",
+        "event": "isr shrank",
+        "topic": "orders",
+        "partition": 3,
+        "isr": [1, 2],
+        "topic_id": "00000000-0000-0000-0000-000000000001",
+        "key": "k",
+    }
+
+
+def test_events_below_the_level_are_not_written() -> None:
+    stream = io.StringIO()
+    logging_setup.configure("WARNING", stream)
+    structlog.get_logger().info("quiet")
+    logging.getLogger("some.library").info("quiet")
+    structlog.get_logger().warning("loud")
+    assert [line["event"] for line in lines(stream)] == ["loud"]
+
+
+def test_libraries_come_out_the_same_way() -> None:
+    stream = io.StringIO()
+    logging_setup.configure("INFO", stream)
+    logging.getLogger("grpc").info("inside")
+    logging.getLogger("pysyncobj.syncobj").warning("lost %s", "node 2")
+    (line,) = lines(stream)
+    assert (line["level"], line["event"], line["logger"]) == ("warning", "lost node 2", "pysyncobj.syncobj")
+
+
+def test_at_debug_libraries_are_heard_in_full() -> None:
+    stream = io.StringIO()
+    logging_setup.configure("DEBUG", stream)
+    logging.getLogger("grpc").debug("inside")
+    assert [line["event"] for line in lines(stream)] == ["inside"]
+
+
+@pytest.mark.parametrize("json_lines", [True, False])
+def test_an_exception_is_told_with_its_place(json_lines: bool) -> None:
+    stream = io.StringIO()
+    logging_setup.configure("INFO", stream, json_lines=json_lines)
+    try:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError:
+        structlog.get_logger().exception("append failed", topic="orders")
+        logging.getLogger("library").exception("append failed")
+    assert stream.getvalue().count(os.strerror(errno.ENOSPC)) == 2
+    if json_lines:
+        assert all("Traceback" in str(line["exception"]) for line in lines(stream))
+
+
+def test_a_terminal_gets_columns_instead_of_json() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    logging_setup.configure("INFO", stream)
+    structlog.get_logger().info("isr shrank", partition=3)
+    assert "isr shrank" in stream.getvalue()
+    assert not stream.getvalue().startswith("{")
+
+
+class ExecuteBatchError(Exception):
+    """As gRPC's own."""
+
+
+@pytest.mark.parametrize(("level", "is_heard"), [("INFO", False), ("DEBUG", True)])
+def test_a_caller_that_was_gone_before_its_answer_is_no_error_of_the_node(level: str, is_heard: bool) -> None:
+    stream = io.StringIO()
+    logging_setup.configure(level, stream)
+    for error in (ExecuteBatchError("Failed execute_batch"), ValueError("a bug")):
+        try:
+            raise error
+        except Exception:
+            logging.getLogger("grpc._cython.cygrpc").exception("raised by servicer method")
+    told = [str(line["exception"]) for line in lines(stream)]
+    assert ["ExecuteBatchError" in each for each in told] == ([True, False] if is_heard else [False])

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from kraft.model.errors import Corruption
+from kraft.server.broker.broker_node import BrokerNode
+from kraft.server.broker.lifecycle import BrokerRefused
+from kraft.server.config.values import NodeConfig
+from kraft.server.identity import storage
+from kraft.server.identity.credentials import NodeCredentials
+from kraft.server.identity.storage import NodeStorage
+from kraft.server.process.node import StartError, _in_one_line, _Node
+
+
+class FakeBroker:
+    """Notes what it is told, and does in each step what the test says."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+        self.at_hand_on: Callable[[], None] = lambda: None
+        self.at_close: Callable[[], None] = lambda: None
+
+    async def run(self) -> None:
+        try:
+            await asyncio.sleep(3_600)
+        finally:
+            self.steps.append("run ended")
+
+    log_directories_closed = ("/a", "/b")
+
+    async def hand_on_leaderships(self) -> None:
+        self.steps.append("handed on")
+        self.at_hand_on()
+
+    async def close(self) -> None:
+        self.steps.append("closed")
+        self.at_close()
+
+
+@pytest.fixture
+def marked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    marks: list[str] = []
+    monkeypatch.setattr(
+        storage,
+        "leave_clean_shutdown_markers",
+        lambda directories: marks.extend(f"{one} marked as clean" for one in directories),
+    )
+    return marks
+
+
+def stopping(broker: FakeBroker, scenario: Callable[[_Node], Coroutine[Any, Any, None]]) -> None:
+    async def run() -> None:
+        config = cast(NodeConfig, SimpleNamespace(node_id=1))
+        node = _Node(config, cast(NodeStorage, None), cast(NodeCredentials, None))
+        node._failed = asyncio.get_running_loop().create_future()
+        node._broker = cast(BrokerNode, broker)
+        node._play("broker", broker.run())
+        await asyncio.sleep(0)
+        await scenario(node)
+
+    asyncio.run(run())
+
+
+def test_a_stop_hands_on_then_ends_then_closes_and_only_then_marks_the_disk_as_clean(marked: list[str]) -> None:
+    broker = FakeBroker()
+    stopping(broker, lambda node: node._stop())
+    assert [*broker.steps, *marked] == ["handed on", "run ended", "closed", "/a marked as clean", "/b marked as clean"]
+
+
+def test_a_disk_that_fails_during_the_stop_is_not_marked_as_clean(marked: list[str]) -> None:
+    broker = FakeBroker()
+
+    async def scenario(node: _Node) -> None:
+        broker.at_close = lambda: node._fail("orders-0: input/output error")
+        with pytest.raises(StartError, match="orders-0: input/output error"):
+            await node._stop()
+
+    stopping(broker, scenario)
+    assert marked == []
+
+
+def test_a_checkpoint_that_cannot_be_written_at_the_stop_is_one_line_and_no_clean_stop(marked: list[str]) -> None:
+    broker = FakeBroker()
+
+    def fail() -> None:
+        raise OSError(28, "No space left on device")
+
+    async def scenario(node: _Node) -> None:
+        broker.at_close = fail
+        with pytest.raises(StartError, match="No space left on device"):
+            await node._stop()
+
+    stopping(broker, scenario)
+    assert marked == []
+
+
+def test_a_broker_whose_id_was_taken_meanwhile_still_closes_its_logs(marked: list[str]) -> None:
+    broker = FakeBroker()
+
+    def refuse() -> None:
+        raise BrokerRefused("another process registered as this broker")
+
+    broker.at_hand_on = refuse
+    stopping(broker, lambda node: node._stop())
+    assert broker.steps[-1] == "closed"
+
+
+def test_a_role_that_fails_while_the_node_stops_is_told_and_the_rest_is_still_closed(marked: list[str]) -> None:
+    broker = FakeBroker()
+
+    async def fails_as_it_ends() -> None:
+        try:
+            await asyncio.sleep(3_600)
+        finally:
+            raise Corruption("orders-0", 7, "rot")
+
+    async def scenario(node: _Node) -> None:
+        node._play("controller", fails_as_it_ends())
+        await asyncio.sleep(0)
+        with pytest.raises(StartError, match="orders-0 at byte 7: rot"):
+            await node._stop()
+
+    stopping(broker, scenario)
+    assert broker.steps[-1] == "closed"
+    assert marked == []
+
+
+def test_what_ends_a_role_is_told_in_one_line_however_deep_it_lies() -> None:
+    nested = ExceptionGroup("", [ExceptionGroup("", [BrokerRefused("give each node its own node.id")])])
+    assert _in_one_line(nested, "broker") == "give each node its own node.id"
+    assert "the broker stopped on an internal error: KeyError('x')" in _in_one_line(KeyError("x"), "broker")

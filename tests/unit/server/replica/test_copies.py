@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from errno import EIO
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from kraft.model.ids import TopicPartition
+from kraft.runtime.disk import RealDisk
+from kraft.server.replica.copies import (
+    begin_copy,
+    copies_left,
+    copy_name,
+    finish_moves,
+    moved_name,
+    put_copy_in_place,
+    remove_copy,
+    remove_original,
+    set_original_aside,
+)
+from kraft.server.replica.store import METADATA_FILE, DirectoryFailed
+from tests.unit.metadata.clusters import ORDERS
+from tests.unit.server.replicas import ORDERS_0
+
+ID, OTHER_ID = "0" * 31 + "1", "0" * 31 + "2"
+COPY, MOVED = copy_name(ORDERS_0, ID), moved_name(ORDERS_0, ID)
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> list[str]:
+    made = [tmp_path / name for name in "abc"]
+    for path in made:
+        path.mkdir()
+    return [str(path) for path in made]
+
+
+def lay(path: str, *names: str) -> None:
+    """Directories, each with a file that says which one it was."""
+    for name in names:
+        Path(path, name).mkdir()
+        Path(path, name, "was").write_text(name)
+
+
+def lie(paths: list[str]) -> list[dict[str, str]]:
+    """What is there, by name, and what it was."""
+    return [{each.name: (each / "was").read_text() for each in Path(path).iterdir()} for path in paths]
+
+
+class BadDisk(RealDisk):
+    """Renames and removals fail in one directory."""
+
+    def __init__(self, bad: str) -> None:
+        self._bad = bad
+
+    def rename(self, source: str, target: str) -> None:
+        if source.startswith(self._bad):
+            raise OSError(EIO, "input/output error")
+        super().rename(source, target)
+
+
+def test_a_copy_has_a_name_of_its_own_and_says_whose_it_is(paths: list[str]) -> None:
+    begin_copy(RealDisk(), paths[1], ORDERS_0, ORDERS, ID)
+    assert f"orders-0.{ID}-future" == COPY
+    assert Path(paths[1], COPY, METADATA_FILE).read_text() == "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAZA\n"
+    (left,) = copies_left(RealDisk(), paths)
+    assert (left.directory, left.topic_partition, left.move_id, left.topic_id) == (paths[1], ORDERS_0, ID, ORDERS)
+    remove_copy(RealDisk(), paths[1], ORDERS_0, ID)
+    remove_copy(RealDisk(), paths[1], ORDERS_0, ID)
+    assert copies_left(RealDisk(), paths) == []
+
+
+def test_a_copy_that_cannot_be_begun_leaves_nothing(paths: list[str]) -> None:
+    class FullDisk(RealDisk):
+        def write_atomically(self, path: str, data: bytes) -> None:
+            raise OSError(EIO, "input/output error")
+
+    with pytest.raises(DirectoryFailed):
+        begin_copy(FullDisk(), paths[1], ORDERS_0, ORDERS, ID)
+    assert lie(paths) == [{}, {}, {}]
+
+
+def test_the_two_steps_of_a_swap(paths: list[str]) -> None:
+    lay(paths[0], "orders-0")
+    lay(paths[1], COPY)
+    set_original_aside(RealDisk(), paths[0], ORDERS_0, ID)
+    assert lie(paths) == [{MOVED: "orders-0"}, {COPY: COPY}, {}]
+    put_copy_in_place(RealDisk(), paths[1], ORDERS_0, ID)
+    remove_original(RealDisk(), paths[0], ORDERS_0, ID)
+    assert lie(paths) == [{}, {"orders-0": COPY}, {}]
+
+
+def test_a_copy_of_a_move_that_did_not_come_to_its_swap_is_left_to_others(paths: list[str]) -> None:
+    lay(paths[0], "orders-0")
+    lay(paths[1], COPY)
+    assert finish_moves(RealDisk(), paths) == []
+    assert lie(paths) == [{"orders-0": "orders-0"}, {COPY: COPY}, {}]
+    assert [left.topic_id for left in copies_left(RealDisk(), paths)] == [None]
+
+
+def test_a_swap_is_finished_from_where_it_was_left(paths: list[str]) -> None:
+    lay(paths[0], MOVED, "orders-1")
+    lay(paths[1], COPY, copy_name(ORDERS_0, OTHER_ID))
+    # Of the same replica, and of another move.
+    assert finish_moves(RealDisk(), paths) == []
+    assert lie(paths) == [
+        {"orders-1": "orders-1"},
+        {"orders-0": COPY, copy_name(ORDERS_0, OTHER_ID): copy_name(ORDERS_0, OTHER_ID)},
+        {},
+    ]
+
+
+def test_what_was_moved_from_is_removed_when_the_replica_is_in_place(paths: list[str]) -> None:
+    lay(paths[0], MOVED)
+    lay(paths[1], "orders-0")
+    assert finish_moves(RealDisk(), paths) == []
+    assert lie(paths) == [{}, {"orders-0": "orders-0"}, {}]
+
+
+def test_nothing_is_concluded_when_the_other_half_is_not_there(paths: list[str]) -> None:
+    lay(paths[0], MOVED)
+    lay(paths[1], COPY)
+    with capture_logs() as told:
+        assert finish_moves(RealDisk(), [paths[0], paths[2]]) == []
+    assert [each["event"] for each in told] == ["what a replica moved from is kept: where it moved to cannot be told"]
+    assert finish_moves(RealDisk(), [paths[1], paths[2]]) == []
+    assert lie(paths) == [{MOVED: MOVED}, {COPY: COPY}, {}]
+
+
+def test_a_copy_that_is_the_replica_is_no_leftover(paths: list[str]) -> None:
+    lay(paths[0], MOVED)
+    lay(paths[1], COPY)
+    (failure,) = finish_moves(BadDisk(paths[1]), paths)
+    assert failure.directory == paths[1]
+    assert copies_left(RealDisk(), paths) == []
+    assert lie(paths) == [{MOVED: MOVED}, {COPY: COPY}, {}]
+
+
+def test_what_cannot_be_told_apart_is_kept(paths: list[str]) -> None:
+    lay(paths[0], MOVED)
+    lay(paths[1], COPY)
+    lay(paths[2], "orders-0")
+    before = lie(paths)
+    assert finish_moves(RealDisk(), paths) == []
+    assert lie(paths) == before
+    assert copies_left(RealDisk(), paths) == []
+
+
+def test_a_directory_that_cannot_be_listed_keeps_nothing_else_from_being_finished(paths: list[str]) -> None:
+    lay(paths[0], MOVED)
+    lay(paths[1], COPY)
+    assert finish_moves(RealDisk(), [*paths, "/nowhere"]) == []
+    assert lie(paths) == [{}, {"orders-0": COPY}, {}]
+    with pytest.raises(DirectoryFailed, match="/nowhere"):
+        copies_left(RealDisk(), ["/nowhere"])
+
+
+def test_other_names_are_nobodys_copies(paths: list[str]) -> None:
+    lay(paths[0], "orders-0.abc-future", f"orders.{ID}-future", "orders-0.0-stray", f"-0.{ID}-moved", "orders-0")
+    assert copies_left(RealDisk(), paths) == []
+    before = lie(paths)
+    assert finish_moves(RealDisk(), paths) == []
+    assert lie(paths) == before
+    assert copy_name(TopicPartition("a.b-c_d-7", 12), ID) == f"a.b-c_d-7-12.{ID}-future"

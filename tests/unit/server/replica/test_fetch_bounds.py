@@ -1,0 +1,77 @@
+"""A follower's fetches keep to the settings of its node: how many bytes an answer brings, and how long it may take."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from kraft.model.replica_requests import ReplicaFetchRequest, ReplicaFetchResponse
+from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
+from tests.unit.client.virtual_time import run_virtually
+from tests.unit.server.replica.test_fetcher import CONFIG, Leader, fetching, followed, led
+from tests.unit.server.replicas import Broker, batch, until, values_in
+
+VALUES = [f"value {number:03}" for number in range(40)]
+BATCH_BYTES = len(batch(VALUES[0]))
+
+
+@pytest.fixture
+def leader(tmp_path: Path) -> Leader:
+    return Leader(Broker(tmp_path / "leader", broker_id=2))
+
+
+@pytest.fixture
+def follower(tmp_path: Path) -> Broker:
+    return Broker(tmp_path / "follower", broker_id=1)
+
+
+@pytest.mark.parametrize(("batches_each", "rounds"), [(1, 40), (4, 10), (100, 1)])
+def test_an_answer_brings_no_more_of_a_partition_than_replica_fetch_max_bytes(
+    batches_each: int, rounds: int, leader: Leader, follower: Broker
+) -> None:
+    brought: list[int] = []
+    honest = ReplicaFetchHandler(leader.broker.partitions)
+
+    async def noting(request: ReplicaFetchRequest) -> ReplicaFetchResponse:
+        response = await honest.handle(request)
+        brought.extend(len(result.records) for result in response.partitions if result.records)
+        return response
+
+    async def scenario() -> None:
+        led(leader, *VALUES)
+        copy = followed(follower)
+        leader.answer = noting
+        # One byte less than another batch would need.
+        bound = (batches_each + 1) * BATCH_BYTES - 1
+        async with fetching(leader, follower, config=replace(CONFIG, fetch_bytes_max=bound)):
+            await until(lambda: values_in(copy) == VALUES)
+
+    run_virtually(scenario())
+    assert brought == [min(batches_each, len(VALUES)) * BATCH_BYTES] * rounds
+
+
+@pytest.mark.parametrize("wait_ms", [200, 500, 4_000])
+def test_a_fetch_that_finds_nothing_waits_at_the_leader_for_replica_fetch_wait_max_ms(
+    wait_ms: int, leader: Leader, follower: Broker
+) -> None:
+    asked_at_ms: list[float] = []
+    honest = ReplicaFetchHandler(leader.broker.partitions)
+
+    async def noting(request: ReplicaFetchRequest) -> ReplicaFetchResponse:
+        asked_at_ms.append(asyncio.get_running_loop().time() * 1_000)
+        return await honest.handle(request)
+
+    async def scenario() -> None:
+        led(leader)
+        followed(follower)
+        leader.answer = noting
+        async with fetching(leader, follower, config=replace(CONFIG, fetch_wait_max_ms=wait_ms)):
+            await until(lambda: len(asked_at_ms) == 5, within_s=5 * wait_ms / 1_000)
+
+    run_virtually(scenario())
+    apart_ms = [later - earlier for earlier, later in pairwise(asked_at_ms)]
+    assert apart_ms == pytest.approx([wait_ms] * 4, abs=20)

@@ -1,0 +1,529 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from kraft.log.format.record_batch import build_batch
+from kraft.log.format.record_codec import Record
+from kraft.log.partition_log import PartitionLog
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import NO_BROKER, Offset
+from kraft.model.replica_requests import ReplicaFetchResult
+from kraft.replication.effects import TruncateTo
+from kraft.server.loop.purgatory import Watch
+from tests.unit.server.replicas import (
+    ORDERS_0,
+    Broker,
+    batch,
+    fetched,
+    follow,
+    lead,
+    leaders_batch,
+    outcome,
+    remove_directory,
+    state,
+    values_in,
+    values_of,
+)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Broker:
+    return Broker(tmp_path)
+
+
+def test_a_replica_without_a_role_refuses_to_lead(broker: Broker) -> None:
+    with pytest.raises(Refusal, match="NOT_LEADER_OR_FOLLOWER"):
+        broker.open().append(batch("a"), 1)
+
+
+def test_only_what_is_on_every_disk_is_committed(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition)
+    partition.append(batch("a", "b"), -1)
+    fetched(partition, 2)
+    assert partition.high_watermark == 0, "the leader itself has not synced yet"
+    broker.sync()
+    assert partition.high_watermark == 2
+
+
+def test_with_the_page_cache_as_durability_what_is_written_counts(tmp_path: Path) -> None:
+    broker = Broker(tmp_path, sync_before_ack=False)
+    partition = broker.open()
+    lead(partition)
+    partition.append(batch("a"), -1)
+    fetched(partition, 1)
+    assert (partition.high_watermark, broker.unsynced, partition.durable_end) == (1, [], 1)
+
+
+def test_an_unsynced_tail_that_a_new_leader_finds_is_synced(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition)
+    partition.append(batch("a"), -1)
+    broker.unsynced.clear()
+    lead(partition, epoch=1, isr=(1,))
+    assert partition.high_watermark == 0
+    broker.sync()
+    assert partition.high_watermark == 1
+
+
+def test_a_demoted_leader_sends_its_parked_produces_away_and_nothing_later_acknowledges_them(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = broker.open()
+        lead(partition)
+        partition.append(batch("a"), -1)
+        parked = partition.park_produce(Offset(1))
+        follow(partition, epoch=1)
+        assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        lead(partition, epoch=2)
+        again = partition.park_produce(Offset(1))
+        assert outcome(again) is None
+        broker.sync()
+        fetched(partition, 1)
+        assert outcome(again) is ErrorCode.NONE
+        assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    asyncio.run(scenario())
+
+
+def test_a_leader_keeps_its_parked_produces_through_a_change_of_its_isr(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = broker.open()
+        lead(partition)
+        partition.append(batch("a"), -1)
+        broker.sync()
+        parked = partition.park_produce(Offset(1))
+        lead(partition, partition_epoch=1, isr=(1,))
+        assert outcome(parked) is ErrorCode.NONE, "the replica that was waited for is out of the ISR"
+
+    asyncio.run(scenario())
+
+
+def test_a_shrunken_isr_answers_the_parked_produces_that_it_is_too_small_for(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = broker.open(min_insync_replicas=2)
+        lead(partition)
+        partition.append(batch("a"), -1)
+        broker.sync()
+        parked = partition.park_produce(Offset(1))
+        lead(partition, partition_epoch=1, isr=(1,))
+        assert outcome(parked) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        assert partition.high_watermark == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_lower_minimum_lets_waiting_produces_go(broker: Broker) -> None:
+    async def scenario() -> None:
+        from dataclasses import replace
+
+        from kraft.server.replica.log_configs import log_config
+        from tests.unit.server.replicas import DEFAULTS
+
+        partition = broker.open(min_insync_replicas=2)
+        lead(partition, isr=(1,))
+        with pytest.raises(Refusal, match="NOT_ENOUGH_REPLICAS"):
+            partition.append(batch("a"), -1)
+        lower = replace(DEFAULTS, min_insync_replicas=1)
+        partition.reconfigure(lower, log_config(lower))
+        partition.append(batch("a"), -1)
+
+    asyncio.run(scenario())
+
+
+def test_epochs_of_clients_are_fenced(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition, epoch=5)
+    assert partition.as_leader(5) is partition.as_leader()
+    with pytest.raises(Refusal, match="FENCED_LEADER_EPOCH"):
+        partition.as_leader(4)
+    with pytest.raises(Refusal, match="UNKNOWN_LEADER_EPOCH"):
+        partition.as_leader(6)
+
+
+def test_a_replica_that_does_not_lead_says_first_who_is_behind(broker: Broker) -> None:
+    partition = broker.open()
+    follow(partition, epoch=5)
+    for epoch, code in ((4, "FENCED_LEADER_EPOCH"), (6, "UNKNOWN_LEADER_EPOCH"), (5, "NOT_LEADER"), (-1, "NOT_LEADER")):
+        with pytest.raises(Refusal, match=code):
+            partition.as_leader(epoch)
+
+
+def test_a_replica_of_a_partition_without_leader_follows_nobody_and_knows_what_it_knew(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition)
+    partition.append(batch("a"), -1)
+    broker.sync()
+    fetched(partition, 1)
+    partition.follow(state(NO_BROKER, epoch=1))
+    assert (partition.leader, partition.follower, partition.high_watermark) == (None, None, 1)
+    assert partition.leader_id == NO_BROKER
+
+
+def test_a_high_watermark_that_was_written_down_is_never_taken_for_more_than_the_log_holds(broker: Broker) -> None:
+    partition = broker.open(high_watermark=1_000)
+    lead(partition)
+    assert partition.high_watermark == 0
+
+
+def test_an_answer_to_a_proposal_of_an_earlier_leadership_changes_nothing(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition, isr=(1,))
+    fetched(partition, 0)
+    (proposal,) = broker.proposals
+    lead(partition, epoch=1, partition_epoch=1, isr=(1,))
+    partition.alter_partition_answered(proposal, ErrorCode.NONE, [1, 2], 0, 1)
+    assert partition.as_leader().isr == (1,)
+    follow(partition, epoch=2)
+    partition.alter_partition_answered(proposal, ErrorCode.NONE, [1, 2], 0, 1)
+    assert partition.leader is None
+
+
+def test_an_accepted_proposal_is_the_isr(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition, isr=(1,))
+    fetched(partition, 0)
+    (proposal,) = broker.proposals
+    partition.alter_partition_answered(proposal, ErrorCode.NONE, [1, 2], 0, 1)
+    assert partition.as_leader().isr == (1, 2)
+
+
+# --- as a follower ---------------------------------------------------------------------------------------------
+
+
+def test_a_follower_fetches_on_only_after_its_disk_has_what_it_was_sent(broker: Broker) -> None:
+    partition = broker.open()
+    follow(partition)
+    assert partition.follower is not None
+    partition.append_as_follower(leaders_batch("a", at=0))
+    assert partition.follower.next_fetch() is None
+    broker.sync()
+    position = partition.follower.next_fetch()
+    assert position is not None
+    assert position.fetch_offset == 1
+
+
+def test_a_fetcher_that_waits_for_the_sync_is_woken_by_it(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = broker.open()
+        follow(partition)
+        partition.append_as_follower(leaders_batch("a", at=0))
+        with Watch([partition.appended]) as watch:
+            watch.again()
+            broker.sync()
+            assert await watch.wait(0)
+
+    asyncio.run(scenario())
+
+
+def test_a_sync_that_ran_while_the_log_was_cut_back_promises_no_more_than_is_left(broker: Broker) -> None:
+    partition = broker.open()
+    follow(partition)
+    assert partition.follower is not None
+    partition.append_as_follower(leaders_batch("a", at=0))
+    broker.sync()
+    partition.append_as_follower(leaders_batch("b", "c", at=1))
+    ticket = partition.prepare_sync()
+    assert ticket is not None
+    partition.cut_back(TruncateTo(offset=Offset(1)))
+    ticket.run()
+    partition.complete_sync(ticket)
+    partition.append_as_follower(leaders_batch("d", at=1, epoch=1))
+    assert partition.durable_end == 1
+    assert partition.follower.next_fetch() is None
+    broker.sync()
+    assert partition.durable_end == 2
+    assert values_in(partition) == ["a", "d"]
+
+
+def test_a_follower_that_is_promoted_offers_what_it_copied(broker: Broker) -> None:
+    partition = broker.open()
+    follow(partition)
+    partition.append_as_follower(leaders_batch("a", "b", at=0))
+    broker.sync()
+    lead(partition, epoch=1, isr=(1,))
+    assert partition.high_watermark == 2
+    assert values_of(partition.read(Offset(0), 1_000, partition.high_watermark, at_least_one=True)) == ["a", "b"]
+
+
+# --- the disk ----------------------------------------------------------------------------------------------------
+
+
+def test_a_failed_sync_is_told_and_acknowledges_nothing_ever(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = broker.open()
+        lead(partition, isr=(1,), replicas=(1,))
+        partition.append(batch("a"), -1)
+        parked = partition.park_produce(Offset(1))
+        broker.disk.fails_syncs = True
+        broker.sync()
+        assert len(broker.failures) == 1
+        assert "orders-0" in broker.failures[0]
+        assert outcome(parked) is None
+        broker.disk.fails_syncs = False
+        partition.tick()
+        broker.unsynced.append(partition)
+        broker.sync()
+        assert outcome(parked) is None, "the kernel reports a lost write once, and then never again"
+        with pytest.raises(Refusal, match="KAFKA_STORAGE_ERROR"):
+            partition.append(batch("b"), -1)
+
+    asyncio.run(scenario())
+
+
+def test_a_failed_write_is_told(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition)
+    broker.disk.fails_writes = True
+    with pytest.raises(Refusal, match="KAFKA_STORAGE_ERROR"):
+        partition.append(batch("a"), 1)
+    assert broker.failures
+
+
+def test_a_partition_that_is_closed_has_everything_on_disk_and_lets_everybody_go(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = broker.open()
+        lead(partition)
+        partition.append(batch("a"), -1)
+        parked = partition.park_produce(Offset(1))
+        with Watch([partition.committed]) as watch:
+            watch.again()
+            partition.close()
+            assert await watch.wait(0)
+        assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        broker.partitions.remove(partition)
+        assert values_in(broker.open()) == ["a"]
+
+    asyncio.run(scenario())
+
+
+def test_a_sync_that_is_still_running_when_the_partition_is_closed_is_no_failure(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition)
+    partition.append(batch("a"), -1)
+    ticket = partition.prepare_sync()
+    assert ticket is not None
+    partition.close()
+    ticket.run()
+    partition.complete_sync(ticket)
+    assert partition.prepare_sync() is None
+    assert broker.failures == []
+
+
+def test_a_log_that_cannot_be_closed_durably_is_told(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition)
+    partition.append(batch("a"), 1)
+    broker.disk.fails_syncs = True
+    partition.close()
+    assert broker.failures
+
+
+def test_a_deleted_partition_is_not_synced_any_more_and_its_files_are_gone(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = broker.open()
+        lead(partition)
+        partition.append(batch("a"), -1)
+        parked = partition.park_produce(Offset(1))
+        partition.retire()
+        assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert partition.prepare_sync() is None
+        remove_directory(partition)
+        assert list(broker.directory.iterdir()) == []
+
+    asyncio.run(scenario())
+
+
+# --- room on the disk ----------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_refuses_producers_and_is_no_broken_one(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition, replicas=(1,))
+    partition.append(batch("a"), 1)
+    broker.sync()
+    broker.is_full = True
+    with pytest.raises(Refusal, match="no room for") as refusal:
+        partition.append(batch("b"), 1)
+    assert refusal.value.error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert broker.failures == []
+    assert values_of(partition.read(Offset(0), 1 << 20, partition.high_watermark, True)) == ["a"]
+    broker.is_full = False
+    assert partition.append(batch("b"), 1).base_offset == 1
+
+
+def test_a_log_that_found_no_room_in_the_middle_of_an_append_goes_on_when_there_is_some(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition, replicas=(1,))
+    partition.append(batch("a"), 1)
+    broker.disk.is_full = True
+    with pytest.raises(Refusal) as refusal:
+        partition.append(batch("b"), 1)
+    assert refusal.value.error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    broker.disk.is_full = False
+    assert partition.append(batch("c"), 1).base_offset == 1
+    broker.sync()
+    assert values_in(partition) == ["a", "c"]
+    assert broker.failures == []
+
+
+# --- the log start -------------------------------------------------------------------------------------------
+
+
+def test_a_follower_moves_its_log_start_when_its_high_watermark_has_come_so_far(broker: Broker) -> None:
+    partition = broker.open()
+    follow(partition)
+    assert partition.follower is not None
+    position = partition.follower.next_fetch()
+    assert position is not None
+    answer = ReplicaFetchResult(
+        topic_id=partition.topic_id,
+        partition=0,
+        error_code=ErrorCode.NONE,
+        leader_epoch=0,
+        high_watermark=2,
+        log_start_offset=1,
+        records=leaders_batch("a", at=0) + leaders_batch("b", at=1),
+    )
+    partition.follower.answered(position, answer)
+    partition.append_as_follower(answer.records)
+    assert partition.log.log_start_offset == 0
+    broker.sync()
+    assert partition.log.log_start_offset == 1
+    assert values_in(partition) == ["b"]
+
+
+# --- flushing with the page cache ----------------------------------------------------------------------------
+
+
+def test_with_the_page_cache_a_sync_is_asked_for_after_so_many_records(broker: Broker) -> None:
+    broker.sync_before_ack = False
+    partition = broker.open(flush_messages=3)
+    lead(partition, replicas=(1,))
+    partition.append(batch("a", "b"), 1)
+    assert broker.unsynced == []
+    partition.append(batch("c"), 1)
+    assert broker.unsynced == [partition]
+    broker.sync()
+    partition.append(batch("d", "e"), 1)
+    assert broker.unsynced == []
+
+
+def test_with_the_page_cache_not_much_is_left_to_sync(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kraft.server.replica.partition.UNSYNCED_BYTES_MAX", 2 * len(batch("a")))
+    broker.sync_before_ack = False
+    partition = broker.open()
+    lead(partition, replicas=(1,))
+    partition.append(batch("a"), 1)
+    assert broker.unsynced == []
+    partition.append(batch("b"), 1)
+    assert broker.unsynced == [partition]
+    assert partition.high_watermark == 2, "nobody waits for it"
+
+
+def test_a_record_that_waits_for_its_flush_is_counted_from_its_own_time(broker: Broker) -> None:
+    broker.sync_before_ack = False
+    partition = broker.open(flush_ms=1_000)
+    lead(partition, replicas=(1,))
+    partition.append(batch("a"), 1)
+    broker.now_ms = 600
+    partition.append(batch("b"), 1)
+    partition.flush_if_due()
+    assert broker.unsynced == []
+    broker.now_ms = 1_000
+    partition.flush_if_due()
+    assert broker.unsynced == [partition]
+    broker.sync()
+    partition.append(batch("c"), 1)
+    broker.now_ms = 1_900
+    partition.flush_if_due()
+    assert broker.unsynced == []
+
+
+def test_with_syncs_before_acks_nothing_waits_to_be_flushed(broker: Broker) -> None:
+    partition = broker.open(flush_ms=0, flush_messages=1)
+    lead(partition, replicas=(1,))
+    partition.append(batch("a"), 1)
+    broker.sync()
+    broker.now_ms = 50_000
+    partition.flush_if_due()
+    assert broker.unsynced == []
+
+
+# --- upkeep --------------------------------------------------------------------------------------------------
+
+
+def test_a_roll_for_retention_answers_those_who_wait_for_the_sync(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = broker.open(segment_ms=1)
+        lead(partition, replicas=(1,))
+        partition.append(batch("a"), -1)
+        waiting = partition.park_produce(Offset(1))
+        broker.wall_ms += 2
+        partition.apply_retention()
+        assert len(partition.log.segments()) == 2
+        assert outcome(waiting) is ErrorCode.NONE
+
+    asyncio.run(scenario())
+
+
+def test_the_active_segment_is_rolled_when_a_record_has_waited_too_long_to_be_compacted(broker: Broker) -> None:
+    partition = broker.open(cleanup_policy=("compact",), max_compaction_lag_ms=10_000, segment_ms=10**15)
+    lead(partition, replicas=(1,))
+    partition.append(build_batch([Record(0, broker.wall_ms, b"k", b"v")]), 1)
+    broker.sync()
+    broker.wall_ms += 10_000
+    partition.apply_retention()
+    assert len(partition.log.segments()) == 1
+    broker.wall_ms += 1
+    partition.apply_retention()
+    assert len(partition.log.segments()) == 2
+
+
+def test_an_append_that_finds_no_room_behind_its_roll_leaves_nobody_waiting(broker: Broker) -> None:
+    async def scenario() -> None:
+        partition = broker.open(segment_bytes=250)
+        lead(partition, replicas=(1,))
+        partition.append(batch("a" * 100), -1)
+        waiting = partition.park_produce(Offset(1))
+        broker.disk.appends_left = 0
+        with pytest.raises(Refusal, match="KAFKA_STORAGE_ERROR"):
+            partition.append(batch("b" * 100), -1)
+        assert not partition.log.dirty
+        broker.sync()
+        assert outcome(waiting) is ErrorCode.NONE
+
+    asyncio.run(scenario())
+
+
+# --- in another log directory ----------------------------------------------------------------------------------------
+
+
+def test_a_sync_of_the_log_that_was_moved_says_nothing_of_the_one_that_took_its_place(
+    broker: Broker, tmp_path: Path
+) -> None:
+    partition = broker.open()
+    follow(partition)
+    partition.append_as_follower(leaders_batch("a", at=0))
+    ticket = partition.prepare_sync()
+    assert ticket is not None
+    before = partition.log
+    moved = PartitionLog.open(broker.disk, f"{tmp_path}/elsewhere/orders-0", before.config, ORDERS_0)
+    moved.append_as_follower(leaders_batch("a", at=0))
+    moved.take_over(before)
+    partition.log_moved(moved)
+    partition.log_became_durable()
+    assert partition.follower is not None
+    position = partition.follower.next_fetch()
+    assert position is not None
+    assert position.fetch_offset == 1
+    partition.append_as_follower(leaders_batch("b", at=1))
+    ticket.run()
+    partition.complete_sync(ticket)
+    assert (partition.durable_end, broker.failures) == (1, [])
+    broker.sync()
+    assert (partition.durable_end, values_in(partition)) == (2, ["a", "b"])
+    with pytest.raises(Refusal, match="the log is closed"):
+        before.prepare_sync()

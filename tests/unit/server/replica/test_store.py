@@ -1,0 +1,399 @@
+from __future__ import annotations
+
+import shutil
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from kraft.model.errors import Corruption
+from kraft.model.ids import LeaderEpoch, TopicId, TopicPartition
+from kraft.runtime.disk import RealDisk
+from kraft.server.identity.storage import StorageError
+from kraft.server.replica.log_directories import LogDirectories
+from kraft.server.replica.removals import DeletedDirectory
+from kraft.server.replica.store import (
+    METADATA_FILE,
+    ROT_FILE,
+    DeletedReplica,
+    DirectoryFailed,
+    FoundPartition,
+    PartitionStore,
+)
+from tests.unit.metadata.clusters import ORDERS
+from tests.unit.server.replicas import DEFAULTS, ORDERS_0, batch
+
+RECREATED = TopicId(UUID(int=200))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> PartitionStore:
+    return store_of(tmp_path)
+
+
+def store_of(*directories: Path, disk: RealDisk | None = None) -> PartitionStore:
+    in_use = LogDirectories([str(directory) for directory in directories])
+    return PartitionStore(disk or RealDisk(), in_use, closed_cleanly=())
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def written(store: PartitionStore, topic_partition: TopicPartition = ORDERS_0, topic_id: TopicId = ORDERS) -> None:
+    opened = store.open(topic_partition, topic_id, DEFAULTS)
+    opened.append_as_leader(batch("a"), LeaderEpoch(0), 0)
+    opened.close()
+
+
+def deleted(topic_partition: TopicPartition, directory: Path) -> DeletedReplica:
+    return DeletedReplica(topic_partition=topic_partition, directory=str(directory), files_in_use=nullcontext())
+
+
+def marked_deleted(store: PartitionStore, topic_partition: TopicPartition, directory: Path) -> list[DeletedDirectory]:
+    marked, failures = store.mark_deleted([deleted(topic_partition, directory)])
+    assert failures == []
+    return marked
+
+
+def test_a_directory_says_whose_it_is_and_is_opened_again_for_the_same_topic(
+    store: PartitionStore, tmp_path: Path
+) -> None:
+    written(store)
+    assert (tmp_path / "orders-0" / METADATA_FILE).read_text() == "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAZA\n"
+    assert store.open(ORDERS_0, ORDERS, DEFAULTS).log_end_offset == 1
+    assert names(tmp_path) == ["orders-0"]
+
+
+def test_the_log_of_a_deleted_topic_is_never_taken_for_that_of_a_new_one_with_its_name(
+    store: PartitionStore, tmp_path: Path
+) -> None:
+    written(store)
+    assert store.open(ORDERS_0, RECREATED, DEFAULTS).log_end_offset == 0
+    assert names(tmp_path) == ["orders-0", "orders-0.0-stray"]
+    assert (tmp_path / "orders-0.0-stray" / f"{0:020}.log").stat().st_size > 0
+
+
+def test_a_directory_that_was_never_finished_is_not_trusted(store: PartitionStore, tmp_path: Path) -> None:
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders-0" / f"{0:020}.log").write_bytes(batch("whose?"))
+    assert store.open(ORDERS_0, ORDERS, DEFAULTS).log_end_offset == 0
+    assert names(tmp_path) == ["orders-0", "orders-0.0-stray"]
+
+
+def test_what_was_set_aside_before_is_kept_beside_what_is_set_aside_now(store: PartitionStore, tmp_path: Path) -> None:
+    for topic_id in (ORDERS, RECREATED, ORDERS):
+        written(store, topic_id=topic_id)
+    assert names(tmp_path) == ["orders-0", "orders-0.0-stray", "orders-0.1-stray"]
+
+
+def test_strays_are_set_aside_and_nothing_else_is_touched(store: PartitionStore, tmp_path: Path) -> None:
+    gone = TopicPartition("gone", 3)
+    for topic_partition in (ORDERS_0, gone):
+        written(store, topic_partition)
+    (tmp_path / "meta.properties").write_text("version=1\n")
+    (tmp_path / "notes-7").mkdir()
+    (tmp_path / "__cluster_metadata").mkdir()
+    store.set_strays_aside({ORDERS_0})
+    store.set_strays_aside({ORDERS_0})
+    assert names(tmp_path) == ["__cluster_metadata", "gone-3.0-stray", "meta.properties", "notes-7", "orders-0"]
+
+
+def test_the_longest_name_that_a_topic_can_have_can_be_set_aside(store: PartitionStore, tmp_path: Path) -> None:
+    longest = TopicPartition("x" * 249, 99)
+    for topic_id in (ORDERS, RECREATED, ORDERS):
+        written(store, longest, topic_id)
+    aside = [name for name in names(tmp_path) if name.endswith("-stray")]
+    assert len(aside) == 2
+    assert store.open(longest, ORDERS, DEFAULTS).log_end_offset == 1
+
+
+@pytest.mark.parametrize("text", ["", "topic_id: short\n", "version: 0\n", "gibberish", "topic_id: \xe4" + 21 * "A"])
+def test_a_damaged_word_on_whose_directory_it_is_is_corruption_and_no_guess(
+    store: PartitionStore, tmp_path: Path, text: str
+) -> None:
+    written(store)
+    (tmp_path / "orders-0" / METADATA_FILE).write_text(text, encoding="utf-8")
+    with pytest.raises(Corruption, match="does not name a topic id"):
+        store.open(ORDERS_0, ORDERS, DEFAULTS)
+    assert names(tmp_path) == ["orders-0"]
+
+
+# --- damaged replicas ---------------------------------------------------------------------------------------------
+
+
+def test_a_quarantined_replica_is_kept_and_its_place_is_free(store: PartitionStore, tmp_path: Path) -> None:
+    for number in range(2):
+        written(store)
+        before = (tmp_path / "orders-0" / f"{0:020}.log").read_bytes()
+        store.quarantine(ORDERS_0, str(tmp_path))
+        assert (tmp_path / f"orders-0.{number}-quarantine" / f"{0:020}.log").read_bytes() == before
+        assert not store.holds(ORDERS_0, ORDERS)
+    assert store.open(ORDERS_0, ORDERS, DEFAULTS).log_end_offset == 0
+    assert names(tmp_path) == ["orders-0", "orders-0.0-quarantine", "orders-0.1-quarantine"]
+
+
+def test_the_longest_name_that_a_topic_can_have_can_be_quarantined(store: PartitionStore, tmp_path: Path) -> None:
+    longest = TopicPartition("x" * 249, 99)
+    for _ in range(2):
+        written(store, longest)
+        store.quarantine(longest, str(tmp_path))
+    assert len([name for name in names(tmp_path) if name.endswith("-quarantine")]) == 2
+
+
+def test_neither_strays_nor_the_quarantined_are_set_aside_again(store: PartitionStore, tmp_path: Path) -> None:
+    written(store)
+    store.quarantine(ORDERS_0, str(tmp_path))
+    again = store_of(tmp_path)
+    again.set_strays_aside(set())
+    assert names(tmp_path) == ["orders-0.0-quarantine"]
+
+
+def test_a_replica_that_was_found_damaged_is_damaged_at_the_next_start_whatever_is_read_then(
+    store: PartitionStore, tmp_path: Path
+) -> None:
+    written(store)
+    store.mark_rotten(ORDERS_0, str(tmp_path), "a flipped bit")
+    store.mark_rotten(ORDERS_0, str(tmp_path), "told twice")
+    again = store_of(tmp_path)
+    assert again.holds(ORDERS_0, ORDERS)
+    with pytest.raises(Corruption, match="was found damaged before: a flipped bit"):
+        again.open(ORDERS_0, ORDERS, DEFAULTS)
+    again.quarantine(ORDERS_0, str(tmp_path))
+    assert again.open(ORDERS_0, ORDERS, DEFAULTS).log_end_offset == 0
+
+
+def test_the_mark_does_not_bring_a_deleted_replica_back(store: PartitionStore, tmp_path: Path) -> None:
+    written(store)
+    assert [one.name for one in marked_deleted(store, ORDERS_0, tmp_path)] == ["orders-0.0-delete"]
+    assert marked_deleted(store, ORDERS_0, tmp_path) == []
+    store.mark_rotten(ORDERS_0, str(tmp_path), "too late")
+    assert names(tmp_path) == ["orders-0.0-delete"]
+    assert ROT_FILE not in names(tmp_path / "orders-0.0-delete")
+
+
+def test_a_replica_that_was_marked_for_deletion_is_found_again_and_its_name_is_free(tmp_path: Path) -> None:
+    for number in range(2):
+        store = store_of(tmp_path)
+        written(store)
+        marked_deleted(store, ORDERS_0, tmp_path)
+        again = store_of(tmp_path)
+        assert not again.holds(ORDERS_0, ORDERS)
+        assert again.found() == []
+        again.set_strays_aside([])
+        assert [one.name for one in again.marked_before()] == [f"orders-0.{each}-delete" for each in range(number + 1)]
+        assert {one.replica for one in again.marked_before()} == {"orders-0"}
+
+
+def test_many_deletions_cost_one_sync_of_each_log_directory(two: tuple[Path, Path]) -> None:
+    store = store_of(*two)
+    for number in range(6):
+        written(store, TopicPartition("orders", number))
+    disk, synced = store._disk, list[str]()
+
+    def sync_dir(path: str) -> None:
+        synced.append(path)
+
+    disk.sync_dir = sync_dir  # type: ignore[method-assign]  # Counts.
+    replicas = [deleted(TopicPartition("orders", number), two[number % 2]) for number in range(6)]
+    marked, failures = store.mark_deleted(replicas)
+    assert (len(marked), failures, synced) == (6, [], [str(path) for path in two])
+
+
+def test_a_log_directory_that_fails_keeps_no_deletion_in_another_from_being_done(two: tuple[Path, Path]) -> None:
+    store = store_of(*two)
+    for number in range(2):
+        written(store, TopicPartition("orders", number))
+
+    def fail(source: str, target: str) -> None:
+        if source.startswith(str(two[0])):
+            raise OSError("input/output error")
+        RealDisk().rename(source, target)
+
+    store._disk.rename = fail  # type: ignore[method-assign]  # A disk that fails.
+    marked, failures = store.mark_deleted([deleted(TopicPartition("orders", number), two[number]) for number in (0, 1)])
+    assert [one.name for one in marked] == ["orders-1.0-delete"]
+    assert [failure.directory for failure in failures] == [str(two[0])]
+
+
+def test_a_replica_whose_directory_vanished_is_begun_anew_and_fails_no_log_directory(
+    store: PartitionStore, tmp_path: Path
+) -> None:
+    written(store)
+    shutil.rmtree(tmp_path / "orders-0")
+    store.mark_rotten(ORDERS_0, str(tmp_path), "the file is gone")
+    assert not store.holds(ORDERS_0, ORDERS)
+    written(store)
+    shutil.rmtree(tmp_path / "orders-0")
+    store.quarantine(ORDERS_0, str(tmp_path))
+    assert store.open(ORDERS_0, ORDERS, DEFAULTS).log_end_offset == 0
+    assert names(tmp_path) == ["orders-0"]
+    shutil.rmtree(tmp_path / "orders-0")
+    assert marked_deleted(store, ORDERS_0, tmp_path) == []
+
+
+def test_a_damaged_mark_still_counts(store: PartitionStore, tmp_path: Path) -> None:
+    written(store)
+    (tmp_path / "orders-0" / ROT_FILE).write_bytes(b"\xff\xfe")
+    with pytest.raises(Corruption, match="was found damaged before"):
+        store_of(tmp_path).open(ORDERS_0, ORDERS, DEFAULTS)
+
+
+# --- several log directories --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[Path, Path]:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    return tmp_path / "a", tmp_path / "b"
+
+
+def test_new_partitions_go_where_the_fewest_are(two: tuple[Path, Path]) -> None:
+    a, b = two
+    store = store_of(a, b)
+    for number in range(5):
+        written(store, TopicPartition("orders", number))
+    assert (names(a), names(b)) == (["orders-0", "orders-2", "orders-4"], ["orders-1", "orders-3"])
+    store.quarantine(TopicPartition("orders", 0), str(a))
+    marked_deleted(store, TopicPartition("orders", 2), a)
+    written(store, TopicPartition("orders", 5))
+    assert "orders-5" in names(a), "what is set aside does not count"
+
+
+def test_a_partition_is_found_wherever_it_is(two: tuple[Path, Path]) -> None:
+    a, b = two
+    written(store_of(b))
+    again = store_of(a, b)
+    assert again.holds(ORDERS_0, ORDERS)
+    assert again.open(ORDERS_0, ORDERS, DEFAULTS).log_end_offset == 1
+    assert (again.directory_of(ORDERS_0), names(a)) == (str(b), [])
+
+
+def test_a_partition_in_two_directories_is_refused_in_one_line(two: tuple[Path, Path]) -> None:
+    a, b = two
+    written(store_of(a))
+    written(store_of(b))
+    with pytest.raises(StorageError, match=rf"orders-0 is in {a} and in {b}: which is the right one") as refused:
+        store_of(a, b).holds(ORDERS_0, ORDERS)
+    assert "\n" not in str(refused.value)
+    assert (names(a), names(b)) == (["orders-0"], ["orders-0"])
+
+
+def test_what_an_earlier_topic_of_that_name_left_in_another_directory_is_set_aside(two: tuple[Path, Path]) -> None:
+    a, b = two
+    written(store_of(a), topic_id=RECREATED)
+    written(store_of(b))
+    assert store_of(a, b).open(ORDERS_0, ORDERS, DEFAULTS).log_end_offset == 1
+    assert (names(a), names(b)) == (["orders-0.0-stray"], ["orders-0"])
+
+
+class BrokenDisk(RealDisk):
+    """Cannot read one directory."""
+
+    def __init__(self, broken: Path) -> None:
+        self._broken = str(broken)
+
+    def list(self, directory: str) -> list[str]:
+        if directory == self._broken:
+            raise OSError(5, "Input/output error")
+        return list(super().list(directory))
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        if path.startswith(self._broken):
+            raise OSError(28, "No space left on device")
+        super().write_atomically(path, data)
+
+
+def test_a_directory_that_cannot_be_read_does_not_seem_to_be_empty(two: tuple[Path, Path]) -> None:
+    a, b = two
+    written(store_of(b))
+    store = store_of(a, b, disk=BrokenDisk(b))
+    assert [failure.directory for failure in store.look_around()] == [str(b)]
+    with pytest.raises(DirectoryFailed, match="Input/output error"):
+        store.holds(ORDERS_0, ORDERS)
+
+
+def test_a_partition_for_which_there_is_no_room_leaves_nothing_behind(tmp_path: Path) -> None:
+    store = store_of(tmp_path, disk=BrokenDisk(tmp_path / "orders-0"))
+    with pytest.raises(DirectoryFailed) as failed:
+        store.open(ORDERS_0, ORDERS, DEFAULTS)
+    assert failed.value.is_full
+    assert names(tmp_path) == []
+    assert not store.holds(ORDERS_0, ORDERS)
+
+
+# --- ahead of the metadata -------------------------------------------------------------------------------------------
+
+
+def test_what_can_be_opened_ahead_is_what_lies_in_one_place_and_says_whose_it_is(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    for directory in (one, two):
+        directory.mkdir()
+        written(store_of(directory))
+    written(store_of(one), TopicPartition("orders", 1))
+    written(store_of(two), TopicPartition("orders", 2))
+    written(store_of(two), TopicPartition("orders", 3))
+    (two / "orders-3" / METADATA_FILE).write_text("nonsense")
+    (one / "orders-4").mkdir()
+    (one / "orders-1").rename(one / "orders-01")
+    (one / "a.0-stray").mkdir()
+    store = store_of(one, two)
+    (found,) = store.found()
+    assert found == FoundPartition(directory=str(two), topic_partition=TopicPartition("orders", 2), topic_id=ORDERS)
+    assert (store.open_ahead(found, DEFAULTS), names(two)) == (True, ["orders-0", "orders-2", "orders-3"])
+    store.release_ahead()
+
+
+def test_a_log_that_was_opened_ahead_is_the_one_that_is_opened_by_its_topic(
+    store: PartitionStore, tmp_path: Path
+) -> None:
+    written(store)
+    (found,) = store.found()
+    assert store.open_ahead(found, DEFAULTS)
+    # Nothing of it is read again.
+    (tmp_path / "orders-0" / f"{0:020}.log").unlink()
+    opened = store.open(ORDERS_0, ORDERS, replace(DEFAULTS, retention_ms=77))
+    assert (opened.log_end_offset, opened.config.retention_ms) == (1, 77)
+    store.close_ahead()
+    opened.append_as_leader(batch("b"), LeaderEpoch(0), 0)
+    opened.release()
+
+
+def test_a_damaged_log_is_found_damaged_again_by_who_asks_for_it(store: PartitionStore, tmp_path: Path) -> None:
+    written(store)
+    store.mark_rotten(ORDERS_0, str(tmp_path), "a flipped bit")
+    (found,) = store.found()
+    assert not store.open_ahead(found, DEFAULTS)
+    with pytest.raises(Corruption, match="a flipped bit"):
+        store.open(ORDERS_0, ORDERS, DEFAULTS)
+
+
+def test_a_partition_is_begun_where_it_is_wanted_but_not_moved_there(tmp_path: Path) -> None:
+    directories = [tmp_path / name for name in "abc"]
+    for directory in directories:
+        directory.mkdir()
+    store = store_of(*directories)
+    store.prefer(ORDERS_0, str(directories[2]))
+    written(store)
+    assert store.directory_of(ORDERS_0) == str(directories[2])
+    store.prefer(ORDERS_0, str(directories[1]))
+    store.open(ORDERS_0, ORDERS, DEFAULTS).close()
+    assert [names(directory) for directory in directories] == [[], [], ["orders-0"]]
+    store.prefer(TopicPartition("orders", 1), "/not/in/use")
+    written(store, TopicPartition("orders", 1))
+    assert names(directories[0]) == ["orders-1"]
+
+
+def test_a_partition_that_was_moved_is_looked_for_in_its_new_place(tmp_path: Path) -> None:
+    directories = [tmp_path / name for name in "ab"]
+    for directory in directories:
+        directory.mkdir()
+    store = store_of(*directories)
+    written(store)
+    (directories[0] / "orders-0").rename(directories[1] / "orders-0")
+    store.moved(ORDERS_0, str(directories[0]), str(directories[1]))
+    assert store.directory_of(ORDERS_0) == str(directories[1])
+    assert store.open(ORDERS_0, ORDERS, DEFAULTS).log_end_offset == 1

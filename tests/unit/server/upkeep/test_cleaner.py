@@ -1,0 +1,350 @@
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from errno import ENOSPC
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from kraft.log.cleaning import compaction
+from kraft.log.format.record_batch import build_batch, iter_records
+from kraft.log.format.record_codec import Record
+from kraft.log.partition_log import PartitionLog
+from kraft.model.ids import Offset, TopicPartition
+from kraft.runtime.disk import RealDisk
+from kraft.server.config.values import UNLIMITED_BYTES_PER_SECOND, LogMaintenance
+from kraft.server.replica.log_configs import log_config
+from kraft.server.replica.move import ReplicaMove
+from kraft.server.replica.partition import Partition
+from kraft.server.upkeep import cleaner
+from kraft.server.upkeep.cleaner import LogCleaner
+from kraft.server.upkeep.scrubber import LogScrubber
+from kraft.server.upkeep.throttle import Stopped, Throttle
+from tests.unit.client.virtual_time import run_virtually
+from tests.unit.metadata.clusters import ORDERS
+from tests.unit.server.replicas import DEFAULTS, WALL_MS, Broker, InlineExecutor, lead, remove_directory
+
+CONFIG = LogMaintenance(
+    retention_check_interval_ms=1_000,
+    flush_check_interval_ms=1_000,
+    cleaner_enabled=True,
+    cleaner_threads=1,
+    cleaner_backoff_ms=1_000,
+    cleaner_dedupe_buffer_bytes=1 << 20,
+    cleaner_io_bytes_per_second_max=UNLIMITED_BYTES_PER_SECOND,
+    producer_id_expiration_ms=1_000,
+    producer_id_expiration_check_interval_ms=1_000,
+    scrub_interval_ms=0,
+    scrub_io_bytes_per_second_max=UNLIMITED_BYTES_PER_SECOND,
+    free_space_bytes_min=0,
+)
+COMPACTED = ("compact",)
+
+
+class MeddlingDisk(RealDisk):
+    """Something happens to the log, once, when the cleaner opens its first file."""
+
+    def __init__(self, meddle: Callable[[], None]) -> None:
+        self._meddle: Callable[[], None] | None = meddle
+
+    def open(self, path: str, create: bool) -> Any:
+        meddle, self._meddle = self._meddle, None
+        if meddle is not None:
+            meddle()
+        return super().open(path, create)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Broker:
+    return Broker(tmp_path)
+
+
+class Cleaning:
+    def __init__(self, broker: Broker, disk: RealDisk | None = None, **config: Any) -> None:
+        self.removed: list[str] = []
+        self.is_full = False
+        self.cleaner = LogCleaner(
+            partitions=broker.partitions,
+            disk=disk or RealDisk(),
+            executor=InlineExecutor(),
+            config=replace(CONFIG, **config),
+            throttle=Throttle(UNLIMITED_BYTES_PER_SECOND),
+            wall_ms=lambda: WALL_MS,
+            is_full=lambda _: self.is_full,
+            remove_later=lambda _, paths: self.removed.extend(paths),
+        )
+
+    def clean(self) -> bool:
+        return run_virtually(self.cleaner.clean_dirtiest())
+
+
+def compacted(broker: Broker, number: int = 0, *, rounds: int = 4, **configs: Any) -> Partition:
+    """A key for each letter, written again in each round, a segment a round; and what is active."""
+    partition = broker.open(TopicPartition("orders", number), cleanup_policy=COMPACTED, segment_ms=10**15, **configs)
+    lead(partition, replicas=(1,))
+    for at in range(rounds):
+        write(partition, **{letter: f"{letter}{at}" for letter in "abc"})
+        roll(partition)
+    write(partition, d="active")
+    broker.sync()
+    return partition
+
+
+def roll(partition: Partition) -> None:
+    partition.log.roll()
+    partition.log_became_durable()
+
+
+def write(partition: Partition, **values: str) -> None:
+    records = [Record(0, WALL_MS, key.encode(), value.encode()) for key, value in values.items()]
+    partition.append(build_batch(records), 1)
+
+
+def contents(partition: Partition) -> list[tuple[int, str, str]]:
+    """Offset, key and value of every record."""
+    found, offset = [], partition.log.log_start_offset
+    while offset < partition.log.log_end_offset:
+        for record in iter_records(partition.log.read(offset, 1 << 20, partition.log.log_end_offset)):
+            found.append((record.offset, (record.key or b"").decode(), (record.value or b"").decode()))
+            offset = Offset(record.offset + 1)
+    return found
+
+
+NEWEST = [(9, "a", "a3"), (10, "b", "b3"), (11, "c", "c3"), (12, "d", "active")]
+
+
+def being_moved() -> ReplicaMove:
+    return ReplicaMove(
+        RealDisk(), topic_partition=TopicPartition("orders", 0), topic_id=ORDERS, destination="/b", move_id="0" * 32
+    )
+
+
+def test_a_log_that_is_being_moved_is_left_alone(broker: Broker) -> None:
+    partition, cleaning = compacted(broker), Cleaning(broker)
+    partition.move = being_moved()
+    assert not cleaning.clean()
+    partition.move = None
+    assert cleaning.clean()
+    assert contents(partition) == NEWEST
+
+
+def test_what_is_compacted_while_a_move_begins_is_thrown_away(broker: Broker) -> None:
+    partition = compacted(broker)
+    before = contents(partition)
+
+    def meddle() -> None:
+        partition.move = being_moved()
+
+    Cleaning(broker, MeddlingDisk(meddle)).clean()
+    assert contents(partition) == before
+    assert broker.failures == []
+    assert [name for name in os.listdir(partition.log.directory) if name.endswith(".cleaned")] == []
+
+
+def test_a_log_that_was_moved_before_its_turn_came_is_not_compacted_where_it_was(broker: Broker) -> None:
+    partition, cleaning = compacted(broker), Cleaning(broker)
+    before, plan = partition.log, cleaner._plan(partition, WALL_MS)
+    assert plan is not None
+    os.rename(before.directory, f"{before.directory}.moved")
+    before.moved_to(f"{before.directory}.moved")
+    moved = PartitionLog.open(RealDisk(), before.directory, before.config, partition.topic_partition)
+    partition.log_moved(moved)
+    with pytest.raises(Stopped):
+        cleaning.cleaner._clean_in_thread(partition, before, plan, before.config, {})
+    assert contents(partition) != NEWEST
+    assert cleaning.clean()
+    assert (contents(partition), broker.failures) == (NEWEST, [])
+
+
+def test_of_each_key_the_newest_record_stays(broker: Broker) -> None:
+    partition, cleaning = compacted(broker), Cleaning(broker)
+    with capture_logs() as told:
+        assert cleaning.clean()
+    assert contents(partition) == NEWEST
+    assert cleaning.removed
+    assert [(each["event"], each["records_before"], each["records"]) for each in told] == [("log is compacted", 12, 3)]
+    assert not cleaning.clean()
+
+
+def test_what_was_compacted_is_no_rot(broker: Broker) -> None:
+    partition = compacted(broker)
+    Cleaning(broker).clean()
+    found: list[object] = []
+    scrubber = LogScrubber(
+        partitions=broker.partitions,
+        disk=RealDisk(),
+        executor=InlineExecutor(),
+        interval_ms=1,
+        throttle=Throttle(UNLIMITED_BYTES_PER_SECOND),
+        on_rot=lambda _, corruption: found.append(corruption),
+    )
+    tally = run_virtually(scrubber.scrub_all())
+    assert (tally.batches, found) == (2, [])
+    assert partition.log.is_sparse
+
+
+def test_the_dirtiest_log_comes_first(broker: Broker) -> None:
+    cleaner, dirtier = compacted(broker, 0), compacted(broker, 1)
+    cleaning = Cleaning(broker)
+    cleaning.clean()
+    cleaning.clean()
+    for at in range(4):
+        write(cleaner, a=f"again {at}")
+    roll(cleaner)
+    for _ in range(4):
+        write(dirtier, **{letter: letter * 50 for letter in "abcdef"})
+    roll(dirtier)
+    ends = cleaner.log.cleaned_end_offset, dirtier.log.cleaned_end_offset
+    assert cleaning.clean()
+    assert cleaner.log.cleaned_end_offset == ends[0]
+    assert dirtier.log.cleaned_end_offset > ends[1]
+    assert cleaning.clean()
+    assert cleaner.log.cleaned_end_offset > ends[0]
+
+
+def test_a_log_that_is_not_to_be_compacted_is_left_alone(broker: Broker) -> None:
+    partition = compacted(broker)
+    config = replace(DEFAULTS, cleanup_policy=("delete",))
+    partition.reconfigure(config, log_config(config))
+    assert not Cleaning(broker).clean()
+
+
+def test_what_is_not_committed_is_not_compacted(broker: Broker) -> None:
+    partition = broker.open(cleanup_policy=COMPACTED, segment_ms=10**15)
+    lead(partition, replicas=(1, 2))
+    for at in range(4):
+        write(partition, a=f"a{at}")
+        roll(partition)
+    assert partition.high_watermark == 0
+    assert not Cleaning(broker).clean()
+
+
+def test_a_full_disk_is_not_written_to(broker: Broker) -> None:
+    compacted(broker)
+    cleaning = Cleaning(broker)
+    cleaning.is_full = True
+    assert not cleaning.clean()
+    cleaning.is_full = False
+    assert cleaning.clean()
+
+
+def left_behind(broker: Broker) -> list[str]:
+    return [path.name for path in broker.directory.rglob("*.cleaned")]
+
+
+def test_what_came_of_a_log_that_was_truncated_meanwhile_is_thrown_away(broker: Broker) -> None:
+    partition = compacted(broker)
+    before = contents(partition)
+
+    def truncate() -> None:
+        partition.log.truncate_to(Offset(7))
+
+    cleaning = Cleaning(broker, MeddlingDisk(truncate))
+    with capture_logs() as told:
+        assert cleaning.clean()
+    assert contents(partition) == [record for record in before if record[0] < 6]
+    assert (cleaning.removed, left_behind(broker), told) == ([], [], [])
+
+
+def test_what_came_of_a_log_that_was_reconfigured_meanwhile_is_thrown_away(broker: Broker) -> None:
+    partition = compacted(broker)
+    before = contents(partition)
+    config = replace(DEFAULTS, cleanup_policy=("delete",))
+    cleaning = Cleaning(broker, MeddlingDisk(lambda: partition.reconfigure(config, log_config(config))))
+    assert cleaning.clean()
+    assert contents(partition) == before
+    assert left_behind(broker) == []
+
+
+def test_a_partition_that_is_deleted_meanwhile_ends_its_cleaning(broker: Broker) -> None:
+    partition = compacted(broker)
+    cleaning = Cleaning(broker, MeddlingDisk(partition.retire))
+    assert cleaning.clean()
+    assert left_behind(broker) == []
+    remove_directory(partition)
+    assert not cleaning.clean()
+
+
+def test_a_log_with_rot_goes_offline_and_the_next_one_is_compacted(broker: Broker) -> None:
+    rotten, sound = compacted(broker, 0, rounds=8), compacted(broker, 1)
+    path = Path(rotten.log.segments()[1].path)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    cleaning = Cleaning(broker)
+    cleaning.clean()
+    cleaning.clean()
+    assert [reason.split(" at byte")[0] for reason in set(broker.rotten)] == [str(path)]
+    assert contents(sound) == NEWEST
+
+
+def test_a_log_that_cannot_be_compacted_is_told_of_once_and_keeps_no_other_from_it(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = compacted(broker, 0, rounds=8), compacted(broker, 1)
+
+    def clean(disk: Any, directory: str, *rest: Any) -> Any:
+        if directory == first.log.directory:
+            raise ZeroDivisionError("a bug")
+        return compaction.clean(disk, directory, *rest)
+
+    monkeypatch.setattr(cleaner, "clean", clean)
+    cleaning = Cleaning(broker)
+    with capture_logs() as told:
+        while cleaning.clean():
+            pass
+    assert contents(second) == NEWEST
+    assert [(each["log_level"], each["event"]) for each in told if each["log_level"] == "error"] == [("error", "bug")]
+    assert first.is_open
+
+
+def test_a_log_whose_keys_do_not_fit_into_memory_is_told_of_with_the_key_to_change(broker: Broker) -> None:
+    partition = broker.open(cleanup_policy=COMPACTED, segment_ms=10**15)
+    lead(partition, replicas=(1,))
+    for first in range(0, 3_000, 1_000):
+        keys = range(first, first + 1_000)
+        partition.append(build_batch([Record(at, WALL_MS, b"%d" % key, b"v") for at, key in enumerate(keys)]), 1)
+    roll(partition)
+    cleaning = Cleaning(broker, cleaner_dedupe_buffer_bytes=10_000)
+    with capture_logs() as told:
+        assert cleaning.clean()
+        assert not cleaning.clean()
+    assert [each["log_level"] for each in told] == ["error"]
+    assert "log.cleaner.dedupe.buffer.size" in told[0]["reason"]
+
+
+def test_a_cleaning_that_finds_no_room_is_tried_again_later(broker: Broker) -> None:
+    partition = compacted(broker)
+
+    def full() -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    cleaning = Cleaning(broker, MeddlingDisk(full))
+
+    async def scenario() -> None:
+        with capture_logs() as told:
+            assert await cleaning.cleaner.clean_dirtiest()
+            assert not await cleaning.cleaner.clean_dirtiest()
+        assert [each["log_level"] for each in told] == ["warning"]
+        await asyncio.sleep(cleaner.AGAIN_AFTER_S)
+        assert await cleaning.cleaner.clean_dirtiest()
+
+    run_virtually(scenario())
+    assert contents(partition) == NEWEST
+    assert broker.failures == []
+
+
+def test_a_disk_that_fails_under_the_cleaner_fails_the_log_directory(broker: Broker) -> None:
+    compacted(broker)
+
+    def fail() -> None:
+        raise OSError(5, "Input/output error")
+
+    assert Cleaning(broker, MeddlingDisk(fail)).clean()
+    assert len(broker.failures) == 1
+    assert "Input/output error" in broker.failures[0]

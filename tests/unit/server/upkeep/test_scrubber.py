@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from kraft.model.errors import Corruption
+from kraft.model.ids import LeaderEpoch, Offset
+from kraft.runtime.disk import RealDisk
+from kraft.server.config.values import UNLIMITED_BYTES_PER_SECOND
+from kraft.server.replica.partition import Partition
+from kraft.server.upkeep.scrubber import FIRST_AFTER_S, LogScrubber, ScrubTally
+from kraft.server.upkeep.throttle import Stopped, Throttle
+from tests.unit.client.virtual_time import run_virtually
+from tests.unit.server.replicas import Broker, InlineExecutor, batch, lead, remove_directory
+
+
+class MeddlingDisk(RealDisk):
+    """Something happens to the log whenever one of its segments is opened to be read."""
+
+    def __init__(self, meddle: Callable[[], None]) -> None:
+        self._meddle = meddle
+
+    def open(self, path: str, create: bool) -> Any:
+        self._meddle()
+        return super().open(path, create)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Broker:
+    return Broker(tmp_path)
+
+
+def scrubber(
+    broker: Broker, found: list[Corruption], *, disk: RealDisk | None = None, throttle: Throttle | None = None
+) -> LogScrubber:
+    return LogScrubber(
+        partitions=broker.partitions,
+        disk=disk or RealDisk(),
+        executor=InlineExecutor(),
+        interval_ms=1_000_000,
+        throttle=throttle or Throttle(UNLIMITED_BYTES_PER_SECOND),
+        on_rot=lambda _, corruption: found.append(corruption),
+    )
+
+
+def scrub(broker: Broker, **how: Any) -> tuple[ScrubTally, list[Corruption]]:
+    found: list[Corruption] = []
+    return run_virtually(scrubber(broker, found, **how).scrub_all()), found
+
+
+def filled(broker: Broker) -> Partition:
+    """Three closed segments of one batch each, and a batch in the active one."""
+    partition = broker.open(segment_ms=10**15)
+    lead(partition, replicas=(1,))
+    for value in ("a", "b", "c"):
+        partition.append(batch(value), 1)
+        partition.log.roll()
+    partition.append(batch("d"), 1)
+    broker.sync()
+    return partition
+
+
+def rot(partition: Partition, segment: int, position: int = -1) -> None:
+    """The last byte of a segment's file changes on the disk."""
+    path = Path(partition.log.segments()[segment].path)
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1
+    path.write_bytes(data)
+
+
+def test_sound_logs_are_read_through(broker: Broker) -> None:
+    partition = filled(broker)
+    tally, found = scrub(broker)
+    assert (tally.segments, tally.batches, tally.rotten, found) == (4, 4, 0, [])
+    assert tally.bytes == partition.log.size_bytes
+
+
+@pytest.mark.parametrize("segment", [0, 1, 2, 3])
+def test_rot_is_found_in_closed_segments_and_in_the_active_one(broker: Broker, segment: int) -> None:
+    partition = filled(broker)
+    rot(partition, segment)
+    tally, found = scrub(broker)
+    assert tally.rotten == 1
+    assert [each.file for each in found] == [partition.log.segments()[segment].path]
+    assert "checksum" in found[0].reason
+
+
+@pytest.mark.parametrize("segment", [0, 1, 2, 3])
+def test_a_segment_file_that_vanished_is_rot_though_the_log_still_reads_it(broker: Broker, segment: int) -> None:
+    partition = filled(broker)
+    path = partition.log.segments()[segment].path
+    Path(path).unlink()
+    assert partition.read(Offset(0), 1 << 20, partition.log.log_end_offset, at_least_one=True)
+    tally, found = scrub(broker)
+    assert tally.rotten == 1
+    assert [(each.file, each.reason) for each in found] == [(path, "the file is gone")]
+
+
+def test_an_active_segment_without_records_is_missed_as_well(broker: Broker) -> None:
+    partition = filled(broker)
+    partition.log.roll()
+    assert scrub(broker)[1] == []
+    Path(partition.log.segments()[-1].path).unlink()
+    assert [each.reason for each in scrub(broker)[1]] == ["the file is gone"]
+
+
+def test_a_segment_that_a_compaction_is_putting_aside_is_no_rot(broker: Broker) -> None:
+    """Its file has the other name already, and the log does not know yet."""
+    partition = filled(broker)
+    path = Path(partition.log.segments()[1].path)
+    path.rename(f"{path}.deleted")
+    assert scrub(broker)[1] == []
+
+
+def test_what_is_not_synced_yet_is_left_alone(broker: Broker) -> None:
+    partition = filled(broker)
+    partition.append(batch("unsynced"), 1)
+    rot(partition, 3)
+    assert scrub(broker)[1] == []
+    partition.log.roll()
+    assert len(scrub(broker)[1]) == 1
+
+
+def test_a_leader_epoch_that_the_log_does_not_know_is_rot_though_no_checksum_covers_it(broker: Broker) -> None:
+    partition = filled(broker)
+    rot(partition, 0, position=15)
+    ((found),) = scrub(broker)[1]
+    assert found.reason == "the batch at offset 0 has leader epoch 1, the log knows 0"
+
+
+def test_a_segment_that_is_dropped_while_it_is_read_is_no_rot(broker: Broker) -> None:
+    partition = filled(broker)
+    for number in range(4):
+        rot(partition, number)
+
+    def drop_all() -> None:
+        partition.log.truncate_fully_and_start_at(Offset(10))
+
+    assert scrub(broker, disk=MeddlingDisk(drop_all))[1] == []
+
+
+def test_what_is_written_anew_while_it_is_read_is_no_rot(broker: Broker) -> None:
+    """The same segment, of the same size and offsets, once damaged under the reader's eyes and then whole."""
+    partition = filled(broker)
+    path = Path(partition.log.segments()[1].path)
+    whole, reads = path.read_bytes(), [0]
+
+    def meddle() -> None:
+        reads[0] += 1
+        path.write_bytes(whole[:-1] + b"?" if reads[0] == 2 else whole)
+
+    assert scrub(broker, disk=MeddlingDisk(meddle))[1] == []
+    assert reads == [5]
+
+
+def test_the_log_may_grow_while_its_active_segment_is_read(broker: Broker) -> None:
+    partition = filled(broker)
+    rot(partition, 3)
+
+    def grow() -> None:
+        partition.append(batch("more"), 1)
+
+    assert len(scrub(broker, disk=MeddlingDisk(grow))[1]) == 1
+
+
+def test_a_partition_that_is_deleted_meanwhile_is_left(broker: Broker) -> None:
+    partition = filled(broker)
+
+    def delete() -> None:
+        if partition.is_open:
+            partition.retire()
+            remove_directory(partition)
+
+    assert scrub(broker, disk=MeddlingDisk(delete))[1] == []
+    assert broker.failures == []
+
+
+def test_a_disk_that_cannot_be_read_fails_the_log_directory(broker: Broker) -> None:
+    partition = filled(broker)
+
+    def fail() -> None:
+        raise OSError(5, "Input/output error")
+
+    assert scrub(broker, disk=MeddlingDisk(fail))[1] == []
+    assert broker.failures
+    assert "Input/output error" in broker.failures[0]
+    assert str(partition.topic_partition) in broker.failures[0]
+
+
+def test_a_scrub_that_is_told_to_stop_stops(broker: Broker) -> None:
+    filled(broker)
+    throttle = Throttle(1)
+    throttle.stop()
+    with pytest.raises(Stopped):
+        scrub(broker, throttle=throttle)
+
+
+def test_a_pass_begins_soon_after_the_start_and_is_repeated(broker: Broker) -> None:
+    async def scenario() -> None:
+        filled(broker)
+        with capture_logs() as told:
+            running = asyncio.create_task(scrubber(broker, []).run())
+            await asyncio.sleep(FIRST_AFTER_S - 1)
+            assert told == []
+            await asyncio.sleep(2)
+            assert [(each["event"], each["segments"]) for each in told] == [("logs were scrubbed", 4)]
+            await asyncio.sleep(1_000)
+            assert len(told) == 2
+            running.cancel()
+            await asyncio.wait([running])
+
+    run_virtually(scenario())
+
+
+def test_rot_takes_the_replica_offline(broker: Broker) -> None:
+    partition = filled(broker)
+    rot(partition, 1)
+    run_virtually(
+        LogScrubber(
+            partitions=broker.partitions,
+            disk=RealDisk(),
+            executor=InlineExecutor(),
+            interval_ms=1,
+            throttle=Throttle(UNLIMITED_BYTES_PER_SECOND),
+            on_rot=Partition.found_rotten,
+        ).scrub_all()
+    )
+    assert broker.rotten
+    assert broker.rotten[0].startswith(partition.log.segments()[1].path)
+    assert partition.leader_epoch == LeaderEpoch(0)
