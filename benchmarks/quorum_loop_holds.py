@@ -16,7 +16,7 @@ from pathlib import Path
 import structlog
 
 from kraft.quorum.config import QuorumConfig, VoterAddress
-from kraft.quorum.engine import RaftQuorum
+from kraft.quorum.raft_quorum import RaftQuorum
 from kraft.quorum.world import QuorumWorld
 from kraft.runtime.clock import SystemClock
 from kraft.runtime.disk import RealDisk, RealFile

@@ -19,9 +19,9 @@ import grpc
 import structlog
 
 from kraft.quorum.config import QuorumConfig, VoterAddress
-from kraft.quorum.engine import RaftQuorum
 from kraft.quorum.peer_link import SERVER_OPTIONS
 from kraft.quorum.port import NotLeader, ProposalUnknown
+from kraft.quorum.raft_quorum import RaftQuorum
 from kraft.quorum.world import QuorumWorld
 from kraft.runtime.clock import SystemClock
 from kraft.runtime.disk import RealDisk

@@ -25,11 +25,11 @@ from kraft.model.errors import Corruption
 from kraft.quorum import consensus, journal_segments
 from kraft.quorum.config import APPEND_BATCH_BYTES, QuorumConfig, VoterAddress
 from kraft.quorum.consensus import Consensus
-from kraft.quorum.engine import Fatal, RaftQuorum
 from kraft.quorum.journal import QuorumJournal
 from kraft.quorum.messages import Message
 from kraft.quorum.peer_link import PeerLink
 from kraft.quorum.port import NotLeader, ProposalUnknown, QuorumListener
+from kraft.quorum.raft_quorum import Fatal, RaftQuorum
 from kraft.quorum.world import QuorumWorld
 from tests.simulation.quorum_invariants import History, Invariant, Violation
 from tests.simulation.quorum_loop import LIFE, Life, VirtualLoop

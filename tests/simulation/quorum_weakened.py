@@ -9,15 +9,15 @@ from typing import Any
 from unittest.mock import patch
 
 from kraft.log.disk import File
-from kraft.quorum import consensus, engine, filters, journal_format, journal_segments, transport
+from kraft.quorum import consensus, filters, journal_format, journal_segments, raft_quorum, transport
 from kraft.quorum.candidacy import LeaderWatch
 from kraft.quorum.command import Command, CommandKind
-from kraft.quorum.engine import RaftQuorum
 from kraft.quorum.filters import Acknowledgements, BallotBox, LogView, TrimmedAppend
 from kraft.quorum.journal import Entry, QuorumJournal
 from kraft.quorum.journal_format import Scan
 from kraft.quorum.journal_segments import Segments
 from kraft.quorum.messages import Append, AppendResponse, SnapshotPart
+from kraft.quorum.raft_quorum import RaftQuorum
 from kraft.quorum.snapshots import Snapshot
 from kraft.quorum.transport import EngineFacts, QuorumTransport
 from tests.simulation.sim_disk import SimFile
@@ -189,7 +189,7 @@ class _CommitsEarlierTerms(consensus.Consensus):
 
 
 def committing_earlier_terms() -> AbstractContextManager[object]:
-    return patch.object(engine, "Consensus", _CommitsEarlierTerms)
+    return patch.object(raft_quorum, "Consensus", _CommitsEarlierTerms)
 
 
 def counting_own_unsynced_entries() -> AbstractContextManager[object]:

@@ -22,8 +22,8 @@ from kraft.metadata.controller import ControllerDefaults
 from kraft.metadata.features import SUPPORTED_FEATURES, UnsupportedFeatureLevel
 from kraft.model.errors import Corruption
 from kraft.quorum.door import QuorumDoor
-from kraft.quorum.engine import RaftQuorum
 from kraft.quorum.peer_link import SERVER_OPTIONS as QUORUM_SERVER_OPTIONS
+from kraft.quorum.raft_quorum import RaftQuorum
 from kraft.quorum.snapshots import SnapshotStore
 from kraft.quorum.world import QuorumWorld
 from kraft.rpc.cluster_services import ControllerService

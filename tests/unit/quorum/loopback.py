@@ -14,9 +14,9 @@ from pathlib import Path
 import grpc
 
 from kraft.quorum.config import QuorumConfig, VoterAddress
-from kraft.quorum.engine import RaftQuorum
 from kraft.quorum.messages import Message
 from kraft.quorum.peer_link import SERVER_OPTIONS
+from kraft.quorum.raft_quorum import RaftQuorum
 from kraft.quorum.world import QuorumWorld
 from kraft.runtime.clock import SystemClock
 from kraft.runtime.disk import RealDisk
