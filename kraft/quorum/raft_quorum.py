@@ -19,8 +19,8 @@ import structlog
 from kraft.quorum import command
 from kraft.quorum.command import Command, CommandKind
 from kraft.quorum.config import QuorumConfig
-from kraft.quorum.consensus import Consensus
 from kraft.quorum.door import QuorumDoor
+from kraft.quorum.engine import RaftEngine
 from kraft.quorum.journal import QuorumJournal, join_snapshot
 from kraft.quorum.messages import BadMessage, Message
 from kraft.quorum.peer_link import PeerLink
@@ -97,11 +97,11 @@ class RaftQuorum:
             journal.close()
             raise
         transport = QuorumTransport(self._config, journal, self._world.clock)
-        consensus = Consensus(self._config, journal, transport, self._on_apply, self._on_leading)
+        engine = RaftEngine(self._config, journal, transport, self._on_apply, self._on_leading)
         links = {peer: self._link_to(peer) for peer in self._config.peer_ids}
         self._told_index = journal.start_index
-        self._parts = _Parts(journal, transport, consensus, links)
-        transport.attach(consensus, self._parts)
+        self._parts = _Parts(journal, transport, engine, links)
+        transport.attach(engine, self._parts)
         if self._snapshots is not None:
             transport.latest_snapshot, transport.install_snapshot = self._snapshots.latest, self._install_snapshot
         for link in links.values():
@@ -121,7 +121,7 @@ class RaftQuorum:
             await link.stop()
         self._world.journal_thread.close()
         self._world.snapshot_thread.close()
-        parts.consensus.destroy()
+        parts.engine.destroy()
 
     def _link_to(self, peer: int) -> PeerLink:
         return PeerLink(
@@ -182,7 +182,7 @@ class RaftQuorum:
     def _take_over(self, snapshot: Snapshot, restore: Callable[[], None]) -> None:
         assert self._parts is not None, "called between start and stop"
         index, term = snapshot.id.index, snapshot.id.term
-        if index <= self._parts.consensus.raftLastApplied:
+        if index <= self._parts.engine.raftLastApplied:
             # Entries came after all, while it was written.
             return
         log.info("snapshot is installed", node=self._config.node_id, index=index, last_applied=self.last_applied)
@@ -190,7 +190,7 @@ class RaftQuorum:
         restore()
         self._told_index = index
         self._parts.journal.begin_rebase(index, term)
-        self._parts.consensus.skip_to(index)
+        self._parts.engine.skip_to(index)
 
     # --- the port ----------------------------------------------------------------------------------------------------
 
@@ -212,15 +212,15 @@ class RaftQuorum:
 
     @property
     def leader_id(self) -> int | None:
-        return None if self._parts is None or self._failed else self._parts.consensus.leader_id
+        return None if self._parts is None or self._failed else self._parts.engine.leader_id
 
     @property
     def term(self) -> int:
-        return 0 if self._parts is None else int(self._parts.consensus.raftCurrentTerm)
+        return 0 if self._parts is None else int(self._parts.engine.raftCurrentTerm)
 
     @property
     def commit_index(self) -> int:
-        return 0 if self._parts is None else int(self._parts.consensus.raftCommitIndex)
+        return 0 if self._parts is None else int(self._parts.engine.raftCommitIndex)
 
     @property
     def last_applied(self) -> int:
@@ -241,7 +241,7 @@ class RaftQuorum:
         if voter == self._config.node_id:
             return VoterStatus(node_id=voter, match_index=parts.journal.last_index, heard_ms_ago=0)
         transport = parts.transport
-        match_index = transport.acknowledgements.match_index(voter) if parts.consensus.leading else -1
+        match_index = transport.acknowledgements.match_index(voter) if parts.engine.leading else -1
         return VoterStatus(node_id=voter, match_index=match_index, heard_ms_ago=transport.heard_ms_ago(voter))
 
     async def _submit(self, kind: CommandKind, payload: bytes, term: int, deadline_s: float) -> int:
@@ -265,7 +265,7 @@ class RaftQuorum:
         assert self._loop is not None, "appended before the start"
         body = command.encode_body(entry)
         if not linger_s:
-            self._parts.consensus.append(body)
+            self._parts.engine.append(body)
             self._schedule_step()
             return
         self._lingering.append(body)
@@ -277,7 +277,7 @@ class RaftQuorum:
         bodies, self._lingering = self._lingering, []
         if self._parts is not None and not self._failed:
             for body in bodies:
-                self._parts.consensus.append(body)
+                self._parts.engine.append(body)
             self._schedule_step()
 
     def _new_request_id(self) -> bytes:
@@ -303,7 +303,7 @@ class RaftQuorum:
         if self._parts is None or self._failed:
             return
         try:
-            self._parts.consensus.advance()
+            self._parts.engine.advance()
             if not self._is_writing:
                 self._persist(self._parts)
         except Exception as error:  # noqa: BLE001  Whatever it is, this voter must not speak or vote again.
@@ -430,7 +430,7 @@ class RaftQuorum:
 
     def _announce_leadership(self, term: int) -> None:
         assert self._parts is not None, "entries are applied only in a step"
-        if self._parts.consensus.leading and term == self.term:
+        if self._parts.engine.leading and term == self.term:
             self._leadership_term = term
             log.info("quorum leadership begins", node=self._config.node_id, term=term)
             self._listener.on_leadership(term)
@@ -464,12 +464,12 @@ class _Parts:
         self,
         journal: QuorumJournal,
         transport: QuorumTransport,
-        consensus: Consensus,
+        engine: RaftEngine,
         links: dict[int, PeerLink],
     ) -> None:
         self.journal = journal
         self.transport = transport
-        self.consensus = consensus
+        self.engine = engine
         self.links = links
 
     def deliver(self, peer: int, messages: list[Message]) -> None:

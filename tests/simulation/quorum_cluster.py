@@ -22,9 +22,9 @@ import structlog
 from pysyncobj import syncobj
 
 from kraft.model.errors import Corruption
-from kraft.quorum import consensus, journal_segments
+from kraft.quorum import engine, journal_segments
 from kraft.quorum.config import APPEND_BATCH_BYTES, QuorumConfig, VoterAddress
-from kraft.quorum.consensus import Consensus
+from kraft.quorum.engine import RaftEngine
 from kraft.quorum.journal import QuorumJournal
 from kraft.quorum.messages import Message
 from kraft.quorum.peer_link import PeerLink
@@ -102,9 +102,9 @@ class SimulatedQuorum(RaftQuorum):
         return self._parts is not None and not self._failed
 
     @property
-    def consensus(self) -> Consensus:
+    def engine(self) -> RaftEngine:
         assert self._parts is not None
-        return self._parts.consensus
+        return self._parts.engine
 
     @property
     def journal(self) -> QuorumJournal:
@@ -409,7 +409,7 @@ class Cluster:
             self.kill(life.node_id)
             self.on_death(life.node_id)
         elif voter.is_open:
-            voter.watch.check(voter.quorum.consensus, voter.quorum.journal)
+            voter.watch.check(voter.quorum.engine, voter.quorum.journal)
         return False
 
     def _lose_power(self, node_id: int) -> None:
@@ -469,7 +469,7 @@ def open_cluster(random: Random, shape: Shape) -> Iterator[Cluster]:
             patch.object(syncobj, "monotonicTime", engine_time),
             patch.object(syncobj, "random", random),
             patch.object(syncobj, "createPoller", _NullPoller),
-            patch.object(consensus, "APPEND_BATCH_BYTES", shape.append_batch_bytes),
+            patch.object(engine, "APPEND_BATCH_BYTES", shape.append_batch_bytes),
             patch.object(journal_segments, "SEGMENT_BYTES", shape.segment_bytes),
         ):
             yield cluster

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kraft.quorum.command import CommandKind, decode
-from kraft.quorum.consensus import Consensus
+from kraft.quorum.engine import RaftEngine
 from kraft.quorum.journal import FIRST_INDEX, Entry, QuorumJournal
 from kraft.quorum.messages import AppendResponse, Message, PreVoteResponse, VoteRequest, VoteResponse
 
@@ -262,26 +262,26 @@ class VoterWatch:
         self._state_hash = b""
         self._led_term = 0
 
-    def check(self, consensus: Consensus, journal: QuorumJournal) -> None:
+    def check(self, engine: RaftEngine, journal: QuorumJournal) -> None:
         history, node_id = self._history, self._node_id
         disk = history.disks[node_id]
         disk.journal = journal
         disk.synced_index = journal.synced_index
         if journal.synced:
             history.term(node_id, journal.getCurrentTerm())
-        commit_index = int(consensus.raftCommitIndex)
+        commit_index = int(engine.raftCommitIndex)
         if len(history.disks) == 1:
             # The engine takes a voter's own copy for a majority before it is on disk; the listener is told later.
             commit_index = max(self._commit_index, min(commit_index, journal.synced_index))
         self._check_commit(commit_index, journal)
-        applied = int(consensus.raftLastApplied)
+        applied = int(engine.raftLastApplied)
         if applied < self._applied:
             raise self._history.violation(
                 Invariant.NOTHING_GOES_BACK, f"voter {node_id} goes back from applied {self._applied} to {applied}"
             )
         self._applied = applied
-        if consensus.leading and self._led_term != consensus.raftCurrentTerm:
-            self._led_term = int(consensus.raftCurrentTerm)
+        if engine.leading and self._led_term != engine.raftCurrentTerm:
+            self._led_term = int(engine.raftCurrentTerm)
             history.lead(node_id, self._led_term, journal)
 
     def _check_commit(self, commit_index: int, journal: QuorumJournal) -> None:

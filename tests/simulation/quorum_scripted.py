@@ -140,7 +140,7 @@ class Stage:
         term = self.stands_as_candidate()
         for peer in peers:
             self.hears(peer, VoteResponse(term=term))
-        self._wait_until(lambda: self.quorum.consensus.leading, "the voter is not elected")
+        self._wait_until(lambda: self.quorum.engine.leading, "the voter is not elected")
         return term
 
 

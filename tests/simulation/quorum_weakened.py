@@ -9,7 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 from kraft.log.disk import File
-from kraft.quorum import consensus, filters, journal_format, journal_segments, raft_quorum, transport
+from kraft.quorum import engine, filters, journal_format, journal_segments, raft_quorum, transport
 from kraft.quorum.candidacy import LeaderWatch
 from kraft.quorum.command import Command, CommandKind
 from kraft.quorum.filters import Acknowledgements, BallotBox, LogView, TrimmedAppend
@@ -160,7 +160,7 @@ def forgetting_whom_it_voted_for() -> AbstractContextManager[object]:
     return patch.object(QuorumJournal, "setCurrentTerm", remember_the_term)
 
 
-class _CommitsEarlierTerms(consensus.Consensus):
+class _CommitsEarlierTerms(engine.RaftEngine):
     """Counts holders also for an entry of an earlier term: figure 8 of the Raft paper."""
 
     _for_the_previous = False
@@ -189,7 +189,7 @@ class _CommitsEarlierTerms(consensus.Consensus):
 
 
 def committing_earlier_terms() -> AbstractContextManager[object]:
-    return patch.object(raft_quorum, "Consensus", _CommitsEarlierTerms)
+    return patch.object(raft_quorum, "RaftEngine", _CommitsEarlierTerms)
 
 
 def counting_own_unsynced_entries() -> AbstractContextManager[object]:
@@ -271,14 +271,14 @@ def promising_votes_right_after_a_start() -> AbstractContextManager[object]:
 
 def leading_without_answers() -> AbstractContextManager[object]:
     """A leader leads until it hears of another one."""
-    settings = consensus._engine_settings
+    settings = engine._engine_settings
 
     def without_fallback(*arguments: Any) -> Any:
         chosen = settings(*arguments)
         chosen.leaderFallbackTimeout = 1e9
         return chosen
 
-    return patch.object(consensus, "_engine_settings", without_fallback)
+    return patch.object(engine, "_engine_settings", without_fallback)
 
 
 def leaving_leaders_of_earlier_terms_unanswered() -> AbstractContextManager[object]:

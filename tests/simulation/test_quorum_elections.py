@@ -117,7 +117,7 @@ def a_leader_that_is_answered_votes_for_nobody() -> None:
         question = PreVoteRequest(term=9, last_log_index=7, last_log_term=7)
         assert scene.answer_to(3, question, PreVoteResponse) is None, "a promise beside a leader that lives"
         scene.hears(3, VoteRequest(term=9, last_log_index=7, last_log_term=7))
-        assert scene.quorum.consensus.leading
+        assert scene.quorum.engine.leading
         assert scene.quorum.term == term
 
 

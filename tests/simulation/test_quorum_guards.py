@@ -40,7 +40,7 @@ def an_acknowledgement_of_an_earlier_leadership_is_not_counted() -> None:
         scene.hears(4, append(2, (1, 0), entry(2, 2)))
         assert scene.is_elected_by(3, 4) == 3
         while scene.quorum.journal.last_index < 6:
-            scene.quorum.consensus.append(body(b"after %d" % scene.quorum.journal.last_index, term=3))
+            scene.quorum.engine.append(body(b"after %d" % scene.quorum.journal.last_index, term=3))
             scene.cluster.run_for(0.05)
         scene.hears(2, late)
         scene.hears(3, acknowledged(3, 6))
@@ -54,9 +54,9 @@ def a_voter_that_repeats_its_vote_makes_no_leader() -> None:
         term = scene.stands_as_candidate()
         scene.hears(2, VoteResponse(term=term), VoteResponse(term=term))
         scene.hears(2, VoteResponse(term=term))
-        assert not scene.quorum.consensus.leading, "two of five voters made a leader"
+        assert not scene.quorum.engine.leading, "two of five voters made a leader"
         scene.hears(3, VoteResponse(term=term))
-        assert scene.quorum.consensus.leading
+        assert scene.quorum.engine.leading
 
 
 def an_entry_of_an_earlier_term_is_not_committed_by_counting() -> None:

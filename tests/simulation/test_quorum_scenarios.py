@@ -140,7 +140,7 @@ def a_payload_that_another_term_stores_counts_on_no_voter() -> None:
     with running() as cluster:
         leader = leader_of(cluster)
         payload = b"decided in another term"
-        leader.context.run(leader.quorum.consensus.append, body(payload, leader.quorum.term - 1))
+        leader.context.run(leader.quorum.engine.append, body(payload, leader.quorum.term - 1))
         cluster.history.refused(payload)
         until_acknowledged(cluster, 5)
         heal(cluster)

@@ -41,9 +41,9 @@ def test_a_leader_goes_on_without_a_majority_for_the_fetch_timeout() -> None:
         with stage(shape=shape) as scene:
             scene.is_elected_by(2)
             scene.cluster.run_for(leads_s)
-            assert scene.quorum.consensus.leading
+            assert scene.quorum.engine.leading
             scene.cluster.run_for(gone_s)
-            assert not scene.quorum.consensus.leading
+            assert not scene.quorum.engine.leading
 
 
 def test_a_candidate_stands_again_after_the_election_timeout_whatever_the_fetch_timeout() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kraft.model.errors import ErrorCode
-from kraft.quorum import consensus, peer_link
+from kraft.quorum import engine, peer_link
 from kraft.quorum.command import CommandKind
 from kraft.quorum.messages import Message
 from kraft.quorum.peer_link import PeerLink
@@ -239,7 +239,7 @@ def test_a_voter_that_is_very_far_behind_catches_up_through_a_small_window(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In far more appends than are ever under way at once."""
-    monkeypatch.setattr(consensus, "APPEND_BATCH_BYTES", 2_000)
+    monkeypatch.setattr(engine, "APPEND_BATCH_BYTES", 2_000)
     monkeypatch.setattr(peer_link, "WINDOW_BYTES", 20_000)
     monkeypatch.setattr(peer_link, "QUEUED_BYTES_MAX", 30_000)
     payloads = [b"%d" % number + bytes(1000) for number in range(600)]

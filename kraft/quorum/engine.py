@@ -51,7 +51,7 @@ class UnsuitableEngine(Exception):
     """The installed PySyncObj is not the one that this code was checked against."""
 
 
-class Consensus(syncobj.SyncObj):  # type: ignore[misc]  # PySyncObj has no type information.
+class RaftEngine(syncobj.SyncObj):  # type: ignore[misc]  # PySyncObj has no type information.
     """The engine. Its owner calls `advance` often; between two calls it does nothing but take messages."""
 
     def __init__(

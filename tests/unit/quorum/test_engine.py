@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from pysyncobj import syncobj
 
-from kraft.quorum import command, consensus
+from kraft.quorum import command, engine
 from kraft.quorum.command import Command, CommandKind
 from kraft.quorum.config import QuorumConfig, VoterAddress
-from kraft.quorum.consensus import Consensus, UnsuitableEngine
+from kraft.quorum.engine import RaftEngine, UnsuitableEngine
 from kraft.quorum.journal import QuorumJournal
 from kraft.quorum.messages import (
     Append,
@@ -63,7 +63,7 @@ class Follower:
         self.journal = QuorumJournal(directory, RealDisk())
         self.clock = HandClock()
         self.transport = QuorumTransport(config, self.journal, self.clock)
-        self.engine = Consensus(
+        self.engine = RaftEngine(
             config,
             self.journal,
             self.transport,
@@ -259,7 +259,7 @@ def test_a_leader_that_a_voter_in_a_later_term_answers_asks_at_once_to_lead_abov
 
 
 def test_a_leader_stops_where_a_link_is_full_and_goes_on_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consensus, "APPEND_BATCH_BYTES", 200)
+    monkeypatch.setattr(engine, "APPEND_BATCH_BYTES", 200)
     follower = Follower(tmp_path)
     hears_no_leader(follower)
     follower.step()
@@ -299,7 +299,7 @@ def test_one_voter_repeating_its_vote_does_not_make_a_leader_of_five(tmp_path: P
     journal = QuorumJournal(tmp_path, RealDisk())
     transport = QuorumTransport(config, journal, SystemClock())
     leading: list[bool] = []
-    engine = Consensus(config, journal, transport, on_apply=lambda *_: None, on_leading=leading.append)
+    engine = RaftEngine(config, journal, transport, on_apply=lambda *_: None, on_leading=leading.append)
     transport.attach(engine, NoLinks())
     engine.stand_at_once()
     engine.advance()
@@ -316,7 +316,7 @@ def test_one_voter_repeating_its_vote_does_not_make_a_leader_of_five(tmp_path: P
 
 
 def test_another_version_of_the_engine_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consensus, "VERSION", "0.3.18")
+    monkeypatch.setattr(engine, "VERSION", "0.3.18")
     with pytest.raises(UnsuitableEngine, match=r"0\.3\.18"):
         Follower(tmp_path)
 
@@ -349,7 +349,7 @@ def test_timeouts_that_the_configuration_permits_are_taken_by_the_engine_at_ever
         election_timeout_ms_max=election_ms,
         fetch_timeout_ms=fetch_ms,
     )
-    settings = consensus._engine_settings(config, lambda before, after: None)
+    settings = engine._engine_settings(config, lambda before, after: None)
     settings.validate()
     settings.raftMinTimeout, settings.raftMaxTimeout = (bound / 1000 for bound in config.first_candidacy_ms)
     settings.validate()
