@@ -138,8 +138,8 @@ def _check_ports_are_free(plans: list[NodePlan]) -> None:
     from kraft.server.process.ports import why_not_free
 
     for plan in plans:
-        doors = (("PLAINTEXT", plan.kafka_port), ("GRPC", plan.grpc_port), ("CONTROLLER", plan.controller_port))
-        for name, port in doors:
+        listeners = (("PLAINTEXT", plan.kafka_port), ("GRPC", plan.grpc_port), ("CONTROLLER", plan.controller_port))
+        for name, port in listeners:
             if port is not None and (reason := why_not_free(HOST, port)):
                 raise _Refused(
                     f"port {port}, for {name} of node {plan.node_id}: {reason}: "

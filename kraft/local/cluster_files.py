@@ -88,12 +88,12 @@ def _voters(plans: Sequence[NodePlan]) -> str:
 
 
 def _settings(directory: Path, plan: NodePlan, voters: str, cluster_id: str) -> dict[str, str]:
-    doors = [
+    listeners = [
         (Role.BROKER, PLAINTEXT, plan.kafka_port),
         (Role.BROKER, GRPC, plan.grpc_port),
         (Role.CONTROLLER, CONTROLLER, plan.controller_port),
     ]
-    served = [(role, f"{name}://{HOST}:{port}") for role, name, port in doors if port is not None]
+    served = [(role, f"{name}://{HOST}:{port}") for role, name, port in listeners if port is not None]
     own = {
         "process.roles": ",".join(dict.fromkeys(role for role, _ in served)),
         "node.id": str(plan.node_id),

@@ -44,8 +44,8 @@ class BrokerSessions:
     def listened(self, now_ms: int) -> None:
         """To be called many times a second while in office: what could have been heard by now was heard.
 
-        When the call comes late, the controller itself was stopped, and the brokers' heartbeats wait at its door: the
-        time since the call before is nobody's silence.
+        When the call comes late, the controller itself was stopped, and the brokers' heartbeats wait at its listener:
+        the time since the call before is nobody's silence.
         """
         deaf_ms = 0 if self._listened_ms is None else now_ms - self._listened_ms
         if deaf_ms > DEAF_AFTER_MS:

@@ -16,11 +16,11 @@ import grpc
 import structlog
 
 from kraft.quorum.config import FRAME_BYTES_MAX, QuorumConfig
-from kraft.quorum.door import QuorumDoor
 from kraft.quorum.handshake import HANDSHAKE_DEADLINE_S, Mismatch, check_hello, hello
 from kraft.quorum.messages import Message, size_bytes, to_frames
 from kraft.quorum.pb import raft_pb2
 from kraft.quorum.pb.raft_pb2_grpc import RaftStub
+from kraft.quorum.peer_security import PeerSecurity
 
 log = structlog.get_logger(__name__)
 
@@ -75,12 +75,12 @@ class PeerLink:
         on_up: Callable[[int], None],
         on_down: Callable[[int], None],
         on_room: Callable[[int], None],
-        door: QuorumDoor | None = None,
+        security: PeerSecurity | None = None,
         incarnation_id: bytes = b"",
     ) -> None:
         self.peer_id = peer_id
         self._config = config
-        self._door = door if door is not None else QuorumDoor()
+        self._security = security if security is not None else PeerSecurity()
         self._incarnation_id = incarnation_id
         self._on_up = on_up
         self._on_down = on_down
@@ -148,7 +148,7 @@ class PeerLink:
         """A channel of its own for each attempt: an old one keeps a delay of its own before it dials again."""
         self._hurry.clear()
         address = self._config.voters[self.peer_id]
-        async with self._door.dial(str(address), _CHANNEL_OPTIONS) as channel:
+        async with self._security.dial(str(address), _CHANNEL_OPTIONS) as channel:
             return await self._converse_until_problem(RaftStub(channel).Exchange())
 
     async def _converse_until_problem(self, call: _Call) -> str:
@@ -255,7 +255,7 @@ class PeerLink:
 
     def _note_problem(self, problem: str) -> None:
         """Once, not at every attempt. That a voter is not there yet is no cause for alarm; that one is gone may be."""
-        handshake_failure = self._door.handshake_failure(problem)
+        handshake_failure = self._security.handshake_failure(problem)
         problem = handshake_failure or problem
         self._times_in_a_row = self._times_in_a_row + 1 if problem == self._last_problem else 1
         self._last_problem = problem

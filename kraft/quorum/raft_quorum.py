@@ -19,11 +19,11 @@ import structlog
 from kraft.quorum import command
 from kraft.quorum.command import Command, CommandKind
 from kraft.quorum.config import QuorumConfig
-from kraft.quorum.door import QuorumDoor
 from kraft.quorum.engine import RaftEngine
 from kraft.quorum.journal import QuorumJournal, join_snapshot
 from kraft.quorum.messages import BadMessage, Message
 from kraft.quorum.peer_link import PeerLink
+from kraft.quorum.peer_security import PeerSecurity
 from kraft.quorum.port import (
     NotLeader,
     PayloadTooLarge,
@@ -54,19 +54,19 @@ class RaftQuorum:
         world: QuorumWorld,
         listener: QuorumListener,
         fatal: Fatal,
-        door: QuorumDoor | None = None,
+        security: PeerSecurity | None = None,
         snapshots: SnapshotKeeper | None = None,
     ) -> None:
-        """Without `door`, everybody on the network is trusted. Without `snapshots`, the journal is never trimmed."""
+        """Without `security`, everybody is trusted. Without `snapshots`, the journal is never trimmed."""
         self._committed: deque[tuple[int, int, bytes]] = deque()
         """Index, term and content of entries that the listener was not told of yet."""
         self._told_index = 0
         self._is_writing = False
         self._incoming: _IncomingSnapshot | None = None
         self._incarnation = world.entropy.bytes(command.REQUEST_ID_BYTES // 2)
-        self._door = door
+        self._security = security
         self._snapshots = snapshots
-        self.service = RaftService(config, door, self._incarnation)
+        self.service = RaftService(config, security, self._incarnation)
         self._config = config
         self._world = world
         self._listener = listener
@@ -130,7 +130,7 @@ class RaftQuorum:
             self._on_link_up,
             self._on_link_down,
             self._on_link_room,
-            self._door,
+            self._security,
             self._incarnation,
         )
 

@@ -11,10 +11,10 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from kraft.quorum.config import QuorumConfig
-from kraft.quorum.door import QuorumDoor
 from kraft.quorum.handshake import HANDSHAKE_DEADLINE_S, Mismatch, check_hello, hello
 from kraft.quorum.messages import BadMessage, Message, from_frame
 from kraft.quorum.pb import raft_pb2, raft_pb2_grpc
+from kraft.quorum.peer_security import PeerSecurity
 
 if TYPE_CHECKING:
     from kraft.quorum.pb.raft_pb2_grpc import _MaybeAsyncIterator, _ServicerContext
@@ -30,9 +30,9 @@ Receive = Callable[[int, list[Message]], None]
 class RaftService(raft_pb2_grpc.RaftServicer):
     """Takes messages while open; answers UNAVAILABLE before and after, and the dialing voter tries again."""
 
-    def __init__(self, config: QuorumConfig, door: QuorumDoor | None = None, incarnation_id: bytes = b"") -> None:
+    def __init__(self, config: QuorumConfig, security: PeerSecurity | None = None, incarnation_id: bytes = b"") -> None:
         self._config = config
-        self._door = door if door is not None else QuorumDoor()
+        self._security = security if security is not None else PeerSecurity()
         self._incarnation_id = incarnation_id
         self._receive: Receive | None = None
         self._on_greeted: Callable[[int], None] | None = None
@@ -75,14 +75,14 @@ class RaftService(raft_pb2_grpc.RaftServicer):
                 stream.heard()
                 self._hand_on(sender, frame)
         except Mismatch as error:
-            self._door.refused(context.peer(), str(error))
+            self._security.refused(context.peer(), str(error))
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         except BadMessage as error:
-            self._door.refused(context.peer(), str(error))
+            self._security.refused(context.peer(), str(error))
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except DecodeError as error:
             problem = f"bytes that are no frame: {error}"
-            self._door.refused(context.peer(), problem)
+            self._security.refused(context.peer(), problem)
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, problem)
         except asyncio.CancelledError:
             # By ourselves, see below; gRPC alone would leave the other side waiting.
@@ -104,7 +104,7 @@ class RaftService(raft_pb2_grpc.RaftServicer):
         except StopAsyncIteration:
             raise Mismatch("the stream ended before its hello") from None
         sender = check_hello(self._config, first)
-        if objection := self._door.objection(context, sender):
+        if objection := self._security.objection(context, sender):
             raise Mismatch(objection)
         return sender, first.hello.incarnation_id
 

@@ -170,14 +170,14 @@ class _Run(ABC):
 
 
 class _Pauses(_Run):
-    # Longer than any pause, so that what waits at the door of a stopped process is answered when it goes on.
+    # Longer than any pause, so that what waits at the listener of a stopped process is answered when it goes on.
     patience_s = 10.0
 
     def strike(self, node: NodeProcess, client: StaleLeaderClient) -> _Course:
         node.pause()
         paused_s = time.monotonic()
         changed_s = self.running.changes.wait_for_change(paused_s)
-        # Others lead by now. What it is asked from here on waits at its door.
+        # Others lead by now. What it is asked from here on waits at its listener.
         client.begin()
         self.hold(paused_s)
         node.resume()

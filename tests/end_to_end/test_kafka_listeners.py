@@ -23,7 +23,7 @@ from kraft.server.identity import storage
 DEADLINE_S = 30
 
 
-class Doors:
+class ClusterListeners:
     """Both nodes have INTERNAL, only the first one has EXTERNAL as well.
 
     The first advertises that one and GRPC under another name of the host than the one that it binds.
@@ -62,20 +62,20 @@ class Doors:
         }
 
 
-@pytest.fixture(name="doors", scope="module")
-def _doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
+@pytest.fixture(name="listeners", scope="module")
+def _listeners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterListeners]:
     directory: Path = tmp_path_factory.mktemp("cluster")
     reserved = ReservedPorts(7)
-    doors = Doors(reserved.ports)
-    cluster_files.write(directory, doors.plans(), storage.random_cluster_id())
-    cluster = LocalCluster(directory, doors.plans())
+    listeners = ClusterListeners(reserved.ports)
+    cluster_files.write(directory, listeners.plans(), storage.random_cluster_id())
+    cluster = LocalCluster(directory, listeners.plans())
     reserved.release()
     cluster.start()
     try:
         cluster.wait_ready()
         with Admin(cluster.bootstrap_servers) as admin:
             admin.create_topic("led-by-both", 2, 1)
-        yield doors
+        yield listeners
     finally:
         cluster.stop()
 
@@ -86,33 +86,33 @@ def told(address: str) -> Any:
     return client.list_topics("led-by-both", timeout=DEADLINE_S)
 
 
-def test_each_listener_tells_its_own_addresses(doors: Doors) -> None:
-    internal = told(f"127.0.0.1:{doors.internal[0]}")
+def test_each_listener_tells_its_own_addresses(listeners: ClusterListeners) -> None:
+    internal = told(f"127.0.0.1:{listeners.internal[0]}")
     assert {str(broker) for broker in internal.brokers.values()} == {
-        f"127.0.0.1:{port}/{number}" for number, port in enumerate(doors.internal, start=1)
+        f"127.0.0.1:{port}/{number}" for number, port in enumerate(listeners.internal, start=1)
     }
-    external = told(f"127.0.0.1:{doors.external}")
-    assert [str(broker) for broker in external.brokers.values()] == [f"localhost:{doors.external}/1"]
+    external = told(f"127.0.0.1:{listeners.external}")
+    assert [str(broker) for broker in external.brokers.values()] == [f"localhost:{listeners.external}/1"]
 
 
-def test_clients_of_grpc_are_told_the_advertised_addresses(doors: Doors) -> None:
+def test_clients_of_grpc_are_told_the_advertised_addresses(listeners: ClusterListeners) -> None:
     async def told_by(number: int) -> set[tuple[int, str, int]]:
         connections = Connections()
         try:
-            peer = connections.broker(f"127.0.0.1:{doors.grpc[number]}")
+            peer = connections.broker(f"127.0.0.1:{listeners.grpc[number]}")
             answer = await peer.metadata(MetadataRequest(topics=[]), DEADLINE_S)
         finally:
             await connections.close()
         return {(broker.broker_id, broker.host, broker.port) for broker in answer.brokers}
 
-    expected = {(1, "localhost", doors.grpc[0]), (2, "127.0.0.1", doors.grpc[1])}
+    expected = {(1, "localhost", listeners.grpc[0]), (2, "127.0.0.1", listeners.grpc[1])}
     assert [asyncio.run(told_by(number)) for number in (0, 1)] == [expected, expected]
 
 
-def test_a_leader_without_the_clients_listener_is_told_as_such(doors: Doors) -> None:
-    partitions = told(f"127.0.0.1:{doors.internal[0]}").topics["led-by-both"].partitions
+def test_a_leader_without_the_clients_listener_is_told_as_such(listeners: ClusterListeners) -> None:
+    partitions = told(f"127.0.0.1:{listeners.internal[0]}").topics["led-by-both"].partitions
     assert sorted(partition.leader for partition in partitions.values()) == [1, 2]
-    seen = told(f"127.0.0.1:{doors.external}").topics["led-by-both"].partitions
+    seen = told(f"127.0.0.1:{listeners.external}").topics["led-by-both"].partitions
     codes = {number: (partition.leader, partition.error) for number, partition in seen.items()}
     (elsewhere,) = [number for number, partition in partitions.items() if partition.leader == 2]
     leader, error = codes.pop(elsewhere)
@@ -122,19 +122,19 @@ def test_a_leader_without_the_clients_listener_is_told_as_such(doors: Doors) -> 
     assert list(codes.values()) == [(1, None)]
 
 
-def test_records_go_through_every_listener_that_reaches_the_leader(doors: Doors) -> None:
-    partitions = told(f"127.0.0.1:{doors.internal[0]}").topics["led-by-both"].partitions
+def test_records_go_through_every_listener_that_reaches_the_leader(listeners: ClusterListeners) -> None:
+    partitions = told(f"127.0.0.1:{listeners.internal[0]}").topics["led-by-both"].partitions
     (here,) = [number for number, partition in partitions.items() if partition.leader == 1]
-    for port in (doors.internal[1], doors.external):
+    for port in (listeners.internal[1], listeners.external):
         producer = kafka.KafkaProducer(bootstrap_servers=f"127.0.0.1:{port}")
         producer.send("led-by-both", b"%d" % port, partition=here).get(DEADLINE_S)
         producer.close(timeout=DEADLINE_S)
     consumer = kafka.KafkaConsumer(
-        bootstrap_servers=f"127.0.0.1:{doors.external}",
+        bootstrap_servers=f"127.0.0.1:{listeners.external}",
         auto_offset_reset="earliest",
         consumer_timeout_ms=DEADLINE_S * 1_000,
     )
     consumer.assign([kafka.TopicPartition("led-by-both", here)])
     records = [next(consumer).value for _ in range(2)]
     consumer.close()
-    assert records == [b"%d" % doors.internal[1], b"%d" % doors.external]
+    assert records == [b"%d" % listeners.internal[1], b"%d" % listeners.external]

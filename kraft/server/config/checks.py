@@ -41,7 +41,7 @@ def check(config: NodeConfig) -> None:
 
 
 def advertised_listeners(config: NodeConfig) -> tuple[Listener, ...]:
-    """One for each door that clients use: what `advertised.listeners` says of it, or the listener itself.
+    """One for each listener that clients use: what `advertised.listeners` says of it, or the listener itself.
 
     Raises Conflict for one that no client could dial.
     """

@@ -21,8 +21,8 @@ import structlog
 from kraft.metadata.controller import ControllerDefaults
 from kraft.metadata.features import SUPPORTED_FEATURES, UnsupportedFeatureLevel
 from kraft.model.errors import Corruption
-from kraft.quorum.door import QuorumDoor
 from kraft.quorum.peer_link import SERVER_OPTIONS as QUORUM_SERVER_OPTIONS
+from kraft.quorum.peer_security import PeerSecurity
 from kraft.quorum.raft_quorum import RaftQuorum
 from kraft.quorum.snapshots import SnapshotStore
 from kraft.quorum.world import QuorumWorld
@@ -173,7 +173,7 @@ class _Node:
             world=QuorumWorld(disk=RealDisk(), clock=self._clock, entropy=self._entropy),
             listener=self._controller.host,
             fatal=self._fail,
-            door=QuorumDoor(
+            security=PeerSecurity(
                 dial=self._credentials.dial_controller,
                 objection=self._credentials.objection_to_voter,
                 handshake_failure=self._credentials.handshake_failure,

@@ -12,11 +12,11 @@ from structlog.testing import capture_logs
 from kraft.quorum import peer_link
 from kraft.quorum.command import REGULAR, Command, CommandKind, encode_body
 from kraft.quorum.config import QuorumConfig, VoterAddress
-from kraft.quorum.door import QuorumDoor
 from kraft.quorum.handshake import hello
 from kraft.quorum.messages import Append, Message, VoteResponse, from_frame, size_bytes
 from kraft.quorum.pb import raft_pb2, raft_pb2_grpc
 from kraft.quorum.peer_link import PeerLink
+from kraft.quorum.peer_security import PeerSecurity
 from tests.unit.quorum.loopback import free_ports, until
 
 
@@ -50,7 +50,7 @@ class LinkToQuietVoter:
         self,
         directory: Path,
         answering_node_id: int = 2,
-        door: QuorumDoor | None = None,
+        security: PeerSecurity | None = None,
         request_timeout_ms: int = 1_000,
     ) -> None:
         self.request_timeout_ms = request_timeout_ms
@@ -67,7 +67,7 @@ class LinkToQuietVoter:
             on_up=lambda _: self.events.append("up"),
             on_down=lambda _: self.events.append("down"),
             on_room=lambda _: self.events.append("room"),
-            door=door,
+            security=security,
         )
 
     def _config(self, node_id: int) -> QuorumConfig:
@@ -223,7 +223,7 @@ def test_a_handshake_that_fails_again_is_told_once_with_the_voters_address(tmp_p
         return "it expects TLS" if "Connection refused" in details else None
 
     async def run() -> None:
-        scene = LinkToQuietVoter(tmp_path, door=QuorumDoor(handshake_failure=handshake_failure))
+        scene = LinkToQuietVoter(tmp_path, security=PeerSecurity(handshake_failure=handshake_failure))
         scene.link.start()
         await until(lambda: len(failures) == 3)
         await scene.link.stop()

@@ -130,7 +130,7 @@ def test_a_payload_decided_in_another_term_than_it_is_stored_in_is_void_everywhe
     async def scene(cluster: LoopbackCluster) -> None:
         leader = await cluster.leader()
         with pytest.raises(NotLeader, match="void"):
-            # The port refuses this at once, so the race behind the refusal is entered by the next door.
+            # The port refuses this at once, so the race behind the refusal is entered behind the port.
             await leader.quorum._submit(CommandKind.PAYLOAD, b"late", leader.quorum.term - 1, DEADLINE_S)
         await propose(leader, b"in time")
         await cluster.until_all_told([b"in time"])

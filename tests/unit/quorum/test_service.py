@@ -10,10 +10,10 @@ import pytest
 
 from kraft.quorum import service
 from kraft.quorum.config import QuorumConfig, VoterAddress
-from kraft.quorum.door import QuorumDoor
 from kraft.quorum.messages import VoteResponse, to_frames
 from kraft.quorum.pb import raft_pb2
 from kraft.quorum.pb.raft_pb2_grpc import RaftStub
+from kraft.quorum.peer_security import PeerSecurity
 from tests.unit.quorum.loopback import LoopbackCluster, Voter, free_ports, until
 
 
@@ -182,14 +182,14 @@ def test_a_process_that_fell_silent_makes_way_for_its_successor(
     asyncio.run(run())
 
 
-def refusals_behind(door: QuorumDoor, directory: Path, *frames: bytes) -> tuple[str, list[tuple[str, str]]]:
+def refusals_behind(security: PeerSecurity, directory: Path, *frames: bytes) -> tuple[str, list[tuple[str, str]]]:
     """How voter 1 of three ends a stream of these bytes, and what it tells of that."""
     told: list[tuple[str, str]] = []
 
     async def run() -> str:
         voters = {node_id: VoterAddress(host="127.0.0.1", port=port) for node_id, port in enumerate(free_ports(3), 1)}
         config = QuorumConfig(node_id=1, cluster_id="cluster-under-test", voters=voters, directory=directory)
-        refusing = replace(door, refused=lambda peer, reason: told.append((peer, reason)))
+        refusing = replace(security, refused=lambda peer, reason: told.append((peer, reason)))
         raft = service.RaftService(config, refusing)
         raft.open(lambda *_: None, lambda _: None)
         server = grpc.aio.server()
@@ -213,8 +213,8 @@ def refusals_behind(door: QuorumDoor, directory: Path, *frames: bytes) -> tuple[
 
 
 def test_whoever_is_not_the_voter_that_it_says_it_is_is_refused(tmp_path: Path) -> None:
-    door = QuorumDoor(objection=lambda _, voter: f"somebody else speaks as voter {voter}")
-    details, ((peer, reason),) = refusals_behind(door, tmp_path, hello().SerializeToString())
+    security = PeerSecurity(objection=lambda _, voter: f"somebody else speaks as voter {voter}")
+    details, ((peer, reason),) = refusals_behind(security, tmp_path, hello().SerializeToString())
     assert details == reason == "somebody else speaks as voter 2"
     assert peer.startswith("ipv4:127.0.0.1:")
 
@@ -223,7 +223,7 @@ def test_whoever_is_not_the_voter_that_it_says_it_is_is_refused(tmp_path: Path) 
 def test_bytes_that_are_no_frame_are_refused_in_one_line(
     tmp_path: Path, frames: tuple[bytes, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
-    details, ((_, reason),) = refusals_behind(QuorumDoor(), tmp_path, *frames)
+    details, ((_, reason),) = refusals_behind(PeerSecurity(), tmp_path, *frames)
     assert details == reason
     assert reason.startswith("bytes that are no frame: ")
     # gRPC may still have something to say to the loop of a test before.

@@ -377,10 +377,10 @@ def test_what_kafkas_own_files_say_and_holds_here_is_taken_quietly(load_text: Lo
 
 
 def test_any_name_may_be_mapped_to_kafkas_protocol(load_text: Load) -> None:
-    doors = "GRPC://localhost:9094,CONTROLLER://localhost:9093,inside://localhost:9092,OUT://localhost:29092"
+    renamed = "GRPC://localhost:9094,CONTROLLER://localhost:9093,inside://localhost:9092,OUT://localhost:29092"
     named = "listeners=GRPC://localhost:9094,CONTROLLER://localhost:9093"
     assert named in COMBINED
-    text = COMBINED.replace(named, f"listeners={doors}")
+    text = COMBINED.replace(named, f"listeners={renamed}")
     config = load_text(f"{text}listener.security.protocol.map=INSIDE:PLAINTEXT,out:plaintext\n")
     assert [listener.name for listener in config.kafka_listeners] == ["INSIDE", "OUT"]
     assert config.warnings == ()

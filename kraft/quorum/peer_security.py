@@ -1,4 +1,4 @@
-"""How voters reach each other, and what a voter has against whoever speaks to it. The owner of the listener decides."""
+"""How a voter reaches the others and checks who calls it. Given by the owner of the CONTROLLER listener."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def _log_refusal(peer: str, reason: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumDoor:
-    """Without arguments, the door of a network in which everybody is trusted."""
+class PeerSecurity:
+    """Without arguments, everybody on the network is trusted."""
 
     dial: Callable[[str, ChannelOptions], grpc.aio.Channel] = _dial_openly
     """A channel to the CONTROLLER listener at this address."""
