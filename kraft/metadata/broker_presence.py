@@ -60,7 +60,7 @@ class BrokerPresence:
         self._known: dict[_Life, _Presence] = {}
 
     def begin_anew(self) -> None:
-        """Begins or ends the office: whoever attends does so under another one."""
+        """A term begins or ends: the streams opened in an earlier one count no more."""
         self._known = {}
 
     def attends(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:

@@ -1,6 +1,6 @@
 """Which brokers the active controller still hears from.
 
-A machine that only an active controller has; it dies with the office. Its sessions are not replicated: whoever becomes
+A machine that only an active controller has; it ends with the term. Its sessions are not replicated: whoever becomes
 active grants every unfenced broker a full session first, because it cannot know when each was last heard from.
 """
 
@@ -34,7 +34,7 @@ class BrokerSessions:
         self._listened_ms: int | None = None
 
     def activate(self, image: MetadataImage, now_ms: int) -> None:
-        """Begins the office: every unfenced broker gets a full session, whatever was known here before."""
+        """Begins the term: every unfenced broker gets a full session, whatever was known here before."""
         self._sessions = {
             registration.broker_id: _Session(broker_epoch=registration.broker_epoch, last_contact_ms=now_ms)
             for registration in image.alive_brokers()
@@ -42,7 +42,7 @@ class BrokerSessions:
         self._listened_ms = now_ms
 
     def listened(self, now_ms: int) -> None:
-        """To be called many times a second while in office: what could have been heard by now was heard.
+        """To be called many times a second while active: what could have been heard by now was heard.
 
         When the call comes late, the controller itself was stopped, and the brokers' heartbeats wait at its listener:
         the time since the call before is nobody's silence.

@@ -1,7 +1,11 @@
 """The quorum as the rest of the system sees it; nothing here knows which engine is behind it.
 
-A term is a leader's reign: it has at most one leader. The index of an entry is its place in the replicated log;
-it grows, but not by ones as a listener sees it, because the engine keeps entries of its own there.
+A term has at most one leader. The index of an entry is its position in the replicated log; it grows, but not by ones
+as a listener sees it, because the engine keeps entries of its own there.
+
+Index and term are Raft's words and belong to the metadata log, wherever it is followed. Offset and leader epoch are
+Kafka's, and belong to partitions. Kafka's clients know no other words, so a `QuorumDescription` for them has a voter's
+match index as its log end offset, the commit index as the high watermark, and the term as the leader epoch.
 """
 
 from __future__ import annotations

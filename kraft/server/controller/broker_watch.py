@@ -44,13 +44,13 @@ class BrokerWatch:
         self._sessions = BrokerSessions(timeout_ms=session_timeout_ms)
         self._presence = BrokerPresence()
         self._somebody_left = asyncio.Event()
-        self._office_over = asyncio.Event()
+        self._term_over = asyncio.Event()
 
-    # --- the office ---
+    # --- the term ---
 
     def leadership_changed(self, active: bool) -> None:
-        self._office_over.set()
-        self._office_over = asyncio.Event()
+        self._term_over.set()
+        self._term_over = asyncio.Event()
         self._presence.begin_anew()
         if active:
             # Nobody is fenced for silence that another controller was there to hear.
@@ -119,7 +119,7 @@ class BrokerWatch:
         self._presence.heard(broker_id, broker_epoch)
 
     async def attend(self, request: AttendRequest) -> AsyncGenerator[Attendance, None]:
-        """One answer at once, and the end with this controller's office. Raises Refusal.
+        """One answer at once, and the end with this controller's term. Raises Refusal.
 
         What ends it earlier is the broker, or the kernel that closes the connections of a broker's process.
         """
@@ -130,12 +130,12 @@ class BrokerWatch:
                 ErrorCode.STALE_BROKER_EPOCH,
                 f"broker {request.broker_id} is not registered under epoch {request.broker_epoch}",
             )
-        office_over = self._office_over
+        term_over = self._term_over
         self._presence.attends(request.broker_id, request.broker_epoch)
         try:
             yield Attendance()
-            await office_over.wait()
+            await term_over.wait()
         finally:
-            if not office_over.is_set():
+            if not term_over.is_set():
                 self._presence.left(request.broker_id, request.broker_epoch)
                 self._somebody_left.set()

@@ -27,7 +27,7 @@ LOOK_INTERVAL_S: Final = 0.25
 
 
 class LeaderBalance:
-    """The intervals begin anew with each term of office: a new controller does not move leaders at once."""
+    """The intervals begin anew with each term: a new controller does not move leaders at once."""
 
     def __init__(
         self,

@@ -1,4 +1,7 @@
-"""The metadata quorum as its leader sees it: its voters, and the brokers that follow."""
+"""The metadata quorum as its leader sees it: its voters, and the brokers that follow.
+
+It is described in Kafka's words, offset and epoch for index and term: see kraft/quorum/port.py.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ class _Observer:
 
 
 class QuorumView:
-    """Of one reign; `begin_anew` forgets it. `look` is to be called often: times of catching up are as exact as it."""
+    """Holds for one term, until `begin_anew`. `look` is to be called often: times of catching up are as exact as it."""
 
     def __init__(self, cluster_id: str, clock: Clock) -> None:
         self._cluster_id = cluster_id

@@ -35,7 +35,7 @@ class Clock(LoopClock):
         return super().monotonic_ms() + self.stopped_ms
 
 
-class Office:
+class WatchingController:
     """A controller that watches over brokers 1 and 2, in service under epochs 1 and 2."""
 
     def __init__(self) -> None:
@@ -86,20 +86,20 @@ class Office:
 
 
 @asynccontextmanager
-async def office(*, leading: bool = True) -> AsyncIterator[Office]:
-    office = Office()
+async def watching_controller(*, leading: bool = True) -> AsyncIterator[WatchingController]:
+    controller = WatchingController()
 
     async def look_around() -> None:
         while True:
             await asyncio.sleep(0.1)
-            if office.host.active:
-                await office.watch.fence_the_silent()
+            if controller.host.active:
+                await controller.watch.fence_the_silent()
 
-    running = [asyncio.create_task(each) for each in (office.host.run(), office.watch.run(), look_around())]
+    running = [asyncio.create_task(each) for each in (controller.host.run(), controller.watch.run(), look_around())]
     if leading:
-        office.quorum.lead(1)
+        controller.quorum.lead(1)
     try:
-        yield office
+        yield controller
     finally:
         for task in running:
             task.cancel()
@@ -107,18 +107,18 @@ async def office(*, leading: bool = True) -> AsyncIterator[Office]:
 
 
 @asynccontextmanager
-async def attending(office: Office, broker_id: int, epoch: int | None = None) -> AsyncIterator[None]:
+async def attending(controller: WatchingController, broker_id: int, epoch: int | None = None) -> AsyncIterator[None]:
     request = AttendRequest(
         broker_id=BrokerId(broker_id), broker_epoch=BrokerEpoch(broker_id if epoch is None else epoch)
     )
-    async with aclosing(office.watch.attend(request)) as attendances:
+    async with aclosing(controller.watch.attend(request)) as attendances:
         await anext(attendances)
         yield
 
 
 def test_a_broker_whose_process_is_gone_is_fenced_long_before_its_session_is_over() -> None:
     async def scenario() -> None:
-        async with office() as parts, attending(parts, 2):
+        async with watching_controller() as parts, attending(parts, 2):
             with capture_logs() as events:
                 async with attending(parts, 1):
                     await asyncio.sleep(SESSION_S / 2)
@@ -139,7 +139,7 @@ def test_a_broker_whose_process_is_gone_is_fenced_long_before_its_session_is_ove
 
 def test_a_broker_that_lets_go_of_its_call_and_still_listens_keeps_its_session() -> None:
     async def scenario() -> None:
-        async with office() as parts, attending(parts, 2):
+        async with watching_controller() as parts, attending(parts, 2):
             async with attending(parts, 1):
                 await asyncio.sleep(0.5)
             await asyncio.sleep(SESSION_S - 1)
@@ -152,7 +152,7 @@ def test_a_broker_that_lets_go_of_its_call_and_still_listens_keeps_its_session()
 
 def test_who_becomes_active_finds_the_brokers_that_died_with_the_controller_before_it() -> None:
     async def scenario() -> None:
-        async with office(leading=False) as parts:
+        async with watching_controller(leading=False) as parts:
             parts.kill(1)
             await asyncio.sleep(5)
             assert parts.dialled == []
@@ -166,7 +166,7 @@ def test_who_becomes_active_finds_the_brokers_that_died_with_the_controller_befo
 
 def test_who_attends_a_controller_is_told_when_that_one_is_no_longer_active() -> None:
     async def scenario() -> None:
-        async with office() as parts:
+        async with watching_controller() as parts:
             attendances = parts.watch.attend(AttendRequest(broker_id=ONE, broker_epoch=FIRST))
             await anext(attendances)
             waiting = asyncio.create_task(anext(attendances, None))
@@ -182,7 +182,7 @@ def test_who_attends_a_controller_is_told_when_that_one_is_no_longer_active() ->
 
 def test_a_call_from_an_earlier_office_that_ends_late_is_not_counted_in_this_one() -> None:
     async def scenario() -> None:
-        async with office() as parts:
+        async with watching_controller() as parts:
             attendances = parts.watch.attend(AttendRequest(broker_id=ONE, broker_epoch=FIRST))
             await anext(attendances)
             parts.quorum.lose()
@@ -198,7 +198,7 @@ def test_a_call_from_an_earlier_office_that_ends_late_is_not_counted_in_this_one
 
 def test_an_earlier_life_of_a_broker_does_not_attend() -> None:
     async def scenario() -> None:
-        async with office() as parts:
+        async with watching_controller() as parts:
             with pytest.raises(Refusal, match="STALE_BROKER_EPOCH: broker 2 is not registered under epoch 1"):
                 async with attending(parts, 2, epoch=1):
                     raise AssertionError("it attends")
@@ -208,7 +208,7 @@ def test_an_earlier_life_of_a_broker_does_not_attend() -> None:
 
 def test_a_broker_behind_a_wall_is_fenced_once_and_then_left_alone() -> None:
     async def scenario() -> None:
-        async with office() as parts, attending(parts, 2):
+        async with watching_controller() as parts, attending(parts, 2):
             parts.kill(1)
             await asyncio.sleep(VERDICT_S)
             assert parts.fenced() == [1]
@@ -225,7 +225,7 @@ def test_a_broker_behind_a_wall_is_fenced_once_and_then_left_alone() -> None:
 
 def test_a_verdict_that_was_not_committed_is_given_again() -> None:
     async def scenario() -> None:
-        async with office() as parts, attending(parts, 2):
+        async with watching_controller() as parts, attending(parts, 2):
             parts.quorum.commits_at_once = False
             parts.kill(1)
             await asyncio.sleep(VERDICT_S)
@@ -240,7 +240,7 @@ def test_a_verdict_that_was_not_committed_is_given_again() -> None:
 
 def test_a_controller_that_was_itself_stopped_fences_nobody_for_what_it_could_not_hear() -> None:
     async def scenario() -> None:
-        async with office() as parts, attending(parts, 1), attending(parts, 2):
+        async with watching_controller() as parts, attending(parts, 1), attending(parts, 2):
             await asyncio.sleep(1)
             parts.clock.stopped_ms += int(10 * SESSION_S * 1_000)
             await asyncio.sleep(1)

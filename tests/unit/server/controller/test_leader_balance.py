@@ -42,7 +42,7 @@ class Parts:
 
 
 @asynccontextmanager
-async def office(
+async def active_controller(
     image: MetadataImage, config: LeaderElections = SOON, defaults: TopicConfig = KAFKA_DEFAULTS
 ) -> AsyncIterator[Parts]:
     parts = Parts(config, defaults)
@@ -68,7 +68,7 @@ def without_leader() -> MetadataImage:
 
 def test_preferred_leaders_lead_again_when_the_interval_is_over() -> None:
     async def scenario() -> None:
-        async with office(MOVED) as parts:
+        async with active_controller(MOVED) as parts:
             await asyncio.sleep(9)
             assert parts.leader() == 2
             await asyncio.sleep(2)
@@ -79,7 +79,7 @@ def test_preferred_leaders_lead_again_when_the_interval_is_over() -> None:
 
 def test_they_do_not_where_that_is_switched_off() -> None:
     async def scenario() -> None:
-        async with office(MOVED, replace(SOON, rebalance_enabled=False)) as parts:
+        async with active_controller(MOVED, replace(SOON, rebalance_enabled=False)) as parts:
             await asyncio.sleep(60)
             assert parts.leader() == 2
 
@@ -88,7 +88,7 @@ def test_they_do_not_where_that_is_switched_off() -> None:
 
 def test_a_new_term_of_office_begins_with_a_whole_interval() -> None:
     async def scenario() -> None:
-        async with office(MOVED) as parts:
+        async with active_controller(MOVED) as parts:
             await asyncio.sleep(9)
             parts.quorum.lose()
             await asyncio.sleep(30)
@@ -109,11 +109,11 @@ def test_eligible_replicas_are_given_up_once_the_minimum_does_not_need_them() ->
     assert partition(image).elr == (2,)
 
     async def scenario() -> None:
-        async with office(image, defaults=two) as parts:
+        async with active_controller(image, defaults=two) as parts:
             await asyncio.sleep(60)
             assert partition(parts.host.image).elr == (2,)
         # The file of the controller that comes next says 1.
-        async with office(image) as parts:
+        async with active_controller(image) as parts:
             await asyncio.sleep(1)
             assert partition(parts.host.image).elr == ()
             committed = len(parts.quorum.payloads)
@@ -125,7 +125,7 @@ def test_eligible_replicas_are_given_up_once_the_minimum_does_not_need_them() ->
 
 def test_a_cluster_in_balance_is_not_asked_to_commit_anything() -> None:
     async def scenario() -> None:
-        async with office(with_topic(cluster(1, 2), [1, 2])) as parts:
+        async with active_controller(with_topic(cluster(1, 2), [1, 2])) as parts:
             committed = len(parts.quorum.payloads)
             await asyncio.sleep(60)
             assert len(parts.quorum.payloads) == committed
@@ -136,12 +136,12 @@ def test_a_cluster_in_balance_is_not_asked_to_commit_anything() -> None:
 def test_a_topic_that_may_lose_records_gets_a_leader_when_the_interval_is_over() -> None:
     async def scenario() -> None:
         unclean = broker_defaults({"unclean.leader.election.enable": "true"})
-        async with office(without_leader(), defaults=unclean) as parts:
+        async with active_controller(without_leader(), defaults=unclean) as parts:
             await asyncio.sleep(4)
             assert parts.leader() == NO_BROKER
             await asyncio.sleep(2)
             assert parts.leader() == 2
-        async with office(without_leader()) as parts:
+        async with active_controller(without_leader()) as parts:
             await asyncio.sleep(60)
             assert parts.leader() == NO_BROKER
 
