@@ -19,8 +19,8 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
 
 
-class Place(Protocol):
-    """A broker, as far as placement goes."""
+class UsableBroker(Protocol):
+    """A broker that may be given replicas."""
 
     @property
     def broker_id(self) -> BrokerId: ...
@@ -30,7 +30,7 @@ class Place(Protocol):
 
 
 def place_partitions(
-    *, partitions: int, replication_factor: int, brokers: Iterable[Place], start: int
+    *, partitions: int, replication_factor: int, brokers: Iterable[UsableBroker], start: int
 ) -> list[list[BrokerId]]:
     """The replicas of each partition, preferred leader first.
 
@@ -50,7 +50,7 @@ def place_more_partitions(
     existing: Sequence[Sequence[BrokerId]],
     partitions: int,
     replication_factor: int,
-    brokers: Iterable[Place],
+    brokers: Iterable[UsableBroker],
     start: int,
 ) -> list[list[BrokerId]]:
     """The replicas of partitions that are added to the `existing` ones, so that leaders are as even as they can be.
@@ -76,7 +76,7 @@ def place_more_partitions(
     )
 
 
-def _unevenness(ring: Sequence[Place], leads: Counter[BrokerId], place: int, partitions: int) -> int:
+def _unevenness(ring: Sequence[UsableBroker], leads: Counter[BrokerId], place: int, partitions: int) -> int:
     """Less where the leaderships of the brokers are closer to each other."""
     whole_rounds, rest = divmod(partitions, len(ring))
     after = [leads[broker.broker_id] + whole_rounds for broker in ring]
@@ -96,16 +96,16 @@ def _check_replication_factor(replication_factor: int, brokers: int) -> None:
         raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, problem)
 
 
-def _ring(brokers: Iterable[Place]) -> list[Place]:
+def _ring(brokers: Iterable[UsableBroker]) -> list[UsableBroker]:
     """The brokers in order, one from each rack in turn."""
-    racks: dict[str, list[Place]] = {}
+    racks: dict[str, list[UsableBroker]] = {}
     for broker in sorted(brokers, key=lambda broker: (broker.rack, broker.broker_id)):
         racks.setdefault(broker.rack, []).append(broker)
     turns = zip_longest(*racks.values())
     return [broker for broker in chain.from_iterable(turns) if broker is not None]
 
 
-def _replicas(ring: list[Place], position: int, replication_factor: int) -> list[BrokerId]:
+def _replicas(ring: list[UsableBroker], position: int, replication_factor: int) -> list[BrokerId]:
     round_number, leader_place = divmod(position, len(ring))
     leader = ring[leader_place]
     others = ring[leader_place + 1 :] + ring[:leader_place]
