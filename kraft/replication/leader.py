@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from kraft.replication.effects import HighWatermarkAdvanced, IsrChanged, IsrMember, LeaderEffect, ProposeIsr
-from kraft.replication.progress import UNKNOWN_OFFSET, FollowerProgress
+from kraft.replication.follower_progress import UNKNOWN_OFFSET, FollowerProgress
 
 _WAIT_FOR_METADATA = frozenset(
     {

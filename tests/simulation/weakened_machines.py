@@ -7,8 +7,8 @@ from kraft.model.ids import BrokerId, Offset, PartitionEpoch
 from kraft.model.replica_requests import ReplicaFetchResult
 from kraft.replication.effects import FollowerEffect, LeaderEffect
 from kraft.replication.follower import FetchPosition, PartitionFollower
+from kraft.replication.follower_progress import FollowerProgress
 from kraft.replication.leader import PartitionLeader
-from kraft.replication.progress import FollowerProgress
 
 
 class TrustsThePageCache(PartitionLeader):

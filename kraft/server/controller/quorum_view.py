@@ -9,7 +9,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Final
 
-from kraft.metadata.follower_progress import FollowerProgress
+from kraft.metadata.caught_up_times import CaughtUpTimes
 from kraft.model.ids import BrokerId
 from kraft.model.requests import QuorumDescription, QuorumMember
 from kraft.quorum.port import QuorumStatus
@@ -34,11 +34,11 @@ class QuorumView:
         self._cluster_id = cluster_id
         self._clock = clock
         self._observers: dict[BrokerId, _Observer] = {}
-        self._progress = FollowerProgress()
+        self._caught_up = CaughtUpTimes()
 
     def begin_anew(self) -> None:
         self._observers.clear()
-        self._progress.forget_all()
+        self._caught_up.forget_all()
 
     def broker_heard(self, broker_id: BrokerId, metadata_index: int) -> None:
         """A heartbeat told that the broker acted on the metadata up to this entry."""
@@ -53,14 +53,14 @@ class QuorumView:
             if broker_id in registered and now_ms - observer.heard_ms <= OBSERVER_SILENCE_MAX_MS
         }
         voters = {voter.node_id for voter in status.voters}
-        self._progress.keep_only({*voters, *self._observers})
+        self._caught_up.keep_only({*voters, *self._observers})
         leader_end = _leader_end(status)
         for voter in status.voters:
-            self._progress.look(voter.node_id, voter.match_index, leader_end, now_ms)
+            self._caught_up.look(voter.node_id, voter.match_index, leader_end, now_ms)
         for broker_id, observer in self._observers.items():
             if broker_id not in voters:
                 end = _observer_end(observer, status, committed_index)
-                self._progress.look(broker_id, end, status.commit_index, now_ms)
+                self._caught_up.look(broker_id, end, status.commit_index, now_ms)
 
     def describe(
         self, status: QuorumStatus, committed_index: int, registered: Container[BrokerId]
@@ -86,7 +86,7 @@ class QuorumView:
         )
 
     def _member(self, node_id: int, end: int, heard_ms_ago: int, status: QuorumStatus) -> QuorumMember:
-        caught_up_ms = self._progress.times.get(node_id)
+        caught_up_ms = self._caught_up.times.get(node_id)
         # Times are kept by a clock that nobody sets, and told by the one that people read.
         offset_ms = self._clock.wall_ms() - self._clock.monotonic_ms()
         now_ms = self._clock.monotonic_ms()

@@ -44,8 +44,8 @@ from kraft.replication.effects import (
     TruncateTo,
 )
 from kraft.replication.follower import PartitionFollower
+from kraft.replication.follower_progress import UNKNOWN_OFFSET
 from kraft.replication.leader import PartitionLeader
-from kraft.replication.progress import UNKNOWN_OFFSET
 from kraft.server.loop.purgatory import ProducePurgatory, Progress
 from kraft.server.replica.log_changes import LogChanges, LogIsChanging, Outcome, StepTicket
 from kraft.server.replica.move import ReplicaMove

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Container
 
 
-class FollowerProgress:
-    """Looked at now and then, the more often the more exactly; `times` tells it in milliseconds of the caller's clock.
+class CaughtUpTimes:
+    """`times` is in milliseconds of the caller's clock; the more often `look` is called, the more exact it is.
 
     A follower that now holds what the leader held at an earlier look had caught up as of that look, however much the
     leader has taken since. So Kafka counts lastCaughtUpTimestamp, at each fetch.

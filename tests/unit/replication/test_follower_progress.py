@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from kraft.model.ids import BrokerEpoch, BrokerId, Offset
-from kraft.replication.progress import FollowerProgress
+from kraft.replication.follower_progress import FollowerProgress
 
 
 def follower() -> FollowerProgress:
