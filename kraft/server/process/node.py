@@ -35,8 +35,9 @@ from kraft.runtime.clock import SystemClock
 from kraft.runtime.cycle_collector import exempt_what_lives_long
 from kraft.runtime.disk import RealDisk
 from kraft.runtime.entropy import SystemEntropy
-from kraft.server.broker.broker_node import BrokerNode, BrokerWorld
+from kraft.server.broker.broker_node import BrokerNode
 from kraft.server.broker.lifecycle import BrokerRefused
+from kraft.server.broker.world import BrokerWorld
 from kraft.server.cluster.metadata_snapshots import SnapshotPolicy
 from kraft.server.config.loading import ConfigError
 from kraft.server.config.values import CONTROLLER, GRPC, Listener, NodeConfig
@@ -238,7 +239,7 @@ class _Node:
             fatal=self._fail,
         )
         self._broker = BrokerNode(self._config, self._storage, world)
-        services = list(self._broker.services())
+        services = list(self._broker.handlers.grpc_services())
         options = [("grpc.max_receive_message_length", self._config.network.request_bytes_max)]
         self._play("broker", self._broker.run(lambda: self._listen_to_clients(services, options)))
 
@@ -263,7 +264,7 @@ class _Node:
         for listener in listeners:
             answering = partial(
                 KafkaRequests,
-                self._broker.kafka_apis(listener.name),
+                self._broker.handlers.kafka_apis(listener.name),
                 unread=unread,
                 elements_max=network.request_bytes_max // ELEMENT_BYTES,
             )

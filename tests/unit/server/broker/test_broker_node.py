@@ -13,7 +13,8 @@ from kraft.rpc.refusal_log import RefusalLog
 from kraft.runtime.clock import SystemClock
 from kraft.runtime.disk import RealDisk
 from kraft.runtime.entropy import SystemEntropy
-from kraft.server.broker.broker_node import BrokerNode, BrokerWorld
+from kraft.server.broker.broker_node import BrokerNode
+from kraft.server.broker.world import BrokerWorld
 from kraft.server.config.loading import load
 from kraft.server.identity import machine_secret, storage
 from kraft.server.identity.credentials import NodeCredentials
@@ -61,7 +62,7 @@ def test_only_who_acknowledges_from_memory_may_have_lost_records_and_only_if_it_
 ) -> None:
     def look() -> None:
         made = broker(tmp_path, durability, stopped_cleanly=stopped_cleanly)
-        assert made._lifecycle._identity.may_have_lost_records is may_have_lost_records
+        assert made._metadata.lifecycle._identity.may_have_lost_records is may_have_lost_records
 
     within_loop(look)
 
@@ -72,8 +73,8 @@ def test_logs_that_were_not_closed_and_never_opened_since_are_not_said_to_be_clo
     async def scenario() -> None:
         made = broker(tmp_path, "fsync", stopped_cleanly=False)
         assert len(made.log_directories_closed) == 0
-        await made._publisher.publish(EMPTY_IMAGE, EMPTY_IMAGE)
-        made._loader.is_acting.set()
+        await made._replicas.publish(EMPTY_IMAGE, EMPTY_IMAGE)
+        made._metadata.loader.is_acting.set()
         assert list(made.log_directories_closed) == [str(tmp_path / "data")]
 
     asyncio.run(scenario())
@@ -90,10 +91,10 @@ def test_logs_that_were_closed_and_never_opened_since_still_are(tmp_path: Path) 
 def test_a_partition_that_is_not_held_is_led_elsewhere_or_does_not_exist_as_the_metadata_says(tmp_path: Path) -> None:
     async def scenario() -> None:
         made = broker(tmp_path, "fsync", stopped_cleanly=True)
-        made._loader.image = with_topic(cluster(1, 2), [1, 2])
+        made._metadata.loader.image = with_topic(cluster(1, 2), [1, 2])
         wanted = [("orders", 0), ("orders", 1), ("payments", 0)]
         asked = [ListOffsetsPartition(topic=topic, partition=partition, timestamp_ms=-1) for topic, partition in wanted]
-        answer = await made._broker_handlers.list_offsets(ListOffsetsRequest(partitions=asked))
+        answer = await made.handlers.broker.list_offsets(ListOffsetsRequest(partitions=asked))
         assert [each.error_code for each in answer.partitions] == [
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

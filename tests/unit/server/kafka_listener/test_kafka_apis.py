@@ -50,8 +50,8 @@ class _NobodyActs:
 
 def node(directory: Path) -> BrokerNode:
     made = broker(directory, "fsync", stopped_cleanly=True)
-    made._loader.image = with_topic(cluster(1, 4), [4], [1])
-    made._controllers = cast(ControllerClient, _NobodyActs())
+    made._metadata.loader.image = with_topic(cluster(1, 4), [4], [1])
+    made._metadata.controllers = cast(ControllerClient, _NobodyActs())
     return made
 
 
@@ -59,7 +59,7 @@ def served_apis() -> list[ApiKey]:
     """Of a broker as it is wired; which there are does not depend on its state."""
 
     async def scenario(directory: str) -> list[ApiKey]:
-        return sorted(node(Path(directory)).kafka_apis("PLAINTEXT"))
+        return sorted(node(Path(directory)).handlers.kafka_apis("PLAINTEXT"))
 
     with TemporaryDirectory() as directory:
         return asyncio.run(scenario(directory))
@@ -77,7 +77,7 @@ PAIRS = list(advertised_pairs())
 @pytest.mark.parametrize(("key", "version"), PAIRS, ids=[f"{key.name}-{version}" for key, version in PAIRS])
 def test_every_advertised_version_of_every_api_is_answered(key: ApiKey, version: int, tmp_path: Path) -> None:
     async def scenario() -> None:
-        apis = node(tmp_path).kafka_apis("PLAINTEXT")
+        apis = node(tmp_path).handlers.kafka_apis("PLAINTEXT")
         if (key, version) in REFUSED:
             await check_refused(apis, version)
             return
@@ -106,7 +106,7 @@ async def check_refused(apis: Mapping[ApiKey, Api], version: int) -> None:
 
 def test_what_is_advertised_is_what_is_served(tmp_path: Path) -> None:
     async def scenario() -> None:
-        apis = node(tmp_path).kafka_apis("PLAINTEXT")
+        apis = node(tmp_path).handlers.kafka_apis("PLAINTEXT")
         request = encode_request(ApiVersionsRequest(), 0, 1, "tester")
         begun = KafkaRequests(apis, "").begin(memoryview(b"".join(request))[4:])
         assert isinstance(begun, Awaitable)

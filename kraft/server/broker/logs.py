@@ -1,0 +1,73 @@
+"""Assembly: a broker's log directories, the logs in them, and what is done to the logs while others use them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from kraft.metadata.broker_configs import CLEANER_BACKOFF, CLEANER_IO, SCRUB_IO, dynamic_configs
+from kraft.metadata.image import MetadataImage
+from kraft.model.ids import TopicPartition
+from kraft.server.broker.world import BrokerWorld
+from kraft.server.config.values import NodeConfig
+from kraft.server.identity.storage import NodeStorage
+from kraft.server.replica.log_directories import LogDirectories
+from kraft.server.replica.log_syncer import LogSyncer
+from kraft.server.replica.partitions import Partitions
+from kraft.server.replica.store import PartitionStore
+from kraft.server.upkeep.disk_space import DiskSpace
+from kraft.server.upkeep.maintenance import LogMaintenanceTasks
+
+
+class BrokerLogs:
+    def __init__(
+        self, config: NodeConfig, storage: NodeStorage, world: BrokerWorld, exists: Callable[[TopicPartition], bool]
+    ) -> None:
+        """`exists` is the metadata's word on a partition that is not here."""
+        self._config = config
+        closed_cleanly = [str(directory.path) for directory in storage.directories if directory.closed_cleanly]
+        self._closed_before = frozenset(closed_cleanly)
+        self.partitions = Partitions(exists)
+        self.directories = _log_directories(config, storage)
+        self.store = PartitionStore(world.disk, self.directories, closed_cleanly=closed_cleanly)
+        # Opens logs, and renames those that are deleted. Syncs have threads of their own, and so has the removal of
+        # what was deleted, so that none of them waits for another.
+        self.store_thread = ThreadPoolExecutor(1, thread_name_prefix="log-store")
+        # The scrub, and whatever is being compacted.
+        self.upkeep_threads = ThreadPoolExecutor(
+            1 + config.log_maintenance.cleaner_threads, thread_name_prefix="log-upkeep"
+        )
+        self.syncer = LogSyncer(self.directories.online)
+        self.disk_space = DiskSpace(world.disk, config.log_maintenance.free_space_bytes_min, world.clock.monotonic_ms)
+        self.maintenance = LogMaintenanceTasks(
+            partitions=self.partitions,
+            disk=world.disk,
+            disk_space=self.disk_space,
+            config=config.log_maintenance,
+            wall_ms=world.clock.wall_ms,
+            worker_threads=self.upkeep_threads,
+            store_thread=self.store_thread,
+        )
+
+    def reconfigure(self, image: MetadataImage) -> None:
+        """The brokers' dynamic configs were altered."""
+        dynamic, static = dynamic_configs(image, str(self._config.node_id)), self._config.log_maintenance
+        self.maintenance.reconfigure(
+            cleaner_backoff_ms=int(dynamic.get(CLEANER_BACKOFF, static.cleaner_backoff_ms)),
+            cleaner_io_max=int(dynamic.get(CLEANER_IO, static.cleaner_io_bytes_per_second_max)),
+            scrub_io_max=int(dynamic.get(SCRUB_IO, static.scrub_io_bytes_per_second_max)),
+        )
+
+    def directories_closed(self, *, were_opened: bool) -> tuple[str, ...]:
+        """Those in which, once all logs are closed, every log is closed in order: not one that has failed.
+
+        Nor one that was not closed in order before, when this process never came to open what is in it.
+        """
+        return tuple(each for each in self.directories.online if were_opened or each in self._closed_before)
+
+
+def _log_directories(config: NodeConfig, storage: NodeStorage) -> LogDirectories:
+    unusable = {
+        str(directory): reason for directory, reason in storage.unusable.items() if directory in config.log_dirs
+    }
+    return LogDirectories([str(directory.path) for directory in storage.directories], unusable)

@@ -1,0 +1,119 @@
+"""Assembly: a broker in its cluster - registration, the metadata it follows, the way to the active controller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+from uuid import UUID
+
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.records import Endpoint
+from kraft.model.ids import BrokerEpoch, BrokerId, TopicPartition
+from kraft.quorum.snapshots import SnapshotStore
+from kraft.rpc.peers import Connections
+from kraft.server.broker.lifecycle import BrokerIdentity, BrokerLifecycle
+from kraft.server.broker.world import BrokerWorld
+from kraft.server.cluster.controller_client import ControllerClient
+from kraft.server.cluster.fenced_lately import FencedLately
+from kraft.server.cluster.lost_leaders import LostLeaders
+from kraft.server.cluster.metadata_loader import MetadataLoader, Publish
+from kraft.server.cluster.metadata_snapshots import MetadataSnapshots, SnapshotPolicy
+from kraft.server.config.values import Durability, NodeConfig
+from kraft.server.identity.storage import NodeStorage
+
+METADATA_SNAPSHOTS: Final = "__cluster_metadata/broker"
+"""In `metadata.log.dir`; a controller in the same process has its own."""
+
+
+class BrokerMetadata:
+    def __init__(
+        self,
+        config: NodeConfig,
+        storage: NodeStorage,
+        world: BrokerWorld,
+        *,
+        publish: Publish,
+        directory_failed: Callable[[str], None],
+    ) -> None:
+        """`directory_failed` is called with the reason when the disk with the metadata snapshots fails."""
+        self.connections = Connections(world.credentials.dial_controller)
+        self.controllers = ControllerClient(config.quorum.voters, config.node_id, self.connections)
+        self.lifecycle = BrokerLifecycle(
+            _identity(config, storage, world),
+            self.controllers,
+            heartbeat_interval_s=config.broker.heartbeat_interval_ms / 1_000,
+            session_timeout_s=config.broker.session_timeout_ms / 1_000,
+        )
+        self.loader = MetadataLoader(
+            storage.cluster_id,
+            config.node_id,
+            self.controllers,
+            publish,
+            is_current=self.lifecycle.is_registered_in,
+        )
+        self.lost_leaders = LostLeaders(world.clock.monotonic_ms, self.loader.until)
+        self.fenced_lately = FencedLately(world.clock.monotonic_ms)
+        self.snapshots: MetadataSnapshots | None = None
+        """None when their directory could not be used at the start: then all metadata is fetched anew."""
+        if config.metadata_log_dir not in storage.unusable:
+            self.snapshots = _snapshots(config, storage.cluster_id, world, self.loader, directory_failed)
+
+    async def load(self) -> None:
+        """Begins where an earlier life of this broker ended."""
+        if self.snapshots is not None:
+            self.loader.start_from(await self.snapshots.load_or_begin_anew())
+
+    async def close_snapshots(self) -> None:
+        if self.snapshots is not None:
+            await self.snapshots.write()
+            self.snapshots.close()
+
+    def image(self) -> MetadataImage:
+        """What this broker acts on."""
+        return self.loader.image
+
+    def published_index(self) -> int:
+        return self.loader.published_index
+
+    def broker_epoch(self) -> BrokerEpoch:
+        return self.lifecycle.broker_epoch
+
+    def exists(self, partition: TopicPartition) -> bool:
+        topic = self.loader.image.topic(partition.topic)
+        return topic is not None and partition.partition in topic.partitions
+
+    def is_active(self, broker_id: BrokerId) -> bool:
+        return self.loader.image.is_active(broker_id)
+
+
+def _identity(config: NodeConfig, storage: NodeStorage, world: BrokerWorld) -> BrokerIdentity:
+    return BrokerIdentity(
+        cluster_id=storage.cluster_id,
+        broker_id=config.node_id,
+        incarnation_id=UUID(bytes=world.entropy.bytes(16), version=4),
+        endpoints=tuple(
+            Endpoint(listener=listener.name, host=listener.host, port=listener.port)
+            for listener in config.advertised_listeners
+        ),
+        rack=config.rack,
+        directory_ids=tuple(directory.directory_id for directory in storage.directories),
+        # A process that is killed loses nothing, but the whole machine may have gone with it.
+        may_have_lost_records=config.log.durability is Durability.PAGE_CACHE
+        and not all(directory.closed_cleanly for directory in storage.directories),
+    )
+
+
+def _snapshots(
+    config: NodeConfig, cluster_id: str, world: BrokerWorld, loader: MetadataLoader, failed: Callable[[str], None]
+) -> MetadataSnapshots:
+    return MetadataSnapshots(
+        SnapshotStore(world.disk, str(config.metadata_log_dir / METADATA_SNAPSHOTS)),
+        loader,
+        policy=SnapshotPolicy(
+            entry_bytes_between=config.quorum.snapshot_entry_bytes_between,
+            interval_ms=config.quorum.snapshot_interval_ms,
+        ),
+        cluster_id=cluster_id,
+        monotonic_ms=world.clock.monotonic_ms,
+        failed=failed,
+    )

@@ -1,0 +1,154 @@
+"""Assembly: the replicas of a broker - opened, led, fetched, moved, failed and removed as the metadata says."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from kraft.metadata.broker_configs import TopicDefaultsInEffect
+from kraft.metadata.image import MetadataImage
+from kraft.model.ids import BrokerId
+from kraft.rpc.cluster_peers import ReplicationPeer
+from kraft.rpc.peers import Connections
+from kraft.server.broker.logs import BrokerLogs
+from kraft.server.broker.metadata import BrokerMetadata
+from kraft.server.broker.world import BrokerWorld
+from kraft.server.config.values import GRPC, Durability, NodeConfig, host_and_port
+from kraft.server.replica.failures import ReplicaFailures
+from kraft.server.replica.fetcher import ReplicaFetcher
+from kraft.server.replica.high_watermarks import HighWatermarks
+from kraft.server.replica.isr_proposals import IsrProposals
+from kraft.server.replica.moves import ReplicaMoves
+from kraft.server.replica.partition import PartitionSurroundings
+from kraft.server.replica.publisher import ReplicaPublisher
+from kraft.server.replica.removals import ReplicaRemovals
+
+REPLICATION_TICK_S: Final = 0.25
+
+
+class BrokerReplicas:
+    def __init__(self, config: NodeConfig, world: BrokerWorld, metadata: BrokerMetadata, logs: BrokerLogs) -> None:
+        self._config = config
+        self._metadata = metadata
+        self._logs = logs
+        self._topic_defaults = TopicDefaultsInEffect(config.settings, config.topics.configs, str(config.node_id))
+        self.connections = Connections(world.credentials.dial_broker)
+        self._removal_thread = ThreadPoolExecutor(1, thread_name_prefix="log-removal")
+        # Replicas that move from one log directory to another.
+        self._move_thread = ThreadPoolExecutor(1, thread_name_prefix="log-move")
+        self._isr_proposals = IsrProposals(config.node_id, metadata.broker_epoch, metadata.controllers, world.fatal)
+        self.failures = ReplicaFailures(
+            broker_id=config.node_id,
+            broker_epoch=metadata.broker_epoch,
+            partitions=logs.partitions,
+            directories=logs.directories,
+            indispensable=str(config.metadata_log_dir) if config.is_controller else None,
+            store=logs.store,
+            executor=logs.store_thread,
+            controllers=metadata.controllers,
+            fatal=world.fatal,
+        )
+        self.removals = ReplicaRemovals(
+            disk=world.disk,
+            directories=logs.directories,
+            thread=self._removal_thread,
+            directory_failed=self.failures.directory_failed,
+        )
+        self.publisher = ReplicaPublisher(
+            broker_id=config.node_id,
+            broker_epoch=metadata.broker_epoch,
+            partitions=logs.partitions,
+            store=logs.store,
+            directories=logs.directories,
+            failures=self.failures,
+            removals=self.removals,
+            executor=logs.store_thread,
+            defaults=config.topics.configs,
+            high_watermarks=HighWatermarks(world.disk, logs.directories.online),
+            surroundings=self._surroundings(world),
+            make_fetcher=self._make_fetcher,
+            fatal=world.fatal,
+        )
+        self.moves = ReplicaMoves(
+            partitions=logs.partitions,
+            directories=logs.directories,
+            store=logs.store,
+            disk=world.disk,
+            store_thread=logs.store_thread,
+            copy_thread=self._move_thread,
+            admit=logs.disk_space.admit,
+            directory_failed=self.failures.directory_failed,
+            moved=self.publisher.checkpoint,
+            draw_move_id=lambda: world.entropy.bytes(16).hex(),
+        )
+
+    async def publish(self, before: MetadataImage, after: MetadataImage) -> None:
+        if after.broker_configs is not before.broker_configs:
+            self.publisher.use_defaults(self._topic_defaults(after))
+        await self.publisher.publish(before, after)
+
+    async def tick(self) -> None:
+        """Lets every partition notice how much time has passed. Until cancelled."""
+        while True:
+            await asyncio.sleep(REPLICATION_TICK_S)
+            for partition in self._logs.partitions:
+                partition.tick()
+
+    async def checkpoint(self) -> None:
+        """Writes down the high watermarks now and then. Until cancelled."""
+        while True:
+            await asyncio.sleep(self._config.replication.high_watermark_checkpoint_interval_ms / 1_000)
+            await self.publisher.checkpoint()
+
+    async def close_logs(self) -> None:
+        """After all tasks were cancelled: every log is closed durably. Raises OSError."""
+        await self._isr_proposals.close()
+        # Before the logs are closed: a sync under way may fail, and then its log is not closed in order. What is left
+        # of a change, whose steps the syncer runs, is made when its log is closed.
+        self._logs.syncer.close()
+        await self.publisher.close()
+        await self.publisher.checkpoint()
+
+    def close_threads(self) -> None:
+        """After the thread of the store has ended."""
+        self._removal_thread.shutdown()
+        self._move_thread.shutdown()
+        self.moves.close()
+
+    def _surroundings(self, world: BrokerWorld) -> PartitionSurroundings:
+        return PartitionSurroundings(
+            broker_id=self._config.node_id,
+            replica_lag_time_max_ms=self._config.replication.lag_time_max_ms,
+            off_loop=True,
+            sync_before_ack=self._config.log.durability is Durability.FSYNC,
+            monotonic_ms=world.clock.monotonic_ms,
+            wall_ms=world.clock.wall_ms,
+            request_sync=self._logs.syncer.request,
+            admit=self._logs.disk_space.admit,
+            propose_isr=self._isr_proposals.propose,
+            directory_failed=self.failures.partition_directory_failed,
+            replica_is_rotten=self.failures.replica_is_rotten,
+            is_active=self._metadata.is_active,
+        )
+
+    def _make_fetcher(self, leader_id: BrokerId) -> ReplicaFetcher:
+        return ReplicaFetcher(
+            broker_id=self._config.node_id,
+            broker_epoch=self._metadata.broker_epoch,
+            leader_id=leader_id,
+            peer=lambda: self._replication_peer(leader_id),
+            partitions=self._logs.partitions,
+            config=self._config.replication,
+            lost=self._metadata.lost_leaders.lost,
+            found=self._metadata.lost_leaders.found,
+        )
+
+    def _replication_peer(self, broker_id: BrokerId) -> ReplicationPeer | None:
+        """The broker at the address under which it is registered now."""
+        registration = self._metadata.image().broker(broker_id)
+        endpoint = None if registration is None else registration.endpoint(GRPC)
+        if endpoint is None:
+            return None
+        address = host_and_port(endpoint.host, endpoint.port)
+        return ReplicationPeer(address, self.connections.channel(address))
