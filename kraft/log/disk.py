@@ -6,8 +6,14 @@ path that does not exist raises FileNotFoundError.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from typing import Protocol
+
+
+def is_disk_full(error: OSError) -> bool:
+    """True when there was no room for a write, on the disk or within its owner's quota: the disk is well otherwise."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 class File(Protocol):

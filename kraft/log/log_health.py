@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 from typing import NoReturn
 
 from kraft.log.change import Change, Result
-from kraft.log.disk import File
+from kraft.log.disk import File, is_disk_full
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 
@@ -35,13 +34,13 @@ class LogHealth:
 
     def refuse(self, error: OSError) -> NoReturn:
         """A full disk changed nothing that cannot be done again when there is room; any other error is the end."""
-        if error.errno == errno.ENOSPC:
+        if is_disk_full(error):
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._topic_partition}: the disk is full") from error
         self.fail(error)
 
     def tolerate_full_disk(self, error: OSError) -> None:
         """For work that only makes a later one shorter."""
-        if error.errno != errno.ENOSPC:
+        if not is_disk_full(error):
             self.fail(error)
 
     def sync(self, file: File) -> Change[None]:

@@ -5,13 +5,12 @@ Each is durable when the change is over. None may claim to know more than the se
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from kraft.log.change import Change
-from kraft.log.disk import Disk
+from kraft.log.disk import Disk, is_disk_full
 from kraft.log.format.record_batch import BatchHeader
 from kraft.log.leader_epochs import CHECKPOINT_NAME, LeaderEpochCache
 from kraft.log.recovery.log_checkpoint import LogCheckpoint, write_checkpoint
@@ -134,7 +133,7 @@ class SideFiles:
         try:
             yield from self.write_epochs()
         except OSError as error:
-            if error.errno != errno.ENOSPC:
+            if not is_disk_full(error):
                 raise
             # One that named later epochs would deny, after a crash, what is appended in an earlier one.
             yield partial(self._remove_durably, self._directory, CHECKPOINT_NAME)

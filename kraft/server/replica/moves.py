@@ -10,12 +10,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from contextlib import suppress
-from errno import EDQUOT, ENOSPC
 from typing import Final, TypeVar, TypeVarTuple, Unpack
 
 import structlog
 
-from kraft.log.disk import Disk
+from kraft.log.disk import Disk, is_disk_full
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import Offset, TopicPartition
 from kraft.server.replica.copies import NAME_BYTES_MAX, LeftCopy, copies_left, copy_name, finish_moves, remove_copy
@@ -232,7 +231,7 @@ class ReplicaMoves:
 
     async def _wait_after_error(self, partition: Partition, move: ReplicaMove, error: OSError) -> None:
         """Of the destination, where the copy was to be opened."""
-        if error.errno in (ENOSPC, EDQUOT):
+        if is_disk_full(error):
             await self._wait_for_room(partition, move, Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
         else:
             self._directory_failed(move.destination, str(error))

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from errno import EDQUOT, ENOSPC
 from typing import Final, TypeVar, TypeVarTuple, Unpack
 
 import structlog
 
 from kraft.log.change import ChangeUnderWay
+from kraft.log.disk import is_disk_full
 from kraft.log.partition_log import PartitionLog
 from kraft.metadata.configs import TopicConfig, overridden
 from kraft.metadata.delta import AssignedPartition, BrokerDelta, RemovedPartition, delta
@@ -35,7 +35,6 @@ from kraft.server.replica.store import DeletedReplica, DirectoryFailed, Partitio
 log = structlog.get_logger()
 
 RETIRED_AT_ONCE: Final = 100
-NO_ROOM: Final = (ENOSPC, EDQUOT)
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 
@@ -175,7 +174,7 @@ class ReplicaPublisher:
             try:
                 await self._in_thread(self._high_watermarks.write, directory, offsets)
             except OSError as error:
-                if error.errno in NO_ROOM and not needs_room:
+                if is_disk_full(error) and not needs_room:
                     log.warning("high watermarks are not written: no room", directory=directory, reason=str(error))
                 else:
                     self._failures.directory_failed(directory, str(error))

@@ -10,12 +10,11 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from errno import EDQUOT, ENOSPC
 from typing import Final
 
 import structlog
 
-from kraft.log.disk import Disk
+from kraft.log.disk import Disk, is_disk_full
 from kraft.log.partition_log import PartitionLog
 from kraft.metadata.configs import TopicConfig
 from kraft.model.errors import Corruption
@@ -46,7 +45,7 @@ class DirectoryFailed(Exception):
     def __init__(self, directory: str, error: OSError) -> None:
         super().__init__(f"{directory}: {error}")
         self.directory = directory
-        self.is_full = error.errno in (ENOSPC, EDQUOT)
+        self.is_full = is_disk_full(error)
         """The disk is whole and has no room: nothing that was there before is lost."""
 
 

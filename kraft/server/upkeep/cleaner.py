@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
-from errno import EDQUOT, ENOSPC
+from errno import ENOSPC
 from typing import Final
 
 import structlog
@@ -19,7 +19,7 @@ import structlog
 from kraft.log.cleaning.cleaned_segments import CleaningResult, close_cleaned, discard, open_cleaned
 from kraft.log.cleaning.cleaning_plan import CleaningPlan, plan_cleaning
 from kraft.log.cleaning.compaction import CleaningAborted, OffsetMapTooSmall, clean
-from kraft.log.disk import Disk
+from kraft.log.disk import Disk, is_disk_full
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.log.segment.segment import Segment
@@ -215,7 +215,7 @@ class LogCleaner:
             case Corruption():
                 self._uncleanable.add(partition)
                 partition.found_rotten(error)
-            case OSError() if error.errno in (ENOSPC, EDQUOT):
+            case OSError() if is_disk_full(error):
                 self._put_off(partition, str(error))
             case OSError():
                 self._uncleanable.add(partition)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import os
 
 import pytest
 
@@ -108,15 +109,18 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_truncation_takes_the_log_offlin
     assert read_all(again) == [f"value {number}" * 5 for number in range(again.log_end_offset)]
 
 
-def test_a_disk_that_is_full_before_a_truncation_leaves_the_log_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_disk_that_is_full_before_a_truncation_leaves_the_log_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     disk = MemoryDisk()
     log = open_log(disk, SMALL_SEGMENTS)
-    for number in range(9):
-        append(log, f"value {number}" * 5)
+    for value in range(9):
+        append(log, f"value {value}" * 5)
     sync(log)
 
     def refuse(path: str, data: bytes) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise OSError(number, os.strerror(number))
 
     with monkeypatch.context() as full:
         full.setattr(disk, "write_atomically", refuse)
