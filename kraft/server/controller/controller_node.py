@@ -42,7 +42,7 @@ from kraft.server.cluster.metadata_snapshots import encode_image
 from kraft.server.config.keys import BY_NAME
 from kraft.server.config.values import LeaderElections
 from kraft.server.controller.broker_watch import BrokerWatch
-from kraft.server.controller.cluster_admin import ClusterAdmin, FeaturesOfOthers
+from kraft.server.controller.controller_admin import ControllerAdmin, FeaturesOfOthers
 from kraft.server.controller.dialling import nobody_listens
 from kraft.server.controller.leader_balance import LeaderBalance
 from kraft.server.controller.partition_admin import PartitionAdmin
@@ -98,7 +98,7 @@ class ControllerNode:
             topic_defaults=self._topic_defaults,
             nobody_listens=nobody_listens,
         )
-        self.cluster_admin = ClusterAdmin(
+        self.admin = ControllerAdmin(
             self.host,
             is_heard_from=self._watch.is_heard_from,
             topic_defaults=self._topic_defaults,

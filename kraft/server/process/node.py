@@ -193,7 +193,7 @@ class _Node:
             describe_configs=DescribeConfigsHandler(config, lambda: host.image).handle,
             incremental_alter_configs=self._controller.incremental_alter_configs,
             describe_quorum=self._controller.describe_quorum,
-            cluster=self._controller.cluster_admin.handlers(),
+            cluster=self._controller.admin.handlers(),
             partitions=self._controller.partition_admin.handlers(),
         )
         services = [self._quorum.service, ControllerService(self._controller.handlers()), AdminService(admin)]

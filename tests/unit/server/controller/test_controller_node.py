@@ -440,7 +440,7 @@ def test_a_broker_that_an_operator_fenced_stays_fenced_until_the_operator_takes_
         async with controller() as parts:
             epoch = await parts.register(1)
             assert not await parts.beat(1, epoch)
-            admin = parts.node.cluster_admin
+            admin = parts.node.admin
             result = await admin.fence_broker(FenceBrokerRequest(broker_id=1, timeout_ms=1))
             assert result.changed
             assert await parts.beat(1, epoch)
@@ -454,7 +454,7 @@ def test_a_broker_is_forgotten_only_when_its_session_has_ended() -> None:
     async def scenario() -> None:
         async with controller() as parts:
             await parts.beat(1, await parts.register(1))
-            admin = parts.node.cluster_admin
+            admin = parts.node.admin
             request = UnregisterBrokerRequest(broker_id=1, timeout_ms=1)
             with pytest.raises(Refusal, match="broker 1 is running"):
                 await admin.unregister_broker(request)
@@ -470,7 +470,7 @@ def test_a_broker_is_forgotten_only_when_its_session_has_ended() -> None:
 def test_a_new_cluster_acts_on_the_latest_levels() -> None:
     async def scenario() -> None:
         async with controller() as parts:
-            described = await parts.node.cluster_admin.describe_features()
+            described = await parts.node.admin.describe_features()
             levels = {each.feature: each.finalized_level for each in described.features}
             assert levels == {
                 "eligible.leader.replicas.version": 1,
@@ -528,7 +528,7 @@ def test_whether_an_election_may_be_unclean_is_the_topics_then_what_was_set_then
                 ),
                 *own,
             )
-            await parts.node.cluster_admin.fence_broker(FenceBrokerRequest(broker_id=1, timeout_ms=1_000, force=True))
+            await parts.node.admin.fence_broker(FenceBrokerRequest(broker_id=1, timeout_ms=1_000, force=True))
             assert parts.node.host.image.topics[ORDERS].partitions[0].leader == leader
 
     run_virtually(scenario())

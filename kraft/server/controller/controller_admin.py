@@ -42,7 +42,7 @@ FeaturesOfOthers = Callable[[MetadataImage], Awaitable[Mapping[int, Sequence[Fea
 """What the other controllers support that are no brokers, by node id. Raises Refusal when one does not tell."""
 
 
-class ClusterAdmin:
+class ControllerAdmin:
     """Every method that changes something raises Refusal NOT_CONTROLLER while this node is not active."""
 
     def __init__(
