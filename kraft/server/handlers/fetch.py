@@ -11,7 +11,7 @@ from kraft.log.segment.segment import READ_BATCHES_MAX, READ_BYTES_MAX
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
 from kraft.model.requests import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
-from kraft.server.loop.purgatory import Progress, Watch
+from kraft.server.loop.purgatory import Notifier, Watch
 from kraft.server.replica.partitions import Partitions
 
 RESPONSE_BYTES_MAX: Final = 55 * 1024 * 1024
@@ -96,7 +96,7 @@ class FetchHandler:
                 if reading.is_enough or not await watch.wait(deadline - asyncio.get_running_loop().time()):
                     return reading.response()
 
-    def _watched(self, request: FetchRequest) -> list[Progress]:
+    def _watched(self, request: FetchRequest) -> list[Notifier]:
         found = (self._partitions.find_by_name(wanted.topic, wanted.partition) for wanted in request.partitions)
         return [partition.committed for partition in found if partition is not None]
 

@@ -46,7 +46,7 @@ from kraft.replication.effects import (
 from kraft.replication.follower import PartitionFollower
 from kraft.replication.follower_progress import UNKNOWN_OFFSET
 from kraft.replication.leader import PartitionLeader
-from kraft.server.loop.purgatory import ProducePurgatory, Progress
+from kraft.server.loop.purgatory import Notifier, ProducePurgatory
 from kraft.server.replica.log_changes import LogChanges, LogIsChanging, Outcome, StepTicket
 from kraft.server.replica.move import ReplicaMove
 from kraft.server.replica.waiting_appends import AppendQueue
@@ -103,11 +103,11 @@ class Partition:
         self.leader_epoch = NO_LEADER_EPOCH
         self.waiting_appends = AppendQueue()
         """Produced records that are appended in their turn, by `WaitingAppends`."""
-        self.appended = Progress()
+        self.appended = Notifier()
         """Moves on with every append as the leader, and as a follower when the log may be fetched on from its end."""
-        self.committed = Progress()
+        self.committed = Notifier()
         """Moves on with the high watermark, and when this broker's role changes."""
-        self.low_watermark_moved = Progress()
+        self.low_watermark_moved = Notifier()
         """Moves on when the low watermark of a leader may have, and when this broker's role changes."""
         self.files_in_use = Lock()
         """Held by a thread that makes files in the log's directory; it lets go soon after the partition is closed."""
