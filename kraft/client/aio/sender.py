@@ -12,7 +12,7 @@ from kraft.client.errors import BufferExhausted, ClientClosed
 from kraft.client.metadata_cache import MetadataCache
 from kraft.client.network import Network
 from kraft.client.sans_io.send_batch import Identity, Receipt
-from kraft.client.sans_io.send_buffer import Attempt, Delivered, Outcome, SendBuffer
+from kraft.client.sans_io.send_buffer import Attempt, BatchOutcome, Delivered, SendBuffer
 from kraft.client.settings import ProducerSettings
 from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode, Refusal
@@ -223,7 +223,7 @@ class Sender:
         self._metadata.request_refresh()
         self._buffer.lost(attempt, reason, self._clock.monotonic_ms())
 
-    def _settle(self, outcomes: list[Outcome]) -> None:
+    def _settle(self, outcomes: list[BatchOutcome]) -> None:
         for outcome in outcomes:
             batch = outcome.batch
             for receipt, first, count in batch.receipts:

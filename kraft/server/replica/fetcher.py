@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 import structlog
 
@@ -38,7 +38,7 @@ from kraft.rpc.cluster_peers import ReplicaFetchStream, ReplicationPeer
 from kraft.rpc.peers import NotAdmitted, NotServed, Unreachable
 from kraft.server.config.values import ReplicationConfig
 from kraft.server.loop.purgatory import Watch
-from kraft.server.replica.log_changes import Outcome
+from kraft.server.replica.log_changes import ChangeOutcome
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
 
@@ -342,7 +342,7 @@ class ReplicaFetcher:
 
     def _when_over(
         self,
-        change: Callable[[], Outcome[object]] | Callable[[], Outcome[Offset]] | Callable[[], Outcome[None]],
+        change: Callable[[], ChangeOutcome[Any]],
         *,
         refused: Callable[[Refusal], None],
         done: Callable[[], None] = lambda: None,
