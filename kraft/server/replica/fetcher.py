@@ -15,7 +15,7 @@ from typing import Any, Final, assert_never
 import structlog
 
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
-from kraft.model.ids import BrokerEpoch, BrokerId, Offset
+from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.model.replica_requests import (
     ReplicaFetchPartition,
     ReplicaFetchRequest,
