@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -18,13 +18,11 @@ from kraft.cli.options import (
     TopicArgument,
     TopicOption,
     key_values,
+    open_admin,
     optional_topic_name,
     topic_name,
 )
 from kraft.cli.printing import print_json, say
-
-if TYPE_CHECKING:
-    from kraft.client import Admin
 
 KEYS_WARNING = (
     "WARNING: If partitions are increased for a topic that has a key, "
@@ -89,7 +87,7 @@ def alter(
         problem = f"it names the brokers of {len(assignments)} partitions, not of {partitions}"
         raise typer.BadParameter(problem, param_hint="--replica-assignment")
     say(KEYS_WARNING)
-    with _admin(bootstrap_server, timeout_ms) as admin:
+    with open_admin(bootstrap_server, timeout_ms) as admin:
         if assignments is not None:
             there = len(admin.describe_topics([name])[0].metadata.partitions)
             assignments = assignments[there:]
@@ -149,7 +147,7 @@ def elect_leaders(
         partitions = [TopicPartition(name, partition)]
     else:
         partitions = None
-    with _admin(bootstrap_server, timeout_ms) as admin:
+    with open_admin(bootstrap_server, timeout_ms) as admin:
         elect(admin, ElectionType[election_type.name], partitions, output)
 
 
@@ -197,7 +195,7 @@ def reassign(
         raise typer.BadParameter("exactly one of them", param_hint=", ".join(actions))
     if throttle is not None:
         raise NotBuiltYet("--throttle: to slow moves down is not built yet")
-    with _admin(bootstrap_server, timeout_ms) as admin:
+    with open_admin(bootstrap_server, timeout_ms) as admin:
         if list_all:
             reassignment.list_all(admin, output=output)
         elif generate:
@@ -215,12 +213,6 @@ def reassign(
                 reassignment.verify(admin, reassignment_file, output=output)
             else:
                 reassignment.cancel(admin, reassignment_file, output=output)
-
-
-def _admin(bootstrap_server: str, timeout_ms: int) -> Admin:
-    from kraft.client import Admin
-
-    return Admin(bootstrap_server, default_api_timeout_ms=timeout_ms)
 
 
 def _replica_assignment(text: str) -> list[list[int]]:
