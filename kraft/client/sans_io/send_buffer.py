@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from kraft.client.errors import ClientClosed, DeliveryTimeout
 from kraft.client.sans_io.backoff import Backoff
-from kraft.client.sans_io.send_batch import Batch, Identity, Receipt
+from kraft.client.sans_io.send_batch import Batch, ProducerIdentity, Receipt
 from kraft.client.settings import ProducerSettings
 from kraft.log.format.record_batch import HEADER_BYTES, SEQUENCE_MAX
 from kraft.log.format.record_codec import Record
@@ -75,8 +75,8 @@ class _Lane:
         self.failures = 0
         """Attempts in a row that failed."""
         self.is_retrying = False
-        self.identity: Identity | None = None
-        self.spent_identity: Identity | None = None
+        self.identity: ProducerIdentity | None = None
+        self.spent_identity: ProducerIdentity | None = None
         """The one that the lane must not use again."""
         self.is_known = False
         """True once a batch under the present identity was acknowledged, so that every leader to come knows it."""
@@ -130,7 +130,7 @@ class SendBuffer:
         self._settings = settings
         self._backoff = Backoff(first_ms=settings.retry_backoff_ms, max_ms=settings.retry_backoff_max_ms, chance=chance)
         self._lanes: dict[TopicPartition, _Lane] = {}
-        self._identity: Identity | None = None
+        self._identity: ProducerIdentity | None = None
         self._attempts = 0
         self._batches = 0
         self.memory_used = 0
@@ -179,7 +179,7 @@ class SendBuffer:
             lane.identity is None and self._identity in (None, lane.spent_identity) for lane in self._busy_lanes()
         )
 
-    def give_identity(self, identity: Identity) -> None:
+    def give_identity(self, identity: ProducerIdentity) -> None:
         """A new producer id. Lanes with one keep theirs, whose sequences they go on with."""
         self._identity = identity
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraft.client.errors import ClientClosed, DeliveryTimeout
-from kraft.client.sans_io.send_batch import Batch, Identity, record_size
+from kraft.client.sans_io.send_batch import Batch, ProducerIdentity, record_size
 from kraft.client.sans_io.send_buffer import Attempt, BatchOutcome, Delivered, Failed, SendBuffer
 from kraft.client.settings import ProducerSettings, settings_of
 from kraft.log.format.record_batch import decode_batch, read_header
@@ -22,8 +22,8 @@ from tests.unit.client.fake_cluster import FakePartition
 ORDERS = TopicPartition("orders", 0)
 
 
-def identity(number: int) -> Identity:
-    return Identity(producer_id=ProducerId(number), producer_epoch=ProducerEpoch(0))
+def identity(number: int) -> ProducerIdentity:
+    return ProducerIdentity(producer_id=ProducerId(number), producer_epoch=ProducerEpoch(0))
 
 
 @dataclass
