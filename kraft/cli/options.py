@@ -26,6 +26,7 @@ OutputFormat = Annotated[Output, typer.Option("--output", help="table for people
 Timeout = Annotated[int, typer.Option("--timeout-ms", min=1, help="How long the cluster may take to answer.")]
 TopicArgument = Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Name of the topic.")]
 TopicOption = Annotated[str | None, typer.Option("--topic", help="The same, in Kafka's way.")]
+PartitionOption = Annotated[int | None, typer.Option("--partition", min=0, help="Of the topic.", show_default=False)]
 
 DEFAULT_BOOTSTRAP_SERVER = "localhost:9094"
 DEFAULT_TIMEOUT_MS = 10_000

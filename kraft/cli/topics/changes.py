@@ -14,6 +14,7 @@ from kraft.cli.options import (
     BootstrapServer,
     Output,
     OutputFormat,
+    PartitionOption,
     Timeout,
     TopicArgument,
     TopicOption,
@@ -110,9 +111,7 @@ def elect_leaders(
     ],
     positional: TopicArgument = None,
     topic: TopicOption = None,
-    partition: Annotated[
-        int | None, typer.Option("--partition", min=0, help="Of the topic.", show_default=False)
-    ] = None,
+    partition: PartitionOption = None,
     all_topic_partitions: Annotated[
         bool, typer.Option("--all-topic-partitions", help="All partitions of the cluster.")
     ] = False,

@@ -13,6 +13,7 @@ from kraft.cli.options import (
     BootstrapServer,
     Output,
     OutputFormat,
+    PartitionOption,
     Timeout,
     TopicArgument,
     TopicOption,
@@ -148,9 +149,7 @@ def delete(
 def delete_records(
     positional: TopicArgument = None,
     topic: TopicOption = None,
-    partition: Annotated[
-        int | None, typer.Option("--partition", min=0, help="Of the topic.", show_default=False)
-    ] = None,
+    partition: PartitionOption = None,
     before_offset: Annotated[
         int | None,
         typer.Option(
