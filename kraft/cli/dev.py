@@ -17,7 +17,7 @@ from kraft.cli.one_line import one_line_errors
 if TYPE_CHECKING:
     from kraft.local.cluster_files import NodePlan
     from kraft.local.local_cluster import LocalCluster
-    from kraft.server.config.values import NodeConfig
+    from kraft.server.config.node_config import NodeConfig
 
 VOTERS_MAX = 3
 BASE_PORT = 9092

@@ -9,7 +9,7 @@ import typer
 from kraft.cli.one_line import ConfigFile, one_line_errors
 
 if TYPE_CHECKING:
-    from kraft.server.config.values import NodeConfig
+    from kraft.server.config.node_config import NodeConfig
 
 app = typer.Typer(help="Prepare the log directories of nodes.", no_args_is_help=True)
 

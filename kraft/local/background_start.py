@@ -19,7 +19,8 @@ from kraft.model.broker_requests import DescribeBrokersRequest
 from kraft.model.errors import Refusal
 from kraft.model.requests import MetadataRequest
 from kraft.server.config.loading import ConfigError
-from kraft.server.config.values import CONTROLLER, GRPC, Listener, NodeConfig
+from kraft.server.config.node_config import NodeConfig
+from kraft.server.config.values import CONTROLLER, GRPC, Listener
 from kraft.server.process.lifeline import ENVIRONMENT_VARIABLE
 
 _POLL_S: Final = 0.05

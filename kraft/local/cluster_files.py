@@ -12,7 +12,8 @@ from pathlib import Path
 
 from kraft.model.ids import BrokerId
 from kraft.server.config import loading, properties
-from kraft.server.config.values import CONTROLLER, GRPC, PLAINTEXT, NodeConfig, Role, Voter
+from kraft.server.config.node_config import NodeConfig
+from kraft.server.config.values import CONTROLLER, GRPC, PLAINTEXT, Role, Voter
 from kraft.server.identity import machine_secret, storage
 
 HOST = "127.0.0.1"

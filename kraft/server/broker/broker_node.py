@@ -11,7 +11,7 @@ from kraft.server.broker.logs import BrokerLogs
 from kraft.server.broker.metadata import BrokerMetadata
 from kraft.server.broker.replicas import BrokerReplicas
 from kraft.server.broker.world import BrokerWorld
-from kraft.server.config.values import NodeConfig
+from kraft.server.config.node_config import NodeConfig
 from kraft.server.identity.storage import NodeStorage
 
 

@@ -15,7 +15,8 @@ from kraft.server.broker.logs import BrokerLogs
 from kraft.server.broker.metadata import BrokerMetadata
 from kraft.server.broker.replicas import BrokerReplicas
 from kraft.server.broker.world import BrokerWorld
-from kraft.server.config.values import CONTROLLER, GRPC, NodeConfig
+from kraft.server.config.node_config import NodeConfig
+from kraft.server.config.values import CONTROLLER, GRPC
 from kraft.server.handlers.alter_replica_log_directories import AlterReplicaLogDirectoriesHandler
 from kraft.server.handlers.brokers import BrokersHandler
 from kraft.server.handlers.client_quotas import ClientQuotasHandler

@@ -9,7 +9,7 @@ from kraft.metadata.broker_configs import CLEANER_BACKOFF, CLEANER_IO, SCRUB_IO,
 from kraft.metadata.image import MetadataImage
 from kraft.model.ids import TopicPartition
 from kraft.server.broker.world import BrokerWorld
-from kraft.server.config.values import NodeConfig
+from kraft.server.config.node_config import NodeConfig
 from kraft.server.identity.storage import NodeStorage
 from kraft.server.replica.log_directories import LogDirectories
 from kraft.server.replica.log_syncer import LogSyncer

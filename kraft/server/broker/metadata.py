@@ -18,7 +18,8 @@ from kraft.server.cluster.fenced_lately import FencedLately
 from kraft.server.cluster.lost_leaders import LostLeaders
 from kraft.server.cluster.metadata_loader import MetadataLoader, Publish
 from kraft.server.cluster.metadata_snapshots import MetadataSnapshots, SnapshotPolicy
-from kraft.server.config.values import Durability, NodeConfig
+from kraft.server.config.node_config import NodeConfig
+from kraft.server.config.values import Durability
 from kraft.server.identity.storage import NodeStorage
 
 METADATA_SNAPSHOTS: Final = "__cluster_metadata/broker"

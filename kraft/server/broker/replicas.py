@@ -14,7 +14,8 @@ from kraft.rpc.peers import Connections
 from kraft.server.broker.logs import BrokerLogs
 from kraft.server.broker.metadata import BrokerMetadata
 from kraft.server.broker.world import BrokerWorld
-from kraft.server.config.values import GRPC, Durability, NodeConfig, host_and_port
+from kraft.server.config.node_config import NodeConfig
+from kraft.server.config.values import GRPC, Durability, host_and_port
 from kraft.server.replica.failures import ReplicaFailures
 from kraft.server.replica.fetcher import ReplicaFetcher
 from kraft.server.replica.high_watermarks import HighWatermarks

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.readers import MIB
-from kraft.server.config.values import CONTROLLER, GRPC, PLAINTEXT, ConfigWarning, Listener, NodeConfig, is_loopback
+from kraft.server.config.values import CONTROLLER, GRPC, PLAINTEXT, ConfigWarning, Listener, is_loopback
 
 _HOW_NODES_KNOW_EACH_OTHER = (
     "set cluster.secret.file, or listener.security.protocol.map=CONTROLLER:SSL with ssl.keystore.location and"

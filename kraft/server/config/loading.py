@@ -6,7 +6,6 @@ told in one line that names the file, the key and what is allowed. What is merel
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,41 +15,11 @@ from kraft.metadata.configs import TopicConfig, broker_defaults
 from kraft.model.errors import Refusal
 from kraft.server.config import properties, unsupported
 from kraft.server.config.checks import Conflict, advertised_listeners, check, check_security, security_warnings
-from kraft.server.config.keys import BY_NAME, KEYS, Key, Required
+from kraft.server.config.declaration import Key, Required, keys_of
+from kraft.server.config.keys import BY_NAME, KEYS
+from kraft.server.config.node_config import COMPONENTS, NodeConfig
 from kraft.server.config.properties import PropertiesError, Property
-from kraft.server.config.values import (
-    BrokerTimings,
-    ConfigWarning,
-    LeaderElections,
-    LogMaintenance,
-    LogSettings,
-    NetworkLimits,
-    NodeConfig,
-    QuorumSettings,
-    ReplicationConfig,
-    SecuritySettings,
-    TopicDefaults,
-)
-
-_COMPONENTS: Mapping[str, type[Any]] = {
-    "quorum": QuorumSettings,
-    "security": SecuritySettings,
-    "topics": TopicDefaults,
-    "log": LogSettings,
-    "log_maintenance": LogMaintenance,
-    "replication": ReplicationConfig,
-    "broker": BrokerTimings,
-    "elections": LeaderElections,
-    "network": NetworkLimits,
-}
-
-_EXAMPLES = {
-    "process.roles": "process.roles=broker,controller",
-    "node.id": "node.id=1",
-    "listeners": "listeners=GRPC://localhost:9094,CONTROLLER://localhost:9093",
-    "log.dirs": "log.dirs=data/node-1",
-    "controller.quorum.voters": "controller.quorum.voters=1@localhost:9093",
-}
+from kraft.server.config.values import ConfigWarning
 
 
 class ConfigError(ValueError):
@@ -119,17 +88,15 @@ def _refuse_dangerous(settings: Mapping[str, Property], file: Path) -> None:
 
 
 def _assemble(file: Path, settings: Mapping[str, Property]) -> NodeConfig:
-    fields: defaultdict[str, dict[str, Any]] = defaultdict(dict)
-    for key in KEYS:
-        value = _value(file, key, settings)
-        if key.field is not None:
-            component, _, name = key.field.rpartition(".")
-            fields[component][name] = value
-    node = fields[""]
-    node["metadata_log_dir"] = node["metadata_log_dir"] or node["log_dirs"][0]
+    values = {key.name: _value(file, key, settings) for key in KEYS}
+
+    def filled(component: type[Any]) -> dict[str, Any]:
+        return {field: values[key.name] for field, key in keys_of(component).items()}
+
+    fields = {name: filled(component) for name, component in COMPONENTS.items()}
     fields["topics"]["configs"] = _topic_configs(file, settings)
-    components = {name: component(**fields[name]) for name, component in _COMPONENTS.items()}
-    return NodeConfig(file=file, settings=_effective_settings(settings), **node, **components)
+    components = {name: component(**fields[name]) for name, component in COMPONENTS.items()}
+    return NodeConfig(file=file, settings=_effective_settings(settings), **filled(NodeConfig), **components)
 
 
 def _topic_configs(file: Path, settings: Mapping[str, Property]) -> TopicConfig:
@@ -152,7 +119,7 @@ def _value(file: Path, key: Key, settings: Mapping[str, Property]) -> object:
     setting = setting or older
     if setting is None:
         if isinstance(key.default, Required):
-            raise ConfigError(f"{file}: {key.name} is missing, for example {_EXAMPLES[key.name]}")
+            raise ConfigError(f"{file}: {key.name} is missing, for example {key.name}={key.default.example}")
         return key.default
     try:
         return key.read(setting.value)

@@ -9,8 +9,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
+from kraft.metadata.config_types import INT32_MAX
 from kraft.model.config_requests import ConfigType
 from kraft.model.ids import BrokerId, uuid_from_text, uuid_to_text
 from kraft.server.config.values import (
@@ -25,10 +26,8 @@ from kraft.server.config.values import (
 )
 
 T = TypeVar("T")
-Reader = Callable[[str], T]
+T_co = TypeVar("T_co", covariant=True)
 
-INT32_MAX = 2**31 - 1
-INT64_MAX = 2**63 - 1
 MIB = 1024 * 1024
 
 _ADDRESS = r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]*):(?P<port>[0-9]+)"
@@ -38,26 +37,36 @@ _KAFKA_SECURE_LISTENERS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 @dataclass(frozen=True, slots=True)
-class WholeNumber:
-    """A reader that knows its bounds."""
+class Reader(Generic[T_co]):
+    """A function from text to value, with Kafka's type of the value."""
 
-    least: int
-    most: int
+    type: ConfigType
+    read: Callable[[str], T_co]
 
-    @property
-    def type(self) -> ConfigType:
-        return ConfigType.INT if self.most <= INT32_MAX else ConfigType.LONG
+    def __call__(self, text: str) -> T_co:
+        return self.read(text)
 
-    def __call__(self, text: str) -> int:
-        if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or not self.least <= int(text) <= self.most:
-            raise ValueError(f"expected a whole number from {self.least} to {self.most}")
+
+def reads(type: ConfigType) -> Callable[[Callable[[str], T]], Reader[T]]:
+    """Makes a reader of a function."""
+
+    def reader(read: Callable[[str], T]) -> Reader[T]:
+        return Reader(type, read)
+
+    return reader
+
+
+def whole_number(least: int, most: int = INT32_MAX) -> Reader[int]:
+    @reads(ConfigType.INT if most <= INT32_MAX else ConfigType.LONG)
+    def read(text: str) -> int:
+        if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or not least <= int(text) <= most:
+            raise ValueError(f"expected a whole number from {least} to {most}")
         return int(text)
 
-
-def whole_number(least: int, most: int = INT32_MAX) -> WholeNumber:
-    return WholeNumber(least, most)
+    return read
 
 
+@reads(ConfigType.DOUBLE)
 def bytes_per_second(text: str) -> int:
     """Kafka's type here is a floating-point number, and its default the largest there is."""
     if not re.fullmatch(r"[0-9]{1,19}(\.[0-9]{1,19})?([eE]\+?[0-9]{1,3})?", text) or float(text) < 1:
@@ -65,6 +74,7 @@ def bytes_per_second(text: str) -> int:
     return int(min(float(text), UNLIMITED_BYTES_PER_SECOND))
 
 
+@reads(ConfigType.BOOLEAN)
 def boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError("expected true or false")
@@ -75,6 +85,7 @@ def one_of(*choices: str) -> Reader[str]:
     """A choice whatever its case, as it is written in `choices`."""
     by_lower = {choice.lower(): choice for choice in choices}
 
+    @reads(ConfigType.STRING)
     def read(text: str) -> str:
         if text.lower() not in by_lower:
             raise ValueError(f"expected {' or '.join(choices)}")
@@ -83,16 +94,19 @@ def one_of(*choices: str) -> Reader[str]:
     return read
 
 
+@reads(ConfigType.STRING)
 def durability(text: str) -> Durability:
     return Durability(one_of(*Durability)(text))
 
 
+@reads(ConfigType.INT)
 def node_id(text: str) -> BrokerId:
     if text == "-1":
         raise ValueError("ids are not given automatically: expected a whole number from 0 that no other node has")
     return BrokerId(whole_number(0)(text))
 
 
+@reads(ConfigType.STRING)
 def cluster_id(text: str) -> str:
     try:
         canonical = uuid_to_text(uuid_from_text(text))
@@ -103,6 +117,7 @@ def cluster_id(text: str) -> str:
     return text
 
 
+@reads(ConfigType.LIST)
 def roles(text: str) -> frozenset[Role]:
     names = _items(text)
     if not names or any(name not in list(Role) for name in names):
@@ -110,6 +125,7 @@ def roles(text: str) -> frozenset[Role]:
     return frozenset(Role(name) for name in names)
 
 
+@reads(ConfigType.STRING)
 def directory(text: str) -> Path:
     """Absolute: a relative one starts where the process does, as Kafka's."""
     if not text or "\0" in text or "," in text:
@@ -117,6 +133,7 @@ def directory(text: str) -> Path:
     return Path(text).absolute()
 
 
+@reads(ConfigType.STRING)
 def file(text: str) -> Path:
     """Absolute, as a directory."""
     if not text or "\0" in text:
@@ -124,6 +141,7 @@ def file(text: str) -> Path:
     return Path(text).absolute()
 
 
+@reads(ConfigType.LIST)
 def directories(text: str) -> tuple[Path, ...]:
     """One or several, separated by commas."""
     if not all(part.strip() for part in text.split(",")):
@@ -131,6 +149,7 @@ def directories(text: str) -> tuple[Path, ...]:
     return tuple(directory(part.strip()) for part in text.split(","))
 
 
+@reads(ConfigType.STRING)
 def plain_text(text: str) -> str:
     return text
 
@@ -138,6 +157,7 @@ def plain_text(text: str) -> str:
 def only(expected: str, reason: str) -> Reader[str]:
     """A key of Kafka's that has a single value here."""
 
+    @reads(ConfigType.STRING)
     def read(text: str) -> str:
         if text != expected:
             raise ValueError(f"expected {expected}: {reason}")
@@ -146,6 +166,7 @@ def only(expected: str, reason: str) -> Reader[str]:
     return read
 
 
+@reads(ConfigType.LIST)
 def listeners(text: str) -> tuple[Listener, ...]:
     found = tuple(_listener(item) for item in _items(text))
     names = [listener.name for listener in found]
@@ -156,6 +177,7 @@ def listeners(text: str) -> tuple[Listener, ...]:
     return found
 
 
+@reads(ConfigType.LIST)
 def security_protocols(text: str) -> tuple[tuple[str, str], ...]:
     """Names and protocols of listeners, in capitals. Kafka's own sample maps every name it knows."""
     found = []
@@ -169,6 +191,7 @@ def security_protocols(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
+@reads(ConfigType.LIST)
 def voters(text: str) -> tuple[Voter, ...]:
     found = tuple(_voter(item) for item in _items(text))
     if not found:

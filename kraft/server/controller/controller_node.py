@@ -39,8 +39,8 @@ from kraft.rpc.cluster_services import ControllerHandlers
 from kraft.runtime.clock import Clock
 from kraft.runtime.entropy import Entropy
 from kraft.server.cluster.metadata_snapshots import encode_image
+from kraft.server.config.components import LeaderElections
 from kraft.server.config.keys import BY_NAME
-from kraft.server.config.values import LeaderElections
 from kraft.server.controller.broker_watch import BrokerWatch
 from kraft.server.controller.controller_admin import ControllerAdmin, FeaturesOfOthers
 from kraft.server.controller.dialling import nobody_listens

@@ -18,7 +18,7 @@ from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import Refusal
 from kraft.runtime.clock import Clock
-from kraft.server.config.values import LeaderElections
+from kraft.server.config.components import LeaderElections
 from kraft.server.controller.state_machine_host import StateMachineHost
 
 log = structlog.get_logger()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kraft.quorum.config import QuorumConfig, VoterAddress
-from kraft.server.config.values import NodeConfig
+from kraft.server.config.node_config import NodeConfig
 
 APPEND_PERIOD_MS_MAX: Final = 50
 APPENDS_PER_SILENCE: Final = 4

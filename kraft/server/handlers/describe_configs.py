@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Final
 
 from kraft.metadata.broker_configs import DYNAMIC_KEYS, EVERY_BROKER, TopicDefaultsInEffect
 from kraft.metadata.config_types import text_of
-from kraft.metadata.configs import SERVER_KEYS, TOPIC_CONFIGS, ConfigKey, text_in_effect
+from kraft.metadata.configs import TOPIC_CONFIGS, ConfigKey, text_in_effect
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.topic_names import unknown_topic
 from kraft.model.config_requests import (
@@ -21,38 +20,14 @@ from kraft.model.config_requests import (
     ConfigResourceType,
     ConfigSource,
     ConfigSynonym,
-    ConfigType,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     ResourceDescription,
 )
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.server.config.keys import BY_NAME, KEYS, Key, Required
-from kraft.server.config.readers import (
-    Reader,
-    WholeNumber,
-    boolean,
-    bytes_per_second,
-    directories,
-    listeners,
-    node_id,
-    roles,
-    security_protocols,
-    voters,
-)
-from kraft.server.config.values import NodeConfig
-
-_TYPE_OF_READER: Final[Mapping[Reader[object], ConfigType]] = {
-    boolean: ConfigType.BOOLEAN,
-    bytes_per_second: ConfigType.DOUBLE,
-    directories: ConfigType.LIST,
-    listeners: ConfigType.LIST,
-    node_id: ConfigType.INT,
-    roles: ConfigType.LIST,
-    security_protocols: ConfigType.LIST,
-    voters: ConfigType.LIST,
-}
-"""Kafka's types; what stands nowhere is text."""
+from kraft.server.config.declaration import Key, Required
+from kraft.server.config.keys import BY_NAME, KEYS
+from kraft.server.config.node_config import NodeConfig
 
 
 class DescribeConfigsHandler:
@@ -141,7 +116,7 @@ def _entry_of_all_brokers(key: Key, value: str) -> ConfigEntry:
         source=source,
         is_default=False,
         read_only=False,
-        type=_type(key),
+        type=key.read.type,
         documentation=key.purpose,
         synonyms=[ConfigSynonym(key=key.name, value=value, source=source)],
     )
@@ -188,7 +163,7 @@ def _broker_entry(said: _Said, key: Key) -> ConfigEntry:
         source=synonyms[0].source,
         is_default=synonyms[0] is default,
         read_only=key.name not in DYNAMIC_KEYS,
-        type=_type(key),
+        type=key.read.type,
         documentation=key.purpose,
         synonyms=synonyms,
     )
@@ -202,15 +177,6 @@ def _default(key: Key) -> str | None:
             return text_of(value)
         case other:
             raise AssertionError(f"{key.name}: nobody wrote how {other!r} is shown")
-
-
-def _type(key: Key) -> ConfigType:
-    if key.name in SERVER_KEYS:
-        declared, server_key = SERVER_KEYS[key.name]
-        return declared.type if server_key.unit == 1 else ConfigType.INT
-    if isinstance(key.read, WholeNumber):
-        return key.read.type
-    return _TYPE_OF_READER.get(key.read, ConfigType.STRING)
 
 
 def _with_less(

@@ -17,7 +17,7 @@ from kraft.model.requests import (
 )
 from kraft.server.cluster.controller_client import ControllerClient, NoController
 from kraft.server.cluster.metadata_loader import MetadataLoader
-from kraft.server.config.values import TopicDefaults
+from kraft.server.config.components import TopicDefaults
 from kraft.server.handlers.describe_topics import topic_metadata, unknown_topic
 from kraft.server.loop.turns import Turns
 

@@ -28,7 +28,8 @@ from kraft.rpc.introductions import ClusterSecrets
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.server.config.checks import spans_machines
 from kraft.server.config.loading import ConfigError
-from kraft.server.config.values import CONTROLLER, NodeConfig
+from kraft.server.config.node_config import NodeConfig
+from kraft.server.config.values import CONTROLLER
 from kraft.server.identity import machine_secret
 from kraft.server.identity.machine_secret import NoPlaceForSecret
 

@@ -24,8 +24,8 @@ from kraft.model.ids import BrokerId, DirectoryId, uuid_from_text, uuid_to_text
 from kraft.runtime.disk import RealDisk
 from kraft.server.config import properties
 from kraft.server.config.loading import ConfigError
+from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.readers import cluster_id as read_cluster_id
-from kraft.server.config.values import NodeConfig
 
 META_FILE = "meta.properties"
 LOCK_FILE = ".lock"

@@ -14,7 +14,8 @@ from typing import Any, Final, TypeVar
 from kraft.rpc.identity import Identity, who_answers
 from kraft.rpc.peers import Dial, Unreachable, dial_openly
 from kraft.server.config.loading import ConfigError
-from kraft.server.config.values import Listener, NodeConfig
+from kraft.server.config.node_config import NodeConfig
+from kraft.server.config.values import Listener
 from kraft.server.process.kafka_dialling import cluster_at
 
 ATTEMPT_TIMEOUT_S: Final = 1.0

@@ -40,7 +40,8 @@ from kraft.server.broker.lifecycle import BrokerRefused
 from kraft.server.broker.world import BrokerWorld
 from kraft.server.cluster.metadata_snapshots import SnapshotPolicy
 from kraft.server.config.loading import ConfigError
-from kraft.server.config.values import CONTROLLER, GRPC, Listener, NodeConfig
+from kraft.server.config.node_config import NodeConfig
+from kraft.server.config.values import CONTROLLER, GRPC, Listener
 from kraft.server.controller.controller_node import ControllerConfig, ControllerNode
 from kraft.server.controller.state_machine_host import StateMachineHost
 from kraft.server.controller.voter_config import voter_config

@@ -9,7 +9,7 @@ import errno
 import socket
 
 from kraft.server.config.loading import ConfigError
-from kraft.server.config.values import NodeConfig
+from kraft.server.config.node_config import NodeConfig
 
 _TAKEN = "the port is in use"
 

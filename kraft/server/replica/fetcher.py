@@ -36,7 +36,7 @@ from kraft.replication.effects import (
 from kraft.replication.follower import FetchPosition, PartitionFollower
 from kraft.rpc.cluster_peers import ReplicaFetchStream, ReplicationPeer
 from kraft.rpc.peers import NotAdmitted, NotServed, Unreachable
-from kraft.server.config.values import ReplicationConfig
+from kraft.server.config.components import ReplicationConfig
 from kraft.server.loop.purgatory import Watch
 from kraft.server.replica.log_changes import ChangeOutcome
 from kraft.server.replica.partition import Partition

@@ -24,7 +24,7 @@ from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.log.segment.segment import Segment
 from kraft.model.errors import Corruption, Refusal
-from kraft.server.config.values import LogMaintenance
+from kraft.server.config.components import LogMaintenance
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
 from kraft.server.upkeep.throttle import Stopped, Throttle

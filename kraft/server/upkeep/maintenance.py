@@ -17,7 +17,7 @@ import structlog
 from kraft.log.disk import Disk
 from kraft.model.errors import Corruption, Refusal
 from kraft.model.ids import Offset
-from kraft.server.config.values import LogMaintenance
+from kraft.server.config.components import LogMaintenance
 from kraft.server.replica.log_changes import ChangeOutcome
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions

@@ -17,7 +17,7 @@ from kraft.local import cluster_files
 from kraft.model.requests import BrokerEndpoint, MetadataRequest, MetadataResponse
 from kraft.rpc.services import SERVER_OPTIONS, BrokerHandlers, BrokerService
 from kraft.server.config.loading import load
-from kraft.server.config.values import NodeConfig
+from kraft.server.config.node_config import NodeConfig
 from kraft.server.process import lifeline
 
 

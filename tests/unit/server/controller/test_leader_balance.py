@@ -15,7 +15,7 @@ from kraft.metadata.leader_election import changes_when_unfenced
 from kraft.metadata.records import BrokerUnfenced, MetadataRecord
 from kraft.metadata.snapshot_records import snapshot_records
 from kraft.model.ids import NO_BROKER, BrokerId
-from kraft.server.config.values import LeaderElections
+from kraft.server.config.components import LeaderElections
 from kraft.server.controller.leader_balance import LeaderBalance
 from kraft.server.controller.state_machine_host import StateMachineHost
 from tests.unit.client.virtual_time import LoopClock, run_virtually

@@ -22,7 +22,7 @@ from kraft.model.requests import (
 )
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.cluster.metadata_loader import MetadataLoader
-from kraft.server.config.values import TopicDefaults
+from kraft.server.config.components import TopicDefaults
 from kraft.server.handlers.describe_topics import describe_topics
 from kraft.server.handlers.metadata import MetadataHandler
 from tests.unit.metadata.clusters import CLUSTER, cluster, epoch_of, with_topic

@@ -11,7 +11,7 @@ import pytest
 
 from kraft.model.ids import uuid_from_text
 from kraft.server.config.loading import load
-from kraft.server.config.values import NodeConfig
+from kraft.server.config.node_config import NodeConfig
 from kraft.server.identity import storage
 from kraft.server.identity.storage import LogDirectory, StorageError
 

@@ -13,7 +13,8 @@ from kraft.model.ids import BrokerId
 from kraft.rpc.identity import Identity, IdentityService
 from kraft.rpc.peers import Unreachable, dial_openly
 from kraft.server.config.loading import load
-from kraft.server.config.values import CONTROLLER, GRPC, NodeConfig
+from kraft.server.config.node_config import NodeConfig
+from kraft.server.config.values import CONTROLLER, GRPC
 from kraft.server.process import advertised_addresses
 from kraft.server.process.advertised_addresses import NotFoundThere, check_advertised, check_advertised_to_kafka
 from kraft.server.process.kafka_dialling import METADATA_VERSION

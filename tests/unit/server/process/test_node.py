@@ -10,7 +10,7 @@ import pytest
 from kraft.model.errors import Corruption
 from kraft.server.broker.broker_node import BrokerNode
 from kraft.server.broker.lifecycle import BrokerRefused
-from kraft.server.config.values import NodeConfig
+from kraft.server.config.node_config import NodeConfig
 from kraft.server.identity import storage
 from kraft.server.identity.credentials import NodeCredentials
 from kraft.server.identity.storage import NodeStorage

@@ -18,7 +18,7 @@ from kraft.model.replica_requests import (
 )
 from kraft.rpc.cluster_peers import ReplicationPeer
 from kraft.rpc.peers import NotAdmitted, NotServed, Unreachable
-from kraft.server.config.values import ReplicationConfig
+from kraft.server.config.components import ReplicationConfig
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
 from kraft.server.replica.fetcher import ANSWER_GRACE_S, NO_ROOM_RETRY_AFTER_S, RECONNECT_AFTER_S, ReplicaFetcher
 from kraft.server.replica.partition import Partition

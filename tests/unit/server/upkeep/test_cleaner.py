@@ -17,7 +17,8 @@ from kraft.log.format.record_codec import Record
 from kraft.log.partition_log import PartitionLog
 from kraft.model.ids import Offset, TopicPartition
 from kraft.runtime.disk import RealDisk
-from kraft.server.config.values import UNLIMITED_BYTES_PER_SECOND, LogMaintenance
+from kraft.server.config.components import LogMaintenance
+from kraft.server.config.values import UNLIMITED_BYTES_PER_SECOND
 from kraft.server.replica.log_configs import log_config
 from kraft.server.replica.move import ReplicaMove
 from kraft.server.replica.partition import Partition

@@ -13,7 +13,7 @@ from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch
 from kraft.model.requests import CreateTopicsRequest, TopicResult, TopicResults
 from kraft.server.cluster.metadata_loader import MetadataLoader
-from kraft.server.config.values import TopicDefaults
+from kraft.server.config.components import TopicDefaults
 from kraft.server.handlers.describe_topics import describe_topics
 from kraft.server.handlers.metadata import MetadataHandler
 from kraft.server.kafka_listener.apis.authorized_operations import NOT_ASKED
