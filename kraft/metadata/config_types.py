@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from kraft.model.config_requests import ConfigType
 
@@ -16,20 +16,22 @@ INT64_MAX: Final = 2**63 - 1
 
 Value = bool | int | float | str | tuple[str, ...]
 
+T_co = TypeVar("T_co", bound=Value, covariant=True)
+
 _TEXT_BYTES_MAX: Final = 100
 """No value of any kind is longer, and the texts come from outside."""
 
 _DECIMAL: Final = re.compile(r"[0-9]{1,19}(\.[0-9]{1,19})?([eE][+-]?[0-9]{1,2})?", re.ASCII)
 
 
-class Kind(Protocol):
+class Kind(Protocol[T_co]):
     @property
     def type(self) -> ConfigType: ...
 
     @property
     def wanted(self) -> str: ...
 
-    def read(self, text: str) -> Value: ...
+    def read(self, text: str) -> T_co: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

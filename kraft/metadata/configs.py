@@ -10,9 +10,9 @@ Source of names, types, defaults and bounds: Kafka's TopicConfig, LogConfig and 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kraft.log.format.compression import GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL
 from kraft.log.format.record_batch import HEADER_BYTES
@@ -28,9 +28,10 @@ from kraft.metadata.config_types import (
     Value,
     text_of,
 )
-from kraft.metadata.image import MetadataImage
 from kraft.model.config_requests import ConfigType
 from kraft.model.errors import ErrorCode, Refusal
+
+T = TypeVar("T", bound=Value)
 
 CREATE_TIME: Final = "CreateTime"
 LOG_APPEND_TIME: Final = "LogAppendTime"
@@ -41,40 +42,9 @@ UNCOMPRESSED: Final = "uncompressed"
 DELETE: Final = "delete"
 COMPACT: Final = "compact"
 
+_KEY: Final = "key"
 _HOUR_MS: Final = 3_600_000
 _MINUTE_MS: Final = 60_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicConfig:
-    """Every topic config in effect. The field's name is the key's with '_' for '.', and the unit where it has one."""
-
-    cleanup_policy: tuple[str, ...]
-    compression_gzip_level: int
-    compression_lz4_level: int
-    compression_type: str
-    compression_zstd_level: int
-    delete_retention_ms: int
-    file_delete_delay_ms: int
-    flush_messages: int
-    flush_ms: int
-    index_interval_bytes: int
-    max_compaction_lag_ms: int
-    max_message_bytes: int
-    message_timestamp_after_max_ms: int
-    message_timestamp_before_max_ms: int
-    message_timestamp_type: str
-    min_cleanable_dirty_ratio: float
-    min_compaction_lag_ms: int
-    min_insync_replicas: int
-    preallocate: bool
-    retention_bytes: int
-    retention_ms: int
-    segment_bytes: int
-    segment_index_bytes: int
-    segment_jitter_ms: int
-    segment_ms: int
-    unclean_leader_election_enable: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,17 +57,13 @@ class ServerKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigKey:
-    """`server_keys` in their order: the first that is set counts."""
+    """`server_keys` in their order: the first that is set counts. `default` is as it would be written."""
 
     key: str
     server_keys: tuple[ServerKey, ...]
-    kind: Kind
+    kind: Kind[Value]
     default: str
     documentation: str
-
-    @property
-    def field(self) -> str:
-        return self.key.replace(".", "_")
 
     @property
     def type(self) -> ConfigType:
@@ -120,210 +86,232 @@ class ConfigKey:
         return number if number < 0 else number * server_key.unit
 
 
-def _server_keys(*names: str) -> tuple[ServerKey, ...]:
+def topic_key(key: str, kind: Kind[T], documentation: str, *, default: T, server_keys: tuple[str, ...]) -> T:
+    """The field of TopicConfig that the key fills. The last word of a server key is its unit, where it has one."""
     units = {"hours": _HOUR_MS, "minutes": _MINUTE_MS}
-    return tuple(ServerKey(name=name, unit=units.get(name.rpartition(".")[2], 1)) for name in names)
+    declared = ConfigKey(
+        key=key,
+        server_keys=tuple(ServerKey(name=name, unit=units.get(name.rpartition(".")[2], 1)) for name in server_keys),
+        kind=kind,
+        default=text_of(default),
+        documentation=documentation,
+    )
+    filled: T = field(default=default, metadata={_KEY: declared})
+    return filled
 
 
-_KEYS: Final = (
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """Every topic config in effect, declared with its key. A field's name is the key's with '_' for '.'."""
+
     # --- segments --------------------------------------------------------------------------------------------
-    ConfigKey(
-        key="segment.bytes",
-        server_keys=_server_keys("log.segment.bytes"),
+    segment_bytes: int = topic_key(
+        "segment.bytes",
         # Kafka 4 asks for a MiB, with an internal key to get around that in its tests. A small segment is slow and
         # no more than that, so here is no second key.
-        kind=IntegerBetween(least=HEADER_BYTES, most=SEGMENT_BYTES_MAX),
-        default="1073741824",
-        documentation="Size in bytes at which a partition's log begins a new segment file.",
-    ),
-    ConfigKey(
-        key="segment.ms",
-        server_keys=_server_keys("log.roll.ms", "log.roll.hours"),
-        kind=IntegerBetween(least=1, most=NEVER),
-        default="604800000",
-        documentation="Age in milliseconds at which a log begins a new segment file though the last one is not full.",
-    ),
-    ConfigKey(
-        key="segment.jitter.ms",
-        server_keys=_server_keys("log.roll.jitter.ms", "log.roll.jitter.hours"),
-        kind=IntegerBetween(least=0, most=NEVER),
-        default="0",
-        documentation="Up to so much before segment.ms, by chance, so that not all logs begin a segment at once.",
-    ),
-    ConfigKey(
-        key="segment.index.bytes",
-        server_keys=_server_keys("log.index.size.max.bytes"),
+        IntegerBetween(least=HEADER_BYTES, most=SEGMENT_BYTES_MAX),
+        "Size in bytes at which a partition's log begins a new segment file.",
+        default=1_073_741_824,
+        server_keys=("log.segment.bytes",),
+    )
+    segment_ms: int = topic_key(
+        "segment.ms",
+        IntegerBetween(least=1, most=NEVER),
+        "Age in milliseconds at which a log begins a new segment file though the last one is not full.",
+        default=604_800_000,
+        server_keys=("log.roll.ms", "log.roll.hours"),
+    )
+    segment_jitter_ms: int = topic_key(
+        "segment.jitter.ms",
+        IntegerBetween(least=0, most=NEVER),
+        "Up to so much before segment.ms, by chance, so that not all logs begin a segment at once.",
+        default=0,
+        server_keys=("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    )
+    segment_index_bytes: int = topic_key(
+        "segment.index.bytes",
         # Twelve bytes are one entry of the time index; Kafka's four would hold none.
-        kind=IntegerBetween(least=12, most=INT32_MAX),
-        default="10485760",
-        documentation="Size in bytes of a segment's index at which the log begins a new segment file.",
-    ),
-    ConfigKey(
-        key="index.interval.bytes",
-        server_keys=_server_keys("log.index.interval.bytes"),
-        kind=IntegerBetween(least=0, most=INT32_MAX),
-        default="4096",
-        documentation="Bytes of log between two entries of its offset index.",
-    ),
-    ConfigKey(
-        key="preallocate",
-        server_keys=_server_keys("log.preallocate"),
-        kind=TrueOrFalse(),
-        default="false",
-        documentation="Whether the disk space of a new segment is reserved at once.",
-    ),
+        IntegerBetween(least=12, most=INT32_MAX),
+        "Size in bytes of a segment's index at which the log begins a new segment file.",
+        default=10_485_760,
+        server_keys=("log.index.size.max.bytes",),
+    )
+    index_interval_bytes: int = topic_key(
+        "index.interval.bytes",
+        IntegerBetween(least=0, most=INT32_MAX),
+        "Bytes of log between two entries of its offset index.",
+        default=4_096,
+        server_keys=("log.index.interval.bytes",),
+    )
+    preallocate: bool = topic_key(
+        "preallocate",
+        TrueOrFalse(),
+        "Whether the disk space of a new segment is reserved at once.",
+        default=False,
+        server_keys=("log.preallocate",),
+    )
     # --- what is taken ---------------------------------------------------------------------------------------
-    ConfigKey(
-        key="max.message.bytes",
-        server_keys=_server_keys("message.max.bytes"),
-        kind=IntegerBetween(least=0, most=INT32_MAX),
-        default="1048588",
-        documentation="Largest record batch that is accepted, in bytes, as compressed by the producer.",
-    ),
-    ConfigKey(
-        key="compression.type",
-        server_keys=_server_keys("compression.type"),
-        kind=OneOf(values=(PRODUCER, UNCOMPRESSED, "gzip", "snappy", "lz4", "zstd")),
+    max_message_bytes: int = topic_key(
+        "max.message.bytes",
+        IntegerBetween(least=0, most=INT32_MAX),
+        "Largest record batch that is accepted, in bytes, as compressed by the producer.",
+        default=1_048_588,
+        server_keys=("message.max.bytes",),
+    )
+    compression_type: str = topic_key(
+        "compression.type",
+        OneOf(values=(PRODUCER, UNCOMPRESSED, "gzip", "snappy", "lz4", "zstd")),
+        "How batches are stored: compressed by one codec, uncompressed, or as their producer sent them.",
         default=PRODUCER,
-        documentation="How batches are stored: compressed by one codec, uncompressed, or as their producer sent them.",
-    ),
-    ConfigKey(
-        key="compression.gzip.level",
-        server_keys=_server_keys("compression.gzip.level"),
-        kind=IntegerBetween(least=1, most=9, also=GZIP_LEVEL),
-        default=str(GZIP_LEVEL),
-        documentation="With compression.type=gzip: 1 is the fastest, 9 the smallest; -1 leaves it to the library.",
-    ),
-    ConfigKey(
-        key="compression.lz4.level",
-        server_keys=_server_keys("compression.lz4.level"),
-        kind=IntegerBetween(least=1, most=17),
-        default=str(LZ4_LEVEL),
-        documentation="With compression.type=lz4: 9 is lz4's fast compressor, any other level its slow one.",
-    ),
-    ConfigKey(
-        key="compression.zstd.level",
-        server_keys=_server_keys("compression.zstd.level"),
-        kind=IntegerBetween(least=-131072, most=22),
-        default=str(ZSTD_LEVEL),
-        documentation="With compression.type=zstd: a higher level is slower and smaller, below 0 faster still.",
-    ),
-    ConfigKey(
-        key="message.timestamp.type",
-        server_keys=_server_keys("log.message.timestamp.type"),
-        kind=OneOf(values=(CREATE_TIME, LOG_APPEND_TIME)),
+        server_keys=("compression.type",),
+    )
+    compression_gzip_level: int = topic_key(
+        "compression.gzip.level",
+        IntegerBetween(least=1, most=9, also=GZIP_LEVEL),
+        "With compression.type=gzip: 1 is the fastest, 9 the smallest; -1 leaves it to the library.",
+        default=GZIP_LEVEL,
+        server_keys=("compression.gzip.level",),
+    )
+    compression_lz4_level: int = topic_key(
+        "compression.lz4.level",
+        IntegerBetween(least=1, most=17),
+        "With compression.type=lz4: 9 is lz4's fast compressor, any other level its slow one.",
+        default=LZ4_LEVEL,
+        server_keys=("compression.lz4.level",),
+    )
+    compression_zstd_level: int = topic_key(
+        "compression.zstd.level",
+        IntegerBetween(least=-131072, most=22),
+        "With compression.type=zstd: a higher level is slower and smaller, below 0 faster still.",
+        default=ZSTD_LEVEL,
+        server_keys=("compression.zstd.level",),
+    )
+    message_timestamp_type: str = topic_key(
+        "message.timestamp.type",
+        OneOf(values=(CREATE_TIME, LOG_APPEND_TIME)),
+        "Whether a record keeps its producer's timestamp or gets the time at which it was appended.",
         default=CREATE_TIME,
-        documentation="Whether a record keeps its producer's timestamp or gets the time at which it was appended.",
-    ),
-    ConfigKey(
-        key="message.timestamp.before.max.ms",
-        server_keys=_server_keys("log.message.timestamp.before.max.ms"),
-        kind=IntegerBetween(least=0, most=NEVER),
-        default=str(NEVER),
-        documentation="How far a producer's timestamp may lie before the broker's time, in milliseconds.",
-    ),
-    ConfigKey(
-        key="message.timestamp.after.max.ms",
-        server_keys=_server_keys("log.message.timestamp.after.max.ms"),
-        kind=IntegerBetween(least=0, most=NEVER),
-        default="3600000",
-        documentation="How far a producer's timestamp may lie after the broker's time, in milliseconds.",
-    ),
-    ConfigKey(
-        key="min.insync.replicas",
-        server_keys=_server_keys("min.insync.replicas"),
-        kind=IntegerBetween(least=1, most=INT32_MAX),
-        default="1",
-        documentation="In-sync replicas without which acks=all writes are refused and nothing is committed.",
-    ),
-    ConfigKey(
-        key="unclean.leader.election.enable",
-        server_keys=_server_keys("unclean.leader.election.enable"),
-        kind=TrueOrFalse(),
-        default="false",
-        documentation="Whether a replica that is not in sync may lead when no other can; what it lacks is lost.",
-    ),
+        server_keys=("log.message.timestamp.type",),
+    )
+    message_timestamp_before_max_ms: int = topic_key(
+        "message.timestamp.before.max.ms",
+        IntegerBetween(least=0, most=NEVER),
+        "How far a producer's timestamp may lie before the broker's time, in milliseconds.",
+        default=NEVER,
+        server_keys=("log.message.timestamp.before.max.ms",),
+    )
+    message_timestamp_after_max_ms: int = topic_key(
+        "message.timestamp.after.max.ms",
+        IntegerBetween(least=0, most=NEVER),
+        "How far a producer's timestamp may lie after the broker's time, in milliseconds.",
+        default=3_600_000,
+        server_keys=("log.message.timestamp.after.max.ms",),
+    )
+    min_insync_replicas: int = topic_key(
+        "min.insync.replicas",
+        IntegerBetween(least=1, most=INT32_MAX),
+        "In-sync replicas without which acks=all writes are refused and nothing is committed.",
+        default=1,
+        server_keys=("min.insync.replicas",),
+    )
+    unclean_leader_election_enable: bool = topic_key(
+        "unclean.leader.election.enable",
+        TrueOrFalse(),
+        "Whether a replica that is not in sync may lead when no other can; what it lacks is lost.",
+        default=False,
+        server_keys=("unclean.leader.election.enable",),
+    )
     # --- durability ------------------------------------------------------------------------------------------
-    ConfigKey(
-        key="flush.messages",
-        server_keys=_server_keys("log.flush.interval.messages"),
-        kind=IntegerBetween(least=1, most=NEVER),
-        default=str(NEVER),
-        documentation="Records after which a log is synced to disk; with log.durability=fsync each batch is anyway.",
-    ),
-    ConfigKey(
-        key="flush.ms",
-        server_keys=_server_keys("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
-        kind=IntegerBetween(least=0, most=NEVER),
-        default=str(NEVER),
-        documentation="Milliseconds after which a record is synced to disk; with log.durability=fsync it is anyway.",
-    ),
+    flush_messages: int = topic_key(
+        "flush.messages",
+        IntegerBetween(least=1, most=NEVER),
+        "Records after which a log is synced to disk; with log.durability=fsync each batch is anyway.",
+        default=NEVER,
+        server_keys=("log.flush.interval.messages",),
+    )
+    flush_ms: int = topic_key(
+        "flush.ms",
+        IntegerBetween(least=0, most=NEVER),
+        "Milliseconds after which a record is synced to disk; with log.durability=fsync it is anyway.",
+        default=NEVER,
+        server_keys=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    )
     # --- retention -------------------------------------------------------------------------------------------
-    ConfigKey(
-        key="cleanup.policy",
-        server_keys=_server_keys("log.cleanup.policy"),
-        kind=ListOf(values=(DELETE, COMPACT)),
-        default=DELETE,
-        documentation="delete drops old segments, compact keeps the newest record of each key; empty keeps everything.",
-    ),
-    ConfigKey(
-        key="retention.ms",
-        server_keys=_server_keys("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
-        kind=IntegerBetween(least=UNLIMITED, most=NEVER),
-        default="604800000",
-        documentation="With cleanup.policy=delete: age in milliseconds above which records are dropped; -1: never.",
-    ),
-    ConfigKey(
-        key="retention.bytes",
-        server_keys=_server_keys("log.retention.bytes"),
-        kind=IntegerBetween(least=UNLIMITED, most=NEVER),
-        default="-1",
-        documentation="With cleanup.policy=delete: size of a partition above which old records are dropped; -1: any.",
-    ),
-    ConfigKey(
-        key="file.delete.delay.ms",
-        server_keys=_server_keys("log.segment.delete.delay.ms"),
-        kind=IntegerBetween(least=0, most=NEVER),
-        default="60000",
-        documentation="Milliseconds for which the files of a dropped segment stay on the disk.",
-    ),
+    cleanup_policy: tuple[str, ...] = topic_key(
+        "cleanup.policy",
+        ListOf(values=(DELETE, COMPACT)),
+        "delete drops old segments, compact keeps the newest record of each key; empty keeps everything.",
+        default=(DELETE,),
+        server_keys=("log.cleanup.policy",),
+    )
+    retention_ms: int = topic_key(
+        "retention.ms",
+        IntegerBetween(least=UNLIMITED, most=NEVER),
+        "With cleanup.policy=delete: age in milliseconds above which records are dropped; -1: never.",
+        default=604_800_000,
+        server_keys=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    )
+    retention_bytes: int = topic_key(
+        "retention.bytes",
+        IntegerBetween(least=UNLIMITED, most=NEVER),
+        "With cleanup.policy=delete: size of a partition above which old records are dropped; -1: any.",
+        default=UNLIMITED,
+        server_keys=("log.retention.bytes",),
+    )
+    file_delete_delay_ms: int = topic_key(
+        "file.delete.delay.ms",
+        IntegerBetween(least=0, most=NEVER),
+        "Milliseconds for which the files of a dropped segment stay on the disk.",
+        default=60_000,
+        server_keys=("log.segment.delete.delay.ms",),
+    )
     # --- compaction ------------------------------------------------------------------------------------------
-    ConfigKey(
-        key="min.cleanable.dirty.ratio",
-        server_keys=_server_keys("log.cleaner.min.cleanable.ratio"),
-        kind=NumberBetween(least=0, most=1),
-        default="0.5",
-        documentation="The part of a log that is not compacted yet from which on it is worth compacting.",
-    ),
-    ConfigKey(
-        key="min.compaction.lag.ms",
-        server_keys=_server_keys("log.cleaner.min.compaction.lag.ms"),
-        kind=IntegerBetween(least=0, most=NEVER),
-        default="0",
-        documentation="Milliseconds for which a record is safe from compaction.",
-    ),
-    ConfigKey(
-        key="max.compaction.lag.ms",
-        server_keys=_server_keys("log.cleaner.max.compaction.lag.ms"),
-        kind=IntegerBetween(least=1, most=NEVER),
-        default=str(NEVER),
-        documentation="Milliseconds after which a record is compacted however little else there is to compact.",
-    ),
-    ConfigKey(
-        key="delete.retention.ms",
-        server_keys=_server_keys("log.cleaner.delete.retention.ms"),
-        kind=IntegerBetween(least=0, most=NEVER),
-        default="86400000",
-        documentation="Milliseconds for which a tombstone outlives the compaction that first met it.",
-    ),
-)
+    min_cleanable_dirty_ratio: float = topic_key(
+        "min.cleanable.dirty.ratio",
+        NumberBetween(least=0, most=1),
+        "The part of a log that is not compacted yet from which on it is worth compacting.",
+        default=0.5,
+        server_keys=("log.cleaner.min.cleanable.ratio",),
+    )
+    min_compaction_lag_ms: int = topic_key(
+        "min.compaction.lag.ms",
+        IntegerBetween(least=0, most=NEVER),
+        "Milliseconds for which a record is safe from compaction.",
+        default=0,
+        server_keys=("log.cleaner.min.compaction.lag.ms",),
+    )
+    max_compaction_lag_ms: int = topic_key(
+        "max.compaction.lag.ms",
+        IntegerBetween(least=1, most=NEVER),
+        "Milliseconds after which a record is compacted however little else there is to compact.",
+        default=NEVER,
+        server_keys=("log.cleaner.max.compaction.lag.ms",),
+    )
+    delete_retention_ms: int = topic_key(
+        "delete.retention.ms",
+        IntegerBetween(least=0, most=NEVER),
+        "Milliseconds for which a tombstone outlives the compaction that first met it.",
+        default=86_400_000,
+        server_keys=("log.cleaner.delete.retention.ms",),
+    )
 
-TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = {declared.key: declared for declared in _KEYS}
+
+TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = {
+    declared.key: declared for declared in (each.metadata[_KEY] for each in fields(TopicConfig))
+}
 
 SERVER_KEYS: Final[Mapping[str, tuple[ConfigKey, ServerKey]]] = {
-    server_key.name: (declared, server_key) for declared in _KEYS for server_key in declared.server_keys
+    server_key.name: (declared, server_key)
+    for declared in TOPIC_CONFIGS.values()
+    for server_key in declared.server_keys
 }
 """Whose default a broker's key is, by its name."""
+
+_FIELDS: Final[Mapping[str, str]] = {each.metadata[_KEY].key: each.name for each in fields(TopicConfig)}
+"""By key."""
+
+KAFKA_DEFAULTS: Final = TopicConfig()
+"""What topics get where neither they nor the brokers' files say anything."""
 
 NOT_BUILT_YET: Final = frozenset(
     {
@@ -343,11 +331,6 @@ NOT_BUILT_YET: Final = frozenset(
 )
 
 
-def check_topic_config(key: str, value: str) -> None:
-    """Raises Refusal INVALID_CONFIG when the key is not one of ours or the value not one of the key's."""
-    _read(_declared(key), value)
-
-
 def checked(defaults: TopicConfig, configs: Mapping[str, str]) -> TopicConfig:
     """What a topic has in effect that sets `configs`. Raises Refusal INVALID_CONFIG when it cannot be so."""
     own = {key: _read(_declared(key), value) for key, value in configs.items()}
@@ -359,21 +342,14 @@ def checked(defaults: TopicConfig, configs: Mapping[str, str]) -> TopicConfig:
 def broker_defaults(server_properties: Mapping[str, str]) -> TopicConfig:
     """What topics get that set nothing themselves. Raises Refusal INVALID_CONFIG that names the server key."""
     values = {}
-    for declared in _KEYS:
-        values[declared.field] = declared.kind.read(declared.default)
+    for declared in TOPIC_CONFIGS.values():
         for server_key in reversed(declared.server_keys):
             # From the last to the first, so that the first wins, and each that is set is checked.
             if (text := server_properties.get(server_key.name)) is not None:
-                values[declared.field] = _read_server(declared, server_key, text)
-    defaults = _typed(values)
+                values[declared.key] = _read_server(declared, server_key, text)
+    defaults = _with(KAFKA_DEFAULTS, values)
     _check_together(defaults, "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms")
     return defaults
-
-
-def effective(image: MetadataImage, topic: str, defaults: TopicConfig) -> TopicConfig:
-    """The configs in effect for a topic; `defaults` for one that does not exist."""
-    topic_image = image.topic(topic)
-    return defaults if topic_image is None else overridden(defaults, topic_image.configs)
 
 
 def overridden(defaults: TopicConfig, configs: Mapping[str, str]) -> TopicConfig:
@@ -387,7 +363,7 @@ def overridden(defaults: TopicConfig, configs: Mapping[str, str]) -> TopicConfig
 
 def text_in_effect(config: TopicConfig, key: str) -> str:
     """The value of one key, as it would be written."""
-    return text_of(getattr(config, TOPIC_CONFIGS[key].field))
+    return text_of(getattr(config, _FIELDS[key]))
 
 
 def unknown_config(key: str) -> str:
@@ -437,17 +413,5 @@ def _check_together(config: TopicConfig, min_lag_key: str, max_lag_key: str) -> 
 
 
 def _with(defaults: TopicConfig, own: Mapping[str, Value]) -> TopicConfig:
-    values = {
-        declared.field: own[declared.key] if declared.key in own else getattr(defaults, declared.field)
-        for declared in _KEYS
-    }
-    return _typed(values)
-
-
-def _typed(values: Mapping[str, Any]) -> TopicConfig:
-    # A test holds the table's kinds against the types of the fields.
-    return TopicConfig(**values)
-
-
-KAFKA_DEFAULTS: Final = broker_defaults({})
-"""What topics get where neither they nor the brokers' files say anything."""
+    values: dict[str, Any] = {_FIELDS[key]: value for key, value in own.items()}
+    return replace(defaults, **values)
