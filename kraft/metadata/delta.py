@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from kraft.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage, TopicImage
+from kraft.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraft.metadata.persistent_maps import PersistentMap, PersistentSequence
 from kraft.model.ids import BrokerId, TopicId
 
@@ -30,7 +30,6 @@ class RemovedPartition:
     topic: str
     topic_id: TopicId
     partition: int
-    topic_is_deleted: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +59,10 @@ def delta(before: MetadataImage, after: MetadataImage, broker_id: BrokerId) -> B
     for topic_before, topic_after in _changed_topics(before, after):
         held_before, held_after = _held_of_changed(topic_before, topic_after, broker_id)
         if topic_before is not None:
-            remove += _removed(topic_before, topic_after, sorted(held_before.keys() - held_after.keys()))
+            remove += [
+                RemovedPartition(topic=topic_before.topic, topic_id=topic_before.topic_id, partition=number)
+                for number in sorted(held_before.keys() - held_after.keys())
+            ]
         if topic_after is None:
             continue
         if topic_before is not None and topic_before.configs != topic_after.configs and _holds(topic_after, broker_id):
@@ -76,11 +78,6 @@ def delta(before: MetadataImage, after: MetadataImage, broker_id: BrokerId) -> B
             elif earlier is None or _leadership(state) != _leadership(earlier):
                 follow.append(assigned)
     return BrokerDelta(remove=tuple(remove), reconfigured=tuple(reconfigured), lead=tuple(lead), follow=tuple(follow))
-
-
-def restart(image: MetadataImage, broker_id: BrokerId) -> BrokerDelta:
-    """Everything that a broker which starts with this image has to take up."""
-    return delta(EMPTY_IMAGE, image, broker_id)
 
 
 def _changed_topics(
@@ -120,13 +117,6 @@ def _held(
 
 def _holds(topic: TopicImage, broker_id: BrokerId) -> bool:
     return any(broker_id in state.replicas for state in topic.partitions.values())
-
-
-def _removed(topic: TopicImage, later: TopicImage | None, partitions: list[int]) -> Iterator[RemovedPartition]:
-    for partition in partitions:
-        yield RemovedPartition(
-            topic=topic.topic, topic_id=topic.topic_id, partition=partition, topic_is_deleted=later is None
-        )
 
 
 def _leadership(state: PartitionImage) -> tuple[int, int]:

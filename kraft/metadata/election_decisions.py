@@ -8,7 +8,7 @@ QuorumController's leader rebalancing.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig
 from kraft.metadata.decision import Decision
@@ -115,9 +115,6 @@ def unsettled_in(image: MetadataImage, topic: TopicImage, defaults: TopicConfig)
     for partition in topic.partitions.values():
         if not is_settled(image, topic, partition, defaults):
             yield from _led_by(image, topic, partition, partition.leader, defaults)
-
-
-Election = Callable[[MetadataImage, TopicImage, PartitionImage, TopicConfig], list[PartitionChanged]]
 
 
 def _preferred(

@@ -48,9 +48,6 @@ class HighWatermarkAdvanced:
 class IsrChanged:
     """The committed ISR, or the minimum it is measured against, changed: ask `acks_result` for parked produces."""
 
-    isr: tuple[BrokerId, ...]
-    below_minimum: bool
-
 
 LeaderEffect: TypeAlias = ProposeIsr | HighWatermarkAdvanced | IsrChanged
 

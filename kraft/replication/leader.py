@@ -317,7 +317,7 @@ class PartitionLeader:
         if min_insync_replicas == self._min_insync_replicas:
             return []
         self._min_insync_replicas = min_insync_replicas
-        return [self._isr_changed(), *self._advance()]
+        return [IsrChanged(), *self._advance()]
 
     # --- rules -----------------------------------------------------------------------------------------------
 
@@ -408,7 +408,7 @@ class PartitionLeader:
             elif broker in before and broker not in isr:
                 follower.left_isr()
         is_news = isr != before or self.below_minimum_isr != was_below_minimum
-        changed: list[LeaderEffect] = [self._isr_changed()] if is_news else []
+        changed: list[LeaderEffect] = [IsrChanged()] if is_news else []
         return [*changed, *self._advance()]
 
     def _put_off_joiners(self) -> None:
@@ -432,9 +432,6 @@ class PartitionLeader:
 
     def _broker_epoch_of(self, broker_id: BrokerId) -> BrokerEpoch:
         return self._broker_epoch if broker_id == self.broker_id else self._followers[broker_id].broker_epoch
-
-    def _isr_changed(self) -> IsrChanged:
-        return IsrChanged(isr=self._isr, below_minimum=self.below_minimum_isr)
 
     def _shortage(self) -> str:
         is_ours = len(self._isr) < self._min_insync_replicas

@@ -161,13 +161,6 @@ class SendBuffer:
             lane.seal()
         return closed_one or is_full
 
-    def has_room_in_batch(self, partition: TopicPartition, size_bytes: int) -> bool:
-        """True when records of this size join the partition's present batch, or would start its first one."""
-        lane = self._lanes.get(partition)
-        if lane is None or lane.open is None:
-            return True
-        return lane.open.size_bytes + size_bytes <= self._settings.batch_size
-
     # --- identity ---------------------------------------------------------------------------------------------
 
     @property

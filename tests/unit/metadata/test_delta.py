@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from kraft.metadata.delta import AssignedPartition, BrokerDelta, RemovedPartition, delta, restart
-from kraft.metadata.image import MetadataImage
+from kraft.metadata.delta import AssignedPartition, BrokerDelta, RemovedPartition, delta
+from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.metadata.records import TopicConfigSet, TopicDeleted
 from kraft.model.ids import BrokerId, TopicId
 from tests.unit.metadata.clusters import ORDERS, cluster, partition, with_isr, with_topic
@@ -18,7 +18,7 @@ def assigned(image: MetadataImage, number: int, *, is_new: bool) -> AssignedPart
 
 def test_a_restart_takes_up_everything_that_the_broker_holds() -> None:
     image = with_topic(cluster(1, 2, 3), [1, 2], [2, 1], [2, 3])
-    taken_up = restart(image, ME)
+    taken_up = delta(EMPTY_IMAGE, image, ME)
     assert taken_up.lead == (assigned(image, 0, is_new=True),)
     assert taken_up.follow == (assigned(image, 1, is_new=True),)
     assert (taken_up.remove, taken_up.reconfigured) == ((), ())
@@ -28,7 +28,7 @@ def test_nothing_changed_means_nothing_to_do() -> None:
     image = with_topic(cluster(1, 2), [1, 2])
     assert delta(image, image, ME) == EMPTY
     assert delta(image, image, ME).is_empty
-    assert restart(cluster(1), ME).is_empty
+    assert delta(EMPTY_IMAGE, cluster(1), ME).is_empty
 
 
 def test_a_new_topic_elsewhere_is_none_of_our_business() -> None:
@@ -66,7 +66,7 @@ def test_a_partition_that_loses_its_leader_is_still_followed() -> None:
 def test_a_deleted_topic_is_removed_and_its_namesake_is_new() -> None:
     before = with_topic(cluster(1, 2), [1, 2], [2])
     deleted = before.replay([TopicDeleted(topic_id=ORDERS)])
-    removed = RemovedPartition(topic="orders", topic_id=ORDERS, partition=0, topic_is_deleted=True)
+    removed = RemovedPartition(topic="orders", topic_id=ORDERS, partition=0)
     assert delta(before, deleted, ME).remove == (removed,)
     again = TopicId(UUID(int=101))
     recreated = with_topic(deleted, [1, 2], topic_id=again)

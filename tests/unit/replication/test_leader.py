@@ -183,7 +183,7 @@ def test_a_follower_that_the_controller_removed_is_not_waited_for() -> None:
     assert leader.high_watermark == 10
 
     effects = changed(leader, (1, 2), 8)
-    assert effects == [IsrChanged(isr=brokers((1, 2)), below_minimum=False), advanced_to(12)]
+    assert effects == [IsrChanged(), advanced_to(12)]
 
 
 def test_a_follower_outside_the_isr_that_falls_silent_is_not_waited_for() -> None:
@@ -232,7 +232,8 @@ def test_r9_the_high_watermark_is_frozen_below_the_minimum_isr() -> None:
     write(leader, 12)
     effects = changed(leader, (1,), 8)
 
-    assert effects == [IsrChanged(isr=brokers((1,)), below_minimum=True)]
+    assert effects == [IsrChanged()]
+    assert leader.below_minimum_isr
     assert leader.synced(Offset(12)) == []
     assert leader.tick(5) == []
     assert leader.high_watermark == 10
@@ -271,7 +272,8 @@ def test_a_lowered_minimum_lets_the_high_watermark_go_on() -> None:
     write(leader, 12)
 
     assert leader.min_insync_changed(2) == []
-    assert leader.min_insync_changed(1) == [IsrChanged(isr=brokers((1,)), below_minimum=False), advanced_to(12)]
+    assert leader.min_insync_changed(1) == [IsrChanged(), advanced_to(12)]
+    assert not leader.below_minimum_isr
 
 
 # --- joining (R6) ----------------------------------------------------------------------------------------------
@@ -342,7 +344,7 @@ def test_a_follower_that_lags_for_too_long_is_proposed_out() -> None:
     assert proposals(effects) == [(1, {1: 11, 2: 21})]
     assert leader.high_watermark == 10, "until the controller agrees, broker 3 may still be elected"
     assert accepted(leader, 1, (1, 2), 8) == [
-        IsrChanged(isr=brokers((1, 2)), below_minimum=False),
+        IsrChanged(),
         advanced_to(12),
     ]
 
@@ -553,7 +555,7 @@ def test_while_others_are_counted_on_nothing_is_committed_whatever_the_own_minim
     fetched(leader, 2, 12)
     assert leader.high_watermark == 12
     effects = leader.partition_changed(brokers((1,)), PartitionEpoch(8), brokers(REPLICAS), brokers((2,)))
-    assert effects == [IsrChanged(isr=tuple(brokers((1,))), below_minimum=True)]
+    assert effects == [IsrChanged()]
     assert (write(leader, 15), leader.high_watermark) == ([], 12)
     with pytest.raises(Refusal, match="fewer than the controller's minimum"):
         leader.check_produce(-1)
@@ -561,7 +563,7 @@ def test_while_others_are_counted_on_nothing_is_committed_whatever_the_own_minim
 
     # Nothing but that changes, and the leader goes on.
     effects = leader.partition_changed(brokers((1,)), PartitionEpoch(9), brokers(REPLICAS))
-    assert effects[0] == IsrChanged(isr=tuple(brokers((1,))), below_minimum=False)
+    assert effects[0] == IsrChanged()
     leader.tick(5_000)
     assert leader.high_watermark == 15
 
