@@ -39,7 +39,6 @@ _VERSIONS: Final = {
 """librdkafka asks for record batches only of who has these."""
 
 _ROOM_BYTES: Final = 4 << 20
-_LAST_OFFSET_DELTA_AT: Final = 23
 _BASE_OFFSET_BYTES: Final = 8
 _END: Final = 1 << 40
 """Where the one partition is said to end: no reader gets there."""

@@ -39,10 +39,6 @@ class Flow:
     def records_per_s(self) -> float:
         return self.records / self.seconds
 
-    @property
-    def megabytes_per_s(self) -> float:
-        return self.records_per_s * VALUE_BYTES / 1e6
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latencies:

@@ -37,7 +37,6 @@ HEADER_BYTES: Final = 61
 MAGIC: Final = 2
 SEQUENCE_MAX: Final = 0x7FFFFFFF
 OFFSET_MAX: Final = 0x7FFFFFFFFFFFFFFF
-TIMESTAMP_MAX: Final = 0x7FFFFFFFFFFFFFFF
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _FRAME: Final = struct.Struct(">qiibIhi")
