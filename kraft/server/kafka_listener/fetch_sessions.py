@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.server.loop.budget import Budget
 from kraft.wire.schema.fetch import FetchPartition, PartitionData
 
 NO_SESSION: Final = 0
@@ -108,8 +109,7 @@ class FetchSessions:
     ) -> None:
         self._draw_id = draw_id
         self._sessions_max = sessions_max
-        self._partitions_max = partitions_max
-        self._partitions = 0
+        self._partitions = Budget(partitions_max)
         self._sessions: dict[int, FetchSession] = {}
         """In the order of their last use, the oldest first."""
 
@@ -149,15 +149,12 @@ class FetchSessions:
         self, session: FetchSession, wanted: Iterable[tuple[FetchKey, FetchPartition]], forgotten: Iterable[FetchKey]
     ) -> bool:
         """As `session.change`. False: there are too many partitions, and the session is over."""
-        before = len(session)
         session.change(wanted, forgotten)
-        self._partitions += len(session) - before
-        if self._partitions <= self._partitions_max:
+        if self._partitions.claim(session.session_id, len(session)):
             return True
         self.end(session.session_id)
         return False
 
     def end(self, session_id: int) -> None:
-        ended = self._sessions.pop(session_id, None)
-        if ended is not None:
-            self._partitions -= len(ended)
+        if self._sessions.pop(session_id, None) is not None:
+            self._partitions.release(session_id)

@@ -13,10 +13,8 @@ import structlog
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.runtime.allocator import give_back_freed_memory
 from kraft.server.kafka_listener.connection import ConnectionLimits, KafkaConnection, Requests
-from kraft.server.kafka_listener.large_requests import LargeRequests
-from kraft.server.kafka_listener.receive_budget import ReceiveMemory
+from kraft.server.kafka_listener.memory import ListenerMemory
 from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer
-from kraft.server.kafka_listener.unread_answers import UnreadAnswers, unread_bytes_max
 
 log = structlog.get_logger()
 
@@ -37,9 +35,7 @@ VERY_LARGE_BYTES: Final = 64 * 1024
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerLimits:
     frame_bytes_max: int
-    """`socket.request.max.bytes`. All requests that are partly there take less than twice as much memory, and so do all
-    answers that are not read and the large requests that are carried out.
-    """
+    """`socket.request.max.bytes`"""
 
     connections_max: int
     """`max.connections`"""
@@ -50,18 +46,11 @@ class ListenerLimits:
 class KafkaListener:
     """At any number of addresses. Limits hold for the connections of all together."""
 
-    def __init__(
-        self,
-        limits: ListenerLimits,
-        refusals: RefusalLog,
-        unread: UnreadAnswers | None = None,
-    ) -> None:
+    def __init__(self, limits: ListenerLimits, refusals: RefusalLog, memory: ListenerMemory) -> None:
         self._limits = limits
-        self._unread = unread or UnreadAnswers(unread_bytes_max(limits.frame_bytes_max))
         self._refusals = refusals
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
-        self._memory = ReceiveMemory(limits.frame_bytes_max)
-        self._large = LargeRequests(limits.frame_bytes_max)
+        self._memory = memory
         self._connections: set[KafkaConnection] = set()
         self._none_left = asyncio.Event()
         self._servers: list[asyncio.Server] = []
@@ -91,7 +80,7 @@ class KafkaListener:
     @property
     def receiving_bytes(self) -> int:
         """That requests take which are partly there."""
-        return self._memory.lent_bytes
+        return self._memory.receive.held_bytes
 
     async def stop(self, grace_s: float) -> None:
         """Takes no more connections or requests, and gives those under way so long to be answered."""
@@ -112,17 +101,19 @@ class KafkaListener:
         if self._giving_back is not None:
             self._giving_back.cancel()
 
-    def _make_buffer(self, ask_again: Callable[[], None]) -> ReceiveBuffer:
-        return ReceiveBuffer(self._scratch, self._limits.frame_bytes_max, self._memory, self._large, ask_again)
+    def _make_buffer(self, granted: Callable[[], None]) -> ReceiveBuffer:
+        memory = self._memory
+        return ReceiveBuffer(self._scratch, self._limits.frame_bytes_max, memory.receive, memory.large, granted)
 
     async def _check_connections(self) -> None:
         while True:
             await asyncio.sleep(CHECK_PERIOD_S)
             for connection in list(self._connections):
                 connection.check()
-            if self._memory.most_lent_bytes() > self._crowd_bytes or self._large.bytes_most > VERY_LARGE_BYTES:
+            large = self._memory.large
+            if self._memory.receive.held_bytes_most() > self._crowd_bytes or large.bytes_most > VERY_LARGE_BYTES:
                 self._give_back_soon()
-            self._large.bytes_most = 0
+            large.bytes_most = 0
 
     def _give_back_soon(self) -> None:
         """What a crowd has used and freed lies scattered among what others use, and the next one would need more."""
@@ -150,10 +141,11 @@ class KafkaListener:
             self._refusals.tell(connection.peer, reason)
 
     def unread(self, connection: KafkaConnection, size_bytes: int) -> bool:
-        self._unread.note(connection, size_bytes)
-        if self._unread.is_crowded:
+        unread = self._memory.unread
+        unread.note(connection, size_bytes)
+        if unread.is_crowded:
             self._give_back_soon()
-        return self._unread.is_crowded
+        return unread.is_crowded
 
     def failed(self, connection: KafkaConnection, error: BaseException) -> None:
         # Our own bug: the place it happened at is what its report needs.

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Final
 
 from kraft.server.kafka_listener.large_requests import LARGE_FROM_BYTES, PRODUCE_KEY, LargeRequests
-from kraft.server.kafka_listener.receive_budget import ReceiveBudget, ReceiveMemory
+from kraft.server.kafka_listener.receive_memory import ReceiveMemory
+from kraft.server.loop.budget import Budget
 
 SIZE_BYTES: Final = 4
 """In front of each frame: how many bytes follow, as a signed integer."""
@@ -43,24 +44,21 @@ class ReceiveBuffer:
         frame_bytes_max: int,
         memory: ReceiveMemory,
         large: LargeRequests,
-        ask_again: Callable[[], None],
+        granted: Callable[[], None],
     ) -> None:
-        """`ask_again` is called when there may be memory, after `has_room` was False, and when it is the turn of
-        the frame that `next_frame` kept back.
+        """`granted` is called when there is memory, after `has_room` was False, and when it is the turn of the frame
+        that `next_frame` kept back.
         """
         self._scratch = scratch
         self._frame_bytes_max = frame_bytes_max
         self._memory = memory
-        self._budget: ReceiveBudget = memory.small
-        """That `_kept` was lent from."""
+        self._budget: Budget = memory.small
+        """That the memory of `_kept` is held in."""
 
         self._large = large
-        self._ask_again = ask_again
+        self._granted = granted
         self.has_turn = False
         """A large frame was taken: `finished` is to be called when it is answered."""
-
-        self.is_waiting = False
-        """For memory, that others have."""
 
         self._arrived_bytes = 0
         self._slow_checks = 0
@@ -77,6 +75,11 @@ class ReceiveBuffer:
     def is_partial(self) -> bool:
         """The beginning of a frame is here, and its end is not. Raises BadFrame."""
         return self._position < len(self._view) and self.peek_frame() is None
+
+    @property
+    def is_waiting(self) -> bool:
+        """For memory, that others have."""
+        return self._budget.is_waiting(self)
 
     def room(self) -> memoryview:
         """Where to receive the next bytes. Never empty after `has_room` was True."""
@@ -135,7 +138,7 @@ class ReceiveBuffer:
     def has_room(self) -> bool:
         """Makes room for more of a frame that has begun. Raises BadFrame.
 
-        False: the memory is lent to others at present, or a whole frame is here and waits for its turn.
+        False: others hold the memory at present, or a whole frame is here and waits for its turn.
         """
         if self._kept is None:
             return True
@@ -150,12 +153,12 @@ class ReceiveBuffer:
         size_bytes = max(TRUST_FACTOR * left, KEPT_BYTES_MIN)
         if TRUST_FACTOR * size_bytes >= wanted:
             size_bytes = wanted
-        self._lend_from(self._memory.budget(wanted), left)
-        self.is_waiting = not self._budget.grow_to(self, size_bytes, self._ask_again)
-        if not self.is_waiting:
-            self._move_to(size_bytes)
-            self._whole_at = 0 if size is None else wanted
-        return not self.is_waiting
+        self._hold_in(self._memory.budget(wanted), left)
+        if not self._budget.claim(self, size_bytes, self._granted):
+            return False
+        self._move_to(size_bytes)
+        self._whole_at = 0 if size is None else wanted
+        return True
 
     def is_slow(self) -> bool:
         """To be asked once a second: others wait for memory, and of what this one has its request makes little use."""
@@ -164,7 +167,7 @@ class ReceiveBuffer:
             not self.is_waiting
             and self._filled > KEPT_BYTES_MIN
             and arrived_bytes < ARRIVED_BYTES_MIN
-            and self._budget.is_waited_for
+            and self._budget.waiting_count > 0
         )
         self._slow_checks = self._slow_checks + 1 if is_lazy else 0
         return self._slow_checks >= SLOW_CHECKS_MAX
@@ -174,29 +177,30 @@ class ReceiveBuffer:
         if self._kept is not None:
             self._memory.reuse(self._kept)
             self._kept = None
-            self.is_waiting = False
             self._slow_checks = 0
-            self._budget.give_back(self)
+            self._budget.release(self)
         self._view, self._position, self._filled, self._whole_at = self._scratch[:0], 0, 0, 0
 
     def _take_turn(self, frame: memoryview) -> bool:
         if self.has_turn:
             # Whoever takes the next one has answered the one before.
             self.finished()
-        self.has_turn = self._large.begin(self, frame, self._ask_again)
+        self.has_turn = self._large.begin(self, frame, self._granted)
         return self.has_turn
 
     def _keep_only_rest(self) -> None:
         size_bytes = len(self._view) - self._position
-        self._lend_from(self._memory.budget(max(size_bytes, self._next_size() or 0)), size_bytes)
+        self._hold_in(self._memory.budget(max(size_bytes, self._next_size() or 0)), size_bytes)
         self._move_to(size_bytes)
 
-    def _lend_from(self, budget: ReceiveBudget, size_bytes: int) -> None:
-        """So much, if it was not from there already."""
-        if budget is not self._budget or self._kept is None or size_bytes < len(self._kept):
-            self._budget.give_back(self)
-            self._budget = budget
-            budget.keep(self, size_bytes)
+    def _hold_in(self, budget: Budget, size_bytes: int) -> None:
+        """So much, if it was not there already."""
+        if budget is not self._budget:
+            self._budget.release(self)
+        elif self._kept is not None and size_bytes >= len(self._kept):
+            return
+        self._budget = budget
+        budget.hold(self, size_bytes)
 
     def _move_to(self, size_bytes: int) -> None:
         """What was not taken, into a buffer of its own."""

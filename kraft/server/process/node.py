@@ -53,8 +53,8 @@ from kraft.server.identity.credentials import NodeCredentials
 from kraft.server.identity.storage import NodeStorage
 from kraft.server.kafka_listener.connection import ConnectionLimits
 from kraft.server.kafka_listener.listener import KafkaListener, ListenerLimits
+from kraft.server.kafka_listener.memory import ListenerMemory
 from kraft.server.kafka_listener.requests import ELEMENT_BYTES, KafkaRequests
-from kraft.server.kafka_listener.unread_answers import UnreadAnswers, unread_bytes_max
 from kraft.server.loop.watch import watch_loop
 from kraft.server.process.advertised_addresses import check_advertised, check_advertised_to_kafka
 from kraft.server.process.file_limit import connections_max, raise_file_limit
@@ -260,13 +260,13 @@ class _Node:
             connections_max=min(network.connections_max, connections_max(self._files_max)),
             connection=ConnectionLimits(idle_s_max=network.connection_idle_ms_max / 1_000),
         )
-        unread = UnreadAnswers(unread_bytes_max(network.request_bytes_max))
-        self._kafka = KafkaListener(limits, self._credentials.refusals, unread)
+        memory = ListenerMemory(network.request_bytes_max)
+        self._kafka = KafkaListener(limits, self._credentials.refusals, memory)
         for listener in listeners:
             answering = partial(
                 KafkaRequests,
                 self._broker.handlers.kafka_apis(listener.name),
-                unread=unread,
+                unread=memory.unread,
                 elements_max=network.request_bytes_max // ELEMENT_BYTES,
             )
             await self._kafka.listen(listener.host, listener.port, answering)

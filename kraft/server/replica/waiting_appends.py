@@ -20,6 +20,7 @@ import structlog
 
 from kraft.log.append_work import AppendMustWait, AppendWork, AwaitedChange, CheckedRecords, ProducedRecords
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.server.loop.budget import Beyond, Budget
 
 log = structlog.get_logger()
 
@@ -93,34 +94,37 @@ class WaitingAppends:
 
     def __init__(self, executor: Executor | None = None, bytes_max: int = WAITING_BYTES_MAX) -> None:
         self._executor = executor or ThreadPoolExecutor(1, thread_name_prefix="append-work")
-        self._bytes_max = bytes_max
+        self._budget = Budget(bytes_max, Beyond.ALONE)
         self._tasks: set[asyncio.Task[None]] = set()
-        self.waiting_bytes = 0
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self._budget.held
 
     def check_room(self, size_bytes: int) -> None:
         """Raises Refusal while too many bytes wait already. One append of any size may wait."""
-        if self.waiting_bytes and self.waiting_bytes + size_bytes > self._bytes_max:
+        if not self._budget.has_room(APPEND_BYTES + size_bytes):
             raise Refusal(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"{self.waiting_bytes} bytes of records wait to be looked into before they are appended, "
-                f"and no more than {self._bytes_max} may",
+                f"and no more than {self._budget.size_max} may",
             )
 
     def join(self, queue: AppendQueue, append: WaitingAppend) -> None:
         """Puts the append at the end of its partition's queue."""
         assert not isinstance(append.records, CheckedRecords), "records are checked in their turn"
-        size_bytes, refuse, attempt = APPEND_BYTES + len(append.records), append.refuse, append.append
+        refuse, attempt = append.refuse, append.append
 
-        def append_and_give_back(records: ProducedRecords) -> None:
+        def append_and_release(records: ProducedRecords) -> None:
             attempt(records)
-            self.waiting_bytes -= size_bytes
+            self._budget.release(append)
 
-        def refuse_and_give_back(refusal: Refusal) -> None:
-            self.waiting_bytes -= size_bytes
+        def refuse_and_release(refusal: Refusal) -> None:
+            self._budget.release(append)
             refuse(refusal)
 
-        append.append, append.refuse = append_and_give_back, refuse_and_give_back
-        self.waiting_bytes += size_bytes
+        append.append, append.refuse = append_and_release, refuse_and_release
+        self._budget.hold(append, APPEND_BYTES + len(append.records))
         queue.waiting.append(append)
         if not queue.is_worked_off:
             queue.is_worked_off = True

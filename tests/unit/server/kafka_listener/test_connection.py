@@ -23,6 +23,7 @@ from kraft.server.kafka_listener.connection import (
     ConnectionLimits,
 )
 from kraft.server.kafka_listener.listener import KafkaListener, ListenerLimits
+from kraft.server.kafka_listener.memory import ListenerMemory
 
 DEADLINE_S = 10.0
 
@@ -123,7 +124,7 @@ async def served(limits: ListenerLimits) -> AsyncIterator[Served]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     requests = Requests()
-    listener = KafkaListener(limits, RefusalLog(lambda: 0))
+    listener = KafkaListener(limits, RefusalLog(lambda: 0), ListenerMemory(limits.frame_bytes_max))
     await listener.listen("127.0.0.1", port, lambda peer: requests)
     everything = Served(listener, requests, port)
     try:

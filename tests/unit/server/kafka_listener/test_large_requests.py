@@ -16,6 +16,14 @@ class Crowd:
         self.large = LargeRequests(FRAME_BYTES_MAX)
         self.begun: list[int] = []
 
+    @property
+    def waiting_count(self) -> int:
+        return sum(lane.waiting_count for lane in (self.large.fetches, self.large.others, self.large.largest))
+
+    @property
+    def under_way_bytes(self) -> int:
+        return sum(lane.held for lane in (self.large.fetches, self.large.others, self.large.largest))
+
     def begin(self, number: int, key: ApiKey, size_bytes: int) -> None:
         frame = memoryview(key.to_bytes(2, "big") + bytes(size_bytes - 2))
         if self.large.begin(number, frame, lambda: self.begin(number, key, size_bytes)):
@@ -27,16 +35,16 @@ def test_as_many_are_under_way_as_fit_and_the_others_follow_in_their_order(key: 
     crowd, half = Crowd(), LANE_BYTES[key] // 2
     for number in range(5):
         crowd.begin(number, key, half)
-    assert (crowd.begun, crowd.large.waiting_count) == ([0, 1], 3)
+    assert (crowd.begun, crowd.waiting_count) == ([0, 1], 3)
     crowd.large.end(1)
     assert crowd.begun == [0, 1, 2]
     crowd.large.end(0)
     crowd.large.end(2)
     assert crowd.begun == [0, 1, 2, 3, 4]
-    assert crowd.large.under_way_bytes == 2 * half
+    assert crowd.under_way_bytes == 2 * half
     crowd.large.end(3)
     crowd.large.end(4)
-    assert (crowd.large.under_way_bytes, crowd.large.waiting_count) == (0, 0)
+    assert (crowd.under_way_bytes, crowd.waiting_count) == (0, 0)
 
 
 def test_nobody_overtakes_one_that_waits() -> None:
@@ -73,7 +81,7 @@ def test_who_goes_away_while_it_waits_is_not_waited_for() -> None:
     crowd.large.end(1)
     crowd.large.end(0)
     assert crowd.begun == [0, 2]
-    assert crowd.large.waiting_count == 1
+    assert crowd.waiting_count == 1
 
 
 def test_who_has_its_turn_and_goes_away_before_it_begins_leaves_it_to_the_next() -> None:

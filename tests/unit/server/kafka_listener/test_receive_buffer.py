@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraft.server.kafka_listener.large_requests import OTHER_SHARE, LargeRequests
-from kraft.server.kafka_listener.receive_budget import SMALL_BYTES_MAX, ReceiveMemory
 from kraft.server.kafka_listener.receive_buffer import (
     ARRIVED_BYTES_MIN,
     KEPT_BYTES_MIN,
@@ -14,6 +13,7 @@ from kraft.server.kafka_listener.receive_buffer import (
     BadFrame,
     ReceiveBuffer,
 )
+from kraft.server.kafka_listener.receive_memory import SMALL_BYTES_MAX, ReceiveMemory
 
 FRAME_BYTES_MAX = 100_000
 
@@ -26,11 +26,11 @@ class Connections:
         # All but a few of the requests here are small ones.
         self.memory = ReceiveMemory(8 * budget_bytes)
         self.large = LargeRequests(FRAME_BYTES_MAX)
-        self.asked_again: list[int] = []
+        self.granted: list[int] = []
 
     def new(self, number: int = 0) -> ReceiveBuffer:
         return ReceiveBuffer(
-            self.scratch, FRAME_BYTES_MAX, self.memory, self.large, lambda: self.asked_again.append(number)
+            self.scratch, FRAME_BYTES_MAX, self.memory, self.large, lambda: self.granted.append(number)
         )
 
 
@@ -66,7 +66,7 @@ def test_frames_come_out_as_they_went_in_however_they_are_cut(contents: list[byt
     buffer = connections.new()
     assert feed(buffer, b"".join(map(frame, contents)), step) == contents
     assert not buffer.is_partial
-    assert connections.memory.lent_bytes == 0
+    assert connections.memory.held_bytes == 0
 
 
 def test_a_large_frame_is_looked_at_when_it_is_whole_and_not_before() -> None:
@@ -155,7 +155,7 @@ def test_a_claimed_size_costs_no_more_than_what_came_is_worth() -> None:
     buffer = connections.new()
     feed(buffer, FRAME_BYTES_MAX.to_bytes(4, "big") + bytes(16))
     assert buffer.has_room()
-    assert connections.memory.lent_bytes == KEPT_BYTES_MIN
+    assert connections.memory.held_bytes == KEPT_BYTES_MIN
 
 
 def test_a_frame_that_grows_is_there_twice_in_a_quarter_of_its_room_at_most() -> None:
@@ -163,15 +163,15 @@ def test_a_frame_that_grows_is_there_twice_in_a_quarter_of_its_room_at_most() ->
     buffer, lent = connections.new(), [0]
     data = frame(bytes(65_536))
     while data and buffer.has_room():
-        if connections.memory.lent_bytes != lent[-1]:
-            lent.append(connections.memory.lent_bytes)
+        if connections.memory.held_bytes != lent[-1]:
+            lent.append(connections.memory.held_bytes)
         feed(buffer, data[:512])
         data = data[512:]
     assert lent[-1] == SIZE_BYTES + 65_536
     assert lent[-2] <= lent[-1] / 4
 
 
-def test_who_finds_the_budget_used_up_waits_and_is_asked_again() -> None:
+def test_who_finds_the_budget_used_up_waits_until_it_has_what_it_needs() -> None:
     connections = Connections(budget_bytes=5_000)
     first, second, third = connections.new(1), connections.new(2), connections.new(3)
     large = frame(bytes(50_000))
@@ -183,7 +183,7 @@ def test_who_finds_the_budget_used_up_waits_and_is_asked_again() -> None:
     assert not second.has_room()
     assert not third.has_room()
     assert feed(first, large[4_000:]) == [bytes(50_000)]
-    assert connections.asked_again == [2, 3]
+    assert connections.granted == [2, 3]
     assert second.has_room()
     assert third.has_room(), "now it has the right of way"
     assert feed(third, large[1_000:]) == [bytes(50_000)]
@@ -206,7 +206,7 @@ def test_a_connection_that_goes_on_and_on_keeps_no_right_of_way() -> None:
     assert busy.has_room()
     assert not other.has_room()
     assert feed(busy, large[3_500:] + large[:10]) == [bytes(9_000)]
-    assert connections.asked_again == [2]
+    assert connections.granted == [2]
     assert other.has_room()
 
 
@@ -219,21 +219,21 @@ def test_a_large_frame_is_kept_until_it_is_its_turn_and_what_follows_it_too() ->
     assert feed(other, frame(large) + frame(b"it follows")) == []
     assert not other.is_partial, "it is all there, and nobody keeps us waiting"
     assert not other.has_room(), "nothing more is read meanwhile"
-    assert connections.memory.lent_bytes > len(large)
+    assert connections.memory.held_bytes > len(large)
     one.finished()
-    assert connections.asked_again == [2]
+    assert connections.granted == [2]
     assert taken(other) == large
     assert taken(other) == b"it follows"
     other.keep_rest()
     other.finished()
-    assert (connections.large.under_way_bytes, connections.memory.lent_bytes) == (0, 0)
+    assert (connections.large.others.held, connections.memory.held_bytes) == (0, 0)
 
 
 def test_records_are_never_kept_back() -> None:
     connections = Connections(scratch_bytes=16_000)
     large = b"\0\0" + bytes(10_000)
     assert [feed(connections.new(number), frame(large)) for number in range(3)] == [[large]] * 3
-    assert connections.large.under_way_bytes == 0
+    assert connections.large.others.held == 0
 
 
 def test_who_takes_its_next_large_frame_has_answered_the_one_before() -> None:

@@ -16,9 +16,9 @@ def test_the_room_for_answers_is_what_others_left() -> None:
     assert unread.room_bytes() == ANSWER_BYTES_MAX
     unread.note(first, 6 * MIB)
     unread.note(second, 9 * MIB)
-    assert (unread.total_bytes, unread.room_bytes(), unread.is_crowded) == (15 * MIB, 1 * MIB, False)
+    assert (unread.budget.held, unread.room_bytes(), unread.is_crowded) == (15 * MIB, 1 * MIB, False)
     unread.note(second, 10 * MIB)
-    assert (unread.total_bytes, unread.room_bytes(), unread.is_crowded) == (16 * MIB, 0, True)
+    assert (unread.budget.held, unread.room_bytes(), unread.is_crowded) == (16 * MIB, 0, True)
 
 
 def test_a_small_answer_needs_no_room_and_the_last_one_less_than_it_takes() -> None:
@@ -70,10 +70,10 @@ def test_what_is_read_makes_room_again() -> None:
     reader = object()
     unread.note(reader, 20 * MIB)
     unread.note(reader, 1 * MIB)
-    assert (unread.total_bytes, unread.is_crowded) == (1 * MIB, False)
+    assert (unread.budget.held, unread.is_crowded) == (1 * MIB, False)
     unread.note(reader, 0)
     unread.note(reader, 0)
-    assert (unread.total_bytes, unread.room_bytes()) == (0, ANSWER_BYTES_MAX)
+    assert (unread.budget.held, unread.room_bytes()) == (0, ANSWER_BYTES_MAX)
 
 
 def test_an_answer_counts_from_when_it_is_made_to_when_it_has_been_written() -> None:

@@ -359,7 +359,7 @@ def test_answers_are_no_larger_than_there_is_room_for(broker: Broker) -> None:
         # Written in the next turn of the loop.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        assert unread.total_bytes == 0
+        assert unread.budget.held == 0
         assert sizes(await fetch()) == [3]
 
     asyncio.run(scenario())

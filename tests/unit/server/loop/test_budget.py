@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kraft.server.loop.budget import Beyond, Budget
+from tests.unit.client.virtual_time import run_virtually
+
+
+class Crowd:
+    """Claimants have numbers; `granted` are those that waited, in the order in which they were granted."""
+
+    def __init__(self, size_max: int, beyond: Beyond) -> None:
+        self.budget = Budget(size_max, beyond)
+        self.granted: list[int] = []
+
+    def claim(self, number: int, size: int) -> bool:
+        return self.budget.claim(number, size, lambda: self.granted.append(number))
+
+
+@pytest.mark.parametrize("beyond", Beyond)
+def test_what_fits_is_granted_and_counts_until_it_is_released(beyond: Beyond) -> None:
+    budget = Budget(10, beyond)
+    assert budget.claim("one", 4)
+    assert budget.claim("other", 6)
+    assert (budget.held, budget.left) == (10, 0)
+    budget.release("one")
+    budget.release("one")
+    assert (budget.held, budget.left, budget.held_most) == (6, 4, 10)
+
+
+@pytest.mark.parametrize("beyond", Beyond)
+def test_a_claim_says_what_is_held_in_all(beyond: Beyond) -> None:
+    budget = Budget(10, beyond)
+    assert budget.claim("one", 4)
+    assert budget.claim("one", 10)
+    assert budget.claim("one", 3)
+    assert budget.held == 3
+
+
+@pytest.mark.parametrize(("beyond", "is_granted"), [(Beyond.NOBODY, False), (Beyond.ALONE, True), (Beyond.FIRST, True)])
+def test_a_claim_above_the_whole_budget(beyond: Beyond, is_granted: bool) -> None:
+    budget = Budget(10, beyond)
+    assert budget.has_room(11) is is_granted
+    assert budget.claim("one", 11) is is_granted
+    assert budget.held == (11 if is_granted else 0)
+
+
+def test_who_goes_beyond_alone_waits_until_the_others_have_released_theirs() -> None:
+    crowd = Crowd(10, Beyond.ALONE)
+    assert crowd.claim(1, 1)
+    assert not crowd.claim(2, 11)
+    assert not crowd.claim(3, 1), "nobody overtakes one that waits"
+    crowd.budget.release(1)
+    assert (crowd.granted, crowd.budget.held) == ([2], 11)
+    crowd.budget.release(2)
+    assert (crowd.granted, crowd.budget.held) == ([2, 3], 1)
+
+
+def test_the_first_goes_beyond_what_others_hold_and_the_next_waits_for_it() -> None:
+    crowd = Crowd(10, Beyond.FIRST)
+    assert crowd.claim(1, 6)
+    assert crowd.claim(2, 50)
+    assert crowd.claim(2, 60), "it goes on"
+    assert not crowd.claim(3, 5)
+    crowd.budget.release(1)
+    assert (crowd.granted, crowd.budget.waiting_count) == ([], 1), "what is left is less than nothing"
+    crowd.budget.release(2)
+    assert (crowd.granted, crowd.budget.held) == ([3], 5)
+
+
+def test_who_goes_beyond_first_is_overtaken_by_what_fits() -> None:
+    crowd = Crowd(10, Beyond.FIRST)
+    assert crowd.claim(1, 4)
+    assert crowd.claim(2, 7)
+    assert not crowd.claim(3, 20)
+    crowd.budget.release(1)
+    assert crowd.claim(4, 2)
+    assert not crowd.claim(5, 2)
+    crowd.budget.release(4)
+    assert crowd.granted == [5]
+    crowd.budget.release(2)
+    assert crowd.granted == [5, 3]
+
+
+def test_what_was_granted_is_held_though_nobody_has_come_for_it() -> None:
+    crowd = Crowd(10, Beyond.ALONE)
+    for number in range(3):
+        crowd.claim(number, 10)
+    crowd.budget.release(0)
+    assert crowd.granted == [1]
+    assert crowd.claim(1, 10)
+    crowd.budget.release(1)
+    assert crowd.granted == [1, 2]
+
+
+def test_what_is_there_already_counts_though_there_is_no_room() -> None:
+    crowd = Crowd(10, Beyond.NOBODY)
+    crowd.budget.hold("arrived", 15)
+    assert crowd.budget.left == -5
+    assert not crowd.claim(1, 1)
+    crowd.budget.hold("arrived", 10)
+    assert crowd.granted == []
+    crowd.budget.hold("arrived", 9)
+    assert crowd.granted == [1]
+
+
+def test_who_claims_less_than_it_held_makes_room() -> None:
+    crowd = Crowd(10, Beyond.ALONE)
+    assert crowd.claim(1, 10)
+    assert not crowd.claim(2, 3)
+    assert crowd.claim(1, 7)
+    assert crowd.granted == [2]
+
+
+def test_who_releases_while_it_waits_is_not_granted_anything() -> None:
+    crowd = Crowd(10, Beyond.ALONE)
+    for number in range(3):
+        crowd.claim(number, 10)
+    assert crowd.budget.is_waiting(1)
+    crowd.budget.release(1)
+    crowd.budget.release(0)
+    assert crowd.granted == [2]
+
+
+def test_a_wait_ends_when_there_is_room_or_the_time_is_over() -> None:
+    async def scenario() -> None:
+        budget, loop = Budget(10), asyncio.get_running_loop()
+        began = loop.time()
+        assert await budget.wait("first", 10, began + 1)
+        second = asyncio.ensure_future(budget.wait("second", 3, began + 60))
+        assert not await budget.wait("third", 3, began + 5)
+        assert loop.time() - began == pytest.approx(5)
+        budget.release("first")
+        assert await second
+        assert (budget.held, budget.waiting_count) == (3, 0)
+
+    run_virtually(scenario())
+
+
+def test_who_goes_while_it_waits_leaves_nothing_behind() -> None:
+    async def scenario() -> None:
+        budget = Budget(10)
+        budget.hold("first", 10)
+        waits = [
+            asyncio.ensure_future(budget.wait(number, 10, asyncio.get_running_loop().time() + 60)) for number in (1, 2)
+        ]
+        await asyncio.sleep(0)
+        waits[0].cancel()
+        await asyncio.sleep(0)
+        assert budget.waiting_count == 1
+        budget.release("first")
+        # Granted, and gone before it noticed.
+        waits[1].cancel()
+        await asyncio.wait(waits)
+        assert (budget.held, budget.waiting_count) == (0, 0)
+
+    run_virtually(scenario())
+
+
+_BOUNDS: dict[Beyond, Callable[[list[int]], bool]] = {
+    Beyond.NOBODY: lambda held: sum(held) <= 10,
+    Beyond.ALONE: lambda held: sum(held) <= 10 or len(held) == 1,
+    Beyond.FIRST: lambda held: sum(held) - max(held, default=0) <= 10,
+}
+
+
+@pytest.mark.parametrize("beyond", Beyond)
+@given(steps=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 15)), max_size=60))
+def test_no_more_is_held_than_may_be_and_everybody_gets_on(beyond: Beyond, steps: list[tuple[int, int]]) -> None:
+    """A size of 0 stands for a release; a claim above the budget that nobody may have is made smaller."""
+    crowd, held, waiting = Crowd(10, beyond), dict[int, int](), dict[int, int]()
+
+    def look() -> None:
+        while crowd.granted:
+            number = crowd.granted.pop(0)
+            held[number] = waiting.pop(number)
+        assert _BOUNDS[beyond](list(held.values())), held
+        assert crowd.budget.held == sum(held.values())
+        assert crowd.budget.waiting_count == len(waiting)
+        assert held or not waiting, "nobody holds anything, and somebody waits"
+
+    for number, size in steps:
+        size = min(size, 10) if beyond is Beyond.NOBODY else size
+        if not size:
+            crowd.budget.release(number)
+            held.pop(number, None)
+            waiting.pop(number, None)
+        elif number not in held and number not in waiting:
+            if crowd.claim(number, size):
+                held[number] = size
+            else:
+                waiting[number] = size
+        look()
+    for number in range(5):
+        crowd.budget.release(number)
+        held.pop(number, None)
+        waiting.pop(number, None)
+        look()
