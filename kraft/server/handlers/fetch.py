@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Final
 
 from kraft.log.format.record_batch import HEADER_BYTES, split
@@ -25,7 +25,7 @@ TURN_S_MAX: Final = 0.01
 
 
 class _Reading:
-    """What a request has found so far, and how much more it may."""
+    """What a request has found so far, in its order, and how much more it may."""
 
     def __init__(self, request: FetchRequest) -> None:
         self._request_id = request.request_id
@@ -35,19 +35,18 @@ class _Reading:
         self.left_bytes = min(request.max_bytes, RESPONSE_BYTES_MAX)
         self.found_bytes = 0
         self._has_error = False
-        self._results: list[FetchPartitionResult] = []
+        self.results: list[FetchPartitionResult] = []
 
     def add(self, result: FetchPartitionResult) -> None:
         size_bytes = len(result.records)
         self.found_bytes += size_bytes
         self.left_bytes = max(self.left_bytes - size_bytes, 0)
         self._has_error = self._has_error or result.error_code is not ErrorCode.NONE
-        self._results.append(result)
+        self.results.append(result)
 
-    @property
-    def partitions(self) -> int:
-        """How many were read."""
-        return len(self._results)
+    def has_room_for(self, size_bytes: int) -> bool:
+        """The first that has records is given them whatever their size."""
+        return size_bytes <= self.left_bytes or self.found_bytes == 0
 
     @property
     def is_enough(self) -> bool:
@@ -58,12 +57,12 @@ class _Reading:
         """Some read ended at so many batches as it may give, small ones, and behind them there may be more."""
         return any(
             len(split(result.records)) >= READ_BATCHES_MAX
-            for result in self._results
+            for result in self.results
             if len(result.records) >= READ_BATCHES_MAX * HEADER_BYTES
         )
 
     def response(self) -> FetchResponse:
-        return FetchResponse(request_id=self._request_id, partitions=self._results)
+        return FetchResponse(request_id=self._request_id, partitions=self.results)
 
 
 class FetchHandler:
@@ -83,16 +82,16 @@ class FetchHandler:
         return await self._handle(request, _Reading(request))
 
     async def _handle(self, request: FetchRequest, reading: _Reading) -> FetchResponse:
-        """`reading` has begun; what comes meanwhile to a partition that it has read is seen by the next."""
+        """`reading` has begun. What changes meanwhile is read again before it is waited for more, and nothing else."""
         deadline = asyncio.get_running_loop().time() + request.max_wait_ms / 1_000
-        if reading.partitions < len(request.partitions):
-            await self._read_all(request, reading)
-            if reading.is_enough:
-                return reading.response()
+        await self._read_rest(request, reading)
+        if reading.is_enough:
+            return reading.response()
         with Watch(self._watched(request)) as watch:
             while True:
                 watch.again()
-                reading = await self._read_all(request, _Reading(request))
+                before, reading = reading.results, _Reading(request)
+                await self._read_rest(request, reading, before)
                 if reading.is_enough or not await watch.wait(deadline - asyncio.get_running_loop().time()):
                     return reading.response()
 
@@ -100,21 +99,39 @@ class FetchHandler:
         found = (self._partitions.find_by_name(wanted.topic, wanted.partition) for wanted in request.partitions)
         return [partition.committed for partition in found if partition is not None]
 
-    async def _read_all(self, request: FetchRequest, reading: _Reading) -> _Reading:
+    async def _read_rest(
+        self, request: FetchRequest, reading: _Reading, before: Sequence[FetchPartitionResult] = ()
+    ) -> None:
         while True:
-            if self._read_on(request, reading):
-                return reading
+            if self._read_on(request, reading, before):
+                return
             await asyncio.sleep(0)
 
-    def _read_on(self, request: FetchRequest, reading: _Reading) -> bool:
-        """True when all partitions are read; False when it is the turn of others."""
+    def _read_on(self, request: FetchRequest, reading: _Reading, before: Sequence[FetchPartitionResult] = ()) -> bool:
+        """True when all partitions are read; False when it is the turn of others.
+
+        `before` is what an earlier reading has found, in the same order: it is kept where a read would give the same.
+        """
         loop = asyncio.get_running_loop()
         until_s = loop.time() + TURN_S_MAX
-        for wanted in request.partitions[reading.partitions : reading.partitions + PARTITIONS_AT_ONCE]:
-            reading.add(self._read(wanted, reading))
+        begin = len(reading.results)
+        for at, wanted in enumerate(request.partitions[begin : begin + PARTITIONS_AT_ONCE], begin):
+            is_known = bool(before) and self._is_current(before[at]) and reading.has_room_for(len(before[at].records))
+            reading.add(before[at] if is_known else self._read(wanted, reading))
             if loop.time() >= until_s:
                 break
-        return reading.partitions == len(request.partitions)
+        return len(reading.results) == len(request.partitions)
+
+    def _is_current(self, result: FetchPartitionResult) -> bool:
+        """Nothing has changed in the partition since that a read tells of."""
+        partition = self._partitions.find_by_name(result.topic, result.partition)
+        return (
+            partition is not None
+            and partition.leader is not None
+            and partition.leader_epoch == result.leader_epoch
+            and partition.high_watermark == result.high_watermark
+            and partition.log.log_start_offset == result.log_start_offset
+        )
 
     def _read(self, wanted: FetchPartition, before: _Reading) -> FetchPartitionResult:
         try:

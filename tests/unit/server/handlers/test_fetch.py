@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kraft.log.segment import segment
 from kraft.model.errors import ErrorCode
@@ -362,5 +366,127 @@ def test_what_is_committed_between_looking_and_waiting_is_not_missed(broker: Bro
         assert isinstance(begun, Awaitable)
         assert values(await begun) == [["b"]]
         assert asyncio.get_running_loop().time() == began
+
+    run_virtually(scenario())
+
+
+class Reads:
+    """How often each partition's log was read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.counted: Counter[int] = Counter()
+        read = Partition.read
+
+        def counting(partition: Partition, *arguments: Any) -> bytes:
+            self.counted[partition.topic_partition.partition] += 1
+            return read(partition, *arguments)
+
+        monkeypatch.setattr(Partition, "read", counting)
+
+
+def append(broker: Broker, partition: Partition, *values: str) -> None:
+    for value in values:
+        partition.append(batch(value), 1)
+    broker.sync()
+
+
+@pytest.mark.parametrize("turn_s_max", [fetch_module.TURN_S_MAX, 0.0])
+def test_a_consumer_that_waits_in_vain_reads_every_partition_once(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, turn_s_max: float
+) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr(fetch_module, "TURN_S_MAX", turn_s_max)
+        for number in range(3):
+            committed(broker, "a", number=number)
+        reads = Reads(monkeypatch)
+        wanted = request(*[asking(1, number=number) for number in range(3)], max_wait_ms=500)
+        begun = FetchHandler(broker.partitions).begin(wanted)
+        assert isinstance(begun, Awaitable)
+        assert values(await begun) == [[], [], []]
+        assert reads.counted == {0: 1, 1: 1, 2: 1}
+
+    run_virtually(scenario())
+
+
+def test_a_consumer_that_waits_reads_again_only_what_has_changed(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        held = [committed(broker, number=number) for number in range(3)]
+        reads = Reads(monkeypatch)
+        size = len(batch("a"))
+        wanted = request(*[asking(number=number) for number in range(3)], max_wait_ms=60_000, min_bytes=3 * size)
+        waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+        await settle()
+        for number, value in ((1, "a"), (0, "b"), (1, "c")):
+            assert not waiting.done()
+            append(broker, held[number], value)
+            await settle()
+        assert values(await waiting) == [["b"], ["a", "c"], []]
+        assert reads.counted == {0: 2, 1: 3, 2: 1}
+
+    run_virtually(scenario())
+
+
+def test_a_log_that_begins_later_by_now_is_read_again(broker: Broker) -> None:
+    async def scenario() -> None:
+        first, second = [committed(broker, "a", "b", number=number) for number in range(2)]
+        wanted = request(asking(2), asking(2, number=1), max_wait_ms=60_000)
+        waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+        await settle()
+        second.delete_records(1)
+        append(broker, first, "c")
+        response = await waiting
+        assert values(response) == [["c"], []]
+        assert [result.log_start_offset for result in response.partitions] == [0, 1]
+
+    run_virtually(scenario())
+
+
+def test_an_offset_below_the_log_that_begins_later_by_now_is_told(broker: Broker) -> None:
+    async def scenario() -> None:
+        first, second = [committed(broker, "a", "b", number=number) for number in range(2)]
+        wanted = request(asking(2), asking(0, number=1), max_wait_ms=60_000, min_bytes=1 << 20)
+        waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+        await settle()
+        second.delete_records(1)
+        append(broker, first, "c")
+        assert codes(await waiting) == [ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE]
+
+    run_virtually(scenario())
+
+
+@given(
+    appends=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 400)), max_size=6),
+    late=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 400)), min_size=1, max_size=4),
+    bytes_max=st.integers(1, 2_000),
+    partition_bytes_max=st.integers(1, 1_500),
+)
+@settings(max_examples=60, deadline=None)
+def test_what_is_read_in_two_steps_is_what_one_read_gives(
+    tmp_path_factory: pytest.TempPathFactory,
+    appends: list[tuple[int, int]],
+    late: list[tuple[int, int]],
+    bytes_max: int,
+    partition_bytes_max: int,
+) -> None:
+    """Whatever the bounds cut off: some of the records come while the request waits."""
+
+    async def scenario() -> None:
+        broker = Broker(tmp_path_factory.mktemp("logs"))
+        held = [committed(broker, number=number) for number in range(3)]
+        for number, size in appends:
+            append(broker, held[number], "x" * size)
+        partitions = [asking(number=number, bytes_max=partition_bytes_max) for number in range(3)]
+        handler = FetchHandler(broker.partitions)
+        wanted = request(*partitions, max_wait_ms=1_000, min_bytes=bytes_max, max_bytes=bytes_max)
+        waiting = asyncio.ensure_future(handler.handle(wanted))
+        await settle()
+        if waiting.done():
+            return
+        for number, size in late:
+            append(broker, held[number], "x" * size)
+        at_once = await handler.handle(request(*partitions, max_bytes=bytes_max))
+        assert values(await waiting) == values(at_once)
 
     run_virtually(scenario())
