@@ -38,10 +38,12 @@ from kraft.server.handlers.producer_ids import ProducerIdHandler
 from kraft.server.handlers.quorum import QuorumHandler
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
 from kraft.server.handlers.topics import TopicsHandler
+from kraft.server.kafka_listener.apis.fetch import WAITING_PARTITIONS_MAX
 from kraft.server.kafka_listener.fetch_sessions import FETCH_SESSION_ID_MAX, FetchSessions
 from kraft.server.kafka_listener.kafka_admin_apis import KafkaAdminHandlers
 from kraft.server.kafka_listener.kafka_apis import KafkaSurroundings, PartitionHandlers, kafka_apis
 from kraft.server.kafka_listener.requests import Api
+from kraft.server.loop.budget import Budget
 from kraft.server.loop.slow_reads import SlowReads
 from kraft.server.replica.waiting_appends import WaitingAppends
 from kraft.wire.api_keys import ApiKey
@@ -68,6 +70,7 @@ class ApiHandlers:
         self._fetch_sessions = FetchSessions(
             lambda: 1 + int.from_bytes(world.entropy.bytes(4), "big") % FETCH_SESSION_ID_MAX
         )
+        self._waiting_fetches = Budget(WAITING_PARTITIONS_MAX)
 
     def grpc_services(self) -> tuple[BrokerService, AdminService, ReplicationService]:
         """What the GRPC listener serves."""
@@ -91,6 +94,7 @@ class ApiHandlers:
                 fenced_lately=self._metadata.fenced_lately.brokers,
                 monotonic_ms=self._world.clock.monotonic_ms,
                 sessions=self._fetch_sessions,
+                waiting_fetches=self._waiting_fetches,
             ),
         )
 

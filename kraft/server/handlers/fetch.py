@@ -90,14 +90,19 @@ class FetchHandler:
         with Watch(self._watched(request)) as watch:
             while True:
                 watch.again()
-                before, reading = reading.results, _Reading(request)
-                await self._read_rest(request, reading, before)
+                reading = await self._read_again(request, reading)
                 if reading.is_enough or not await watch.wait(deadline - asyncio.get_running_loop().time()):
                     return reading.response()
 
     def _watched(self, request: FetchRequest) -> list[Notifier]:
         found = (self._partitions.find_by_name(wanted.topic, wanted.partition) for wanted in request.partitions)
         return [partition.committed for partition in found if partition is not None]
+
+    async def _read_again(self, request: FetchRequest, before: _Reading) -> _Reading:
+        """A new reading, which keeps what `before` has found where a read would give the same."""
+        reading = _Reading(request)
+        await self._read_rest(request, reading, before.results)
+        return reading
 
     async def _read_rest(
         self, request: FetchRequest, reading: _Reading, before: Sequence[FetchPartitionResult] = ()
@@ -108,10 +113,7 @@ class FetchHandler:
             await asyncio.sleep(0)
 
     def _read_on(self, request: FetchRequest, reading: _Reading, before: Sequence[FetchPartitionResult] = ()) -> bool:
-        """True when all partitions are read; False when it is the turn of others.
-
-        `before` is what an earlier reading has found, in the same order: it is kept where a read would give the same.
-        """
+        """True when all partitions are read; False when it is the turn of others."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + TURN_S_MAX
         begin = len(reading.results)

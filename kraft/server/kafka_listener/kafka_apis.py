@@ -22,6 +22,7 @@ from kraft.server.kafka_listener.apis.produce import ProduceApi
 from kraft.server.kafka_listener.fetch_sessions import FetchSessions
 from kraft.server.kafka_listener.kafka_admin_apis import KafkaAdminHandlers, kafka_admin_apis
 from kraft.server.kafka_listener.requests import Api
+from kraft.server.loop.budget import Budget
 from kraft.wire.api_keys import ApiKey
 
 
@@ -50,6 +51,9 @@ class KafkaSurroundings:
     sessions: FetchSessions
     """Of the clients of all listeners."""
 
+    waiting_fetches: Budget
+    """Of the partitions of all fetches that wait."""
+
 
 def kafka_apis(
     broker: BrokerHandlers,
@@ -62,7 +66,13 @@ def kafka_apis(
     leaders = Leaders(surroundings.image, surroundings.listener)
     apis: dict[ApiKey, Api] = {
         ApiKey.PRODUCE: ProduceApi(partitions.produce.begin, leaders, partitions.produce.refuse_unknown),
-        ApiKey.FETCH: FetchApi(partitions.fetch.begin, leaders, surroundings.sessions, surroundings.monotonic_ms),
+        ApiKey.FETCH: FetchApi(
+            partitions.fetch.begin,
+            leaders,
+            surroundings.sessions,
+            surroundings.waiting_fetches,
+            surroundings.monotonic_ms,
+        ),
         ApiKey.LIST_OFFSETS: ListOffsetsApi(broker.list_offsets),
         ApiKey.METADATA: MetadataApi(broker.metadata, leaders, surroundings.broker_id, surroundings.fenced_lately),
         ApiKey.INIT_PRODUCER_ID: InitProducerIdApi(broker.init_producer_id, surroundings.monotonic_ms),

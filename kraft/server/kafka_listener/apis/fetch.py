@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterable
 from itertools import groupby
 from typing import Final
 
@@ -21,8 +20,10 @@ from kraft.server.kafka_listener.fetch_sessions import (
     FetchSessions,
 )
 from kraft.server.kafka_listener.large_requests import LARGE_FROM_BYTES
+from kraft.server.kafka_listener.pending_fetch import FetchState, PendingFetch, WantedPartition
 from kraft.server.kafka_listener.requests import Call
 from kraft.server.kafka_listener.unread_answers import UnreadAnswers
+from kraft.server.loop.budget import Budget
 from kraft.server.loop.turns import Turns
 from kraft.wire.schema.fetch import (
     FetchableTopicResponse,
@@ -48,57 +49,24 @@ CROWDED_WAIT_MS_MAX: Final = 100
 LARGE_WAIT_MS_MAX: Final = 500
 """Of a large request: others may wait for their turn behind it. It is what clients ask for by default."""
 
-_Wanted = list[tuple[FetchKey, FetchPartition]]
-_Found = list[tuple[FetchKey, PartitionData]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """What of a request is needed once its records are read."""
-
-    wanted: _Wanted
-    names: Sequence[str | None]
-    """Of each topic wanted; None where nobody knows its id."""
-
-    session: FetchSession | None
-    aborted: tuple[()] | None
-    """The aborted transactions of each partition."""
-
-    unread: UnreadAnswers | None
-    wait_ms_max: int
-
-    def bytes_max(self, asked_max: int) -> int:
-        return asked_max if self.unread is None else min(asked_max, max(1, self.unread.room_bytes()))
-
-    def makes(self, answer: values.FetchResponse) -> bool:
-        """False: there is no room for it. Otherwise it counts at once, so that others know that read now."""
-        if self.unread is None:
-            return True
-        size_bytes = sum(len(result.records) for result in answer.partitions)
-        if not self.unread.takes(size_bytes):
-            return False
-        self.unread.made(size_bytes)
-        return True
-
-    async def has_room(self, deadline_s: float) -> bool:
-        return self.unread is None or await self.unread.room(deadline_s)
-
-    def results(self, answer: values.FetchResponse) -> Iterator[tuple[FetchKey, values.FetchPartitionResult | None]]:
-        """In the order of `wanted`; None where the topic's id is not known."""
-        results = iter(answer.partitions)
-        for name, (key, _) in zip(self.names, self.wanted, strict=True):
-            yield key, None if name is None else next(results)
+_Found = list[tuple[Place, PartitionData]]
 
 
 class FetchApi:
     def __init__(
-        self, begin: Begin, leaders: Leaders, sessions: FetchSessions, monotonic_ms: Callable[[], int]
+        self,
+        begin: Begin,
+        leaders: Leaders,
+        sessions: FetchSessions,
+        waiting: Budget,
+        monotonic_ms: Callable[[], int],
     ) -> None:
+        """`waiting` counts the partitions of all fetches that wait."""
         self._begin = begin
         self._leaders = leaders
         self._sessions = sessions
+        self._waiting = waiting
         self._monotonic_ms = monotonic_ms
-        self._waiting_partitions = 0
 
     def __call__(self, request: FetchRequest, call: Call) -> Awaitable[FetchResponse] | FetchResponse:
         if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
@@ -107,24 +75,50 @@ class FetchApi:
             session = self._session(request, uses_topic_ids=call.version >= _TOPIC_IDS_FROM)
         except Refusal as refusal:
             return FetchResponse(error_code=refusal.error_code, responses=())
-        wanted = _named(request) if session is None else session.wanted
-        asked = _Asked(
-            wanted=wanted,
-            names=[self._leaders.topic_name(key.topic, key.topic_id) for key, _ in wanted],
-            session=session,
-            aborted=() if request.isolation_level == _READ_COMMITTED else None,
-            unread=call.unread,
-            wait_ms_max=LARGE_WAIT_MS_MAX if call.frame_bytes > LARGE_FROM_BYTES else request.max_wait_ms,
-        )
-        begun = self._begin(self._reading(request, asked))
+        fetch, unread = self._pending(request, session, call), call.unread
+        begun = self._begin(fetch.request(_room_bytes(unread)))
         if isinstance(begun, Awaitable):
-            return self._respond_when_there(asked, self._when_there(request, asked, begun))
-        if not asked.makes(begun):
-            empty = _without_records(begun)
-            return self._respond_when_there(asked, self._when_there_is_room(request, asked, empty))
-        if len(wanted) < PARTITIONS_AT_ONCE:
-            return self._response(asked, [self._found(asked, *each) for each in asked.results(begun)])
-        return self._respond_in_turns(asked, begun)
+            return self._carry_on(fetch, unread, begun)
+        _read(fetch, unread, begun)
+        if fetch.state is FetchState.ANSWERED and len(fetch.wanted) < PARTITIONS_AT_ONCE:
+            return self._response(fetch, [self._found(fetch, *each) for each in fetch.results()])
+        return self._carry_on(fetch, unread, None)
+
+    def _pending(self, request: FetchRequest, session: FetchSession | None, call: Call) -> PendingFetch:
+        wanted = _named(request) if session is None else session.wanted
+        is_large, is_crowded = call.frame_bytes > LARGE_FROM_BYTES, not self._waiting.has_room(len(wanted))
+        wait_ms = min(request.max_wait_ms, LARGE_WAIT_MS_MAX) if is_large else request.max_wait_ms
+        return PendingFetch(
+            wanted=[
+                WantedPartition(place, self._leaders.topic_name(place.topic, place.topic_id), partition)
+                for place, partition in wanted
+            ],
+            session=session,
+            reads_committed=request.isolation_level == _READ_COMMITTED,
+            min_bytes=request.min_bytes,
+            max_bytes=request.max_bytes,
+            records_wait_ms=min(wait_ms, CROWDED_WAIT_MS_MAX) if is_crowded else wait_ms,
+            room_wait_ms=wait_ms,
+        )
+
+    async def _carry_on(
+        self, fetch: PendingFetch, unread: UnreadAnswers | None, begun: Awaitable[values.FetchResponse] | None
+    ) -> FetchResponse:
+        self._waiting.hold(fetch, len(fetch.wanted))
+        try:
+            if begun is not None:
+                _read(fetch, unread, await begun)
+            while unread is not None and fetch.state is not FetchState.ANSWERED:
+                fetch.waited(await unread.room(fetch.deadline_s))
+                if fetch.state is FetchState.READING:
+                    _read(fetch, unread, await self._read_again(fetch, unread))
+            return await self._respond_in_turns(fetch)
+        finally:
+            self._waiting.release(fetch)
+
+    async def _read_again(self, fetch: PendingFetch, unread: UnreadAnswers) -> values.FetchResponse:
+        begun = self._begin(fetch.request(unread.room_bytes()))
+        return await begun if isinstance(begun, Awaitable) else begun
 
     def _session(self, request: FetchRequest, uses_topic_ids: bool) -> FetchSession | None:
         """Raises Refusal."""
@@ -142,72 +136,19 @@ class FetchApi:
             return None
         raise Refusal(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "fetch sessions have as many partitions as they may")
 
-    def _reading(self, request: FetchRequest, asked: _Asked) -> values.FetchRequest:
-        is_crowded = self._waiting_partitions + len(asked.wanted) > WAITING_PARTITIONS_MAX
-        wait_ms = min(request.max_wait_ms, CROWDED_WAIT_MS_MAX if is_crowded else asked.wait_ms_max)
-        return values.FetchRequest(
-            request_id=0,
-            # What cannot be read is told at once.
-            max_wait_ms=0 if None in asked.names else wait_ms,
-            min_bytes=request.min_bytes,
-            max_bytes=asked.bytes_max(request.max_bytes),
-            partitions=[
-                values.FetchPartition(
-                    topic=name,
-                    partition=partition.partition,
-                    fetch_offset=partition.fetch_offset,
-                    partition_max_bytes=partition.partition_max_bytes,
-                    current_leader_epoch=partition.current_leader_epoch,
-                )
-                for name, (_, partition) in zip(asked.names, asked.wanted, strict=True)
-                if name is not None
-            ],
-        )
-
-    async def _respond_when_there(self, asked: _Asked, answering: Awaitable[values.FetchResponse]) -> FetchResponse:
-        self._waiting_partitions += len(asked.wanted)
-        try:
-            return await self._respond_in_turns(asked, await answering)
-        finally:
-            self._waiting_partitions -= len(asked.wanted)
-
-    async def _when_there(
-        self, request: FetchRequest, asked: _Asked, begun: Awaitable[values.FetchResponse]
-    ) -> values.FetchResponse:
-        answer = await begun
-        if asked.makes(answer):
-            return answer
-        answer = _without_records(answer)
-        return await self._when_there_is_room(request, asked, answer)
-
-    async def _when_there_is_room(
-        self, request: FetchRequest, asked: _Asked, empty: values.FetchResponse
-    ) -> values.FetchResponse:
-        """What was read is not kept for as long as it may not be sent: it is read again, or not sent to a client that
-        waits no longer, which is given `empty`.
-        """
-        deadline_s = asyncio.get_running_loop().time() + min(request.max_wait_ms, asked.wait_ms_max) / 1_000
-        while await asked.has_room(deadline_s):
-            begun = self._begin(self._reading(request, asked))
-            answer = await begun if isinstance(begun, Awaitable) else begun
-            if asked.makes(answer):
-                return answer
-            begun = answer = empty = _without_records(answer)
-        return empty
-
-    async def _respond_in_turns(self, asked: _Asked, answer: values.FetchResponse) -> FetchResponse:
-        turns, found = Turns(PARTITIONS_AT_ONCE), list[tuple[FetchKey, PartitionData]]()
-        for each in asked.results(answer):
-            found.append(self._found(asked, *each))
+    async def _respond_in_turns(self, fetch: PendingFetch) -> FetchResponse:
+        turns, found = Turns(PARTITIONS_AT_ONCE), list[tuple[Place, PartitionData]]()
+        for each in fetch.results():
+            found.append(self._found(fetch, *each))
             await turns.done()
-        return self._response(asked, found)
+        return self._response(fetch, found)
 
     def _found(
-        self, asked: _Asked, key: FetchKey, result: values.FetchPartitionResult | None
-    ) -> tuple[FetchKey, PartitionData]:
-        return key, _unknown(key) if result is None else self._partition(result, asked.aborted)
+        self, fetch: PendingFetch, place: Place, result: values.FetchPartitionResult | None
+    ) -> tuple[Place, PartitionData]:
+        return place, _unknown(place) if result is None else self._partition(result, fetch.reads_committed)
 
-    def _partition(self, result: values.FetchPartitionResult, aborted: tuple[()] | None) -> PartitionData:
+    def _partition(self, result: values.FetchPartitionResult, reads_committed: bool) -> PartitionData:
         leader_id, leader_epoch = self._leaders.instead(result.topic, result.partition, result.error_code)
         return PartitionData(
             partition_index=result.partition,
@@ -217,17 +158,17 @@ class FetchApi:
             last_stable_offset=result.high_watermark,
             log_start_offset=result.log_start_offset,
             current_leader=LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch),
-            aborted_transactions=aborted,
+            aborted_transactions=() if reads_committed else None,
             records=result.records,
         )
 
-    def _response(self, asked: _Asked, found: _Found) -> FetchResponse:
-        if asked.session is not None:
+    def _response(self, fetch: PendingFetch, found: _Found) -> FetchResponse:
+        if fetch.session is not None:
             # The first answer of a session names everything, since the client knows nothing yet.
-            found = asked.session.news(found)
+            found = fetch.session.news(found)
         leaders = {data.current_leader.leader_id for _, data in found}
         return FetchResponse(
-            session_id=NO_SESSION if asked.session is None else asked.session.session_id,
+            session_id=NO_SESSION if fetch.session is None else fetch.session.session_id,
             responses=tuple(
                 FetchableTopicResponse(topic=topic, topic_id=topic_id, partitions=tuple(data for _, data in partitions))
                 for (topic, topic_id), partitions in groupby(found, lambda each: each[0][:2])
@@ -239,7 +180,20 @@ class FetchApi:
         )
 
 
-def _named(request: FetchRequest) -> _Wanted:
+def _room_bytes(unread: UnreadAnswers | None) -> int | None:
+    return None if unread is None else unread.room_bytes()
+
+
+def _read(fetch: PendingFetch, unread: UnreadAnswers | None, answer: values.FetchResponse) -> None:
+    """The answer counts at once, so that others know that read now."""
+    size_bytes = sum(len(result.records) for result in answer.partitions)
+    has_room = unread is None or unread.takes(size_bytes)
+    if unread is not None and has_room:
+        unread.made(size_bytes)
+    fetch.read(answer, has_room, asyncio.get_running_loop().time())
+
+
+def _named(request: FetchRequest) -> list[tuple[Place, FetchPartition]]:
     return [
         (FetchKey(topic.topic, topic.topic_id, partition.partition), partition)
         for topic in request.topics
@@ -253,11 +207,7 @@ def _forgotten(request: FetchRequest) -> Iterable[FetchKey]:
             yield FetchKey(topic.topic, topic.topic_id, partition)
 
 
-def _without_records(answer: values.FetchResponse) -> values.FetchResponse:
-    return replace(answer, partitions=[replace(result, records=b"") for result in answer.partitions])
-
-
-def _unknown(key: FetchKey) -> PartitionData:
+def _unknown(place: Place) -> PartitionData:
     return PartitionData(
         partition_index=key.partition,
         error_code=ErrorCode.UNKNOWN_TOPIC_ID,

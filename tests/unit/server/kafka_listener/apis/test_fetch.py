@@ -11,11 +11,11 @@ import pytest
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import TopicPartition
 from kraft.server.handlers.fetch import FetchHandler
-from kraft.server.kafka_listener.apis import fetch as fetch_module
 from kraft.server.kafka_listener.apis.fetch import FetchApi
 from kraft.server.kafka_listener.fetch_sessions import FetchSessions
 from kraft.server.kafka_listener.requests import Call
 from kraft.server.kafka_listener.unread_answers import UnreadAnswers
+from kraft.server.loop.budget import Budget
 from kraft.server.replica.partition import Partition
 from kraft.wire.schema.fetch import (
     FetchPartition,
@@ -63,10 +63,15 @@ def append(broker: Broker, partition: Partition, *values: str) -> None:
 
 
 class Door:
-    def __init__(self, broker: Broker, *, sessions_max: int = 10, partitions_max: int = 100) -> None:
+    def __init__(
+        self, broker: Broker, *, sessions_max: int = 10, partitions_max: int = 100, waiting_max: int = 1_000
+    ) -> None:
         self._numbers: Iterator[int] = count(501)
         self.sessions = FetchSessions(lambda: next(self._numbers), sessions_max, partitions_max)
-        self.api = FetchApi(FetchHandler(broker.partitions).begin, leaders(), self.sessions, lambda: broker.now_ms)
+        self.waiting = Budget(waiting_max)
+        self.api = FetchApi(
+            FetchHandler(broker.partitions).begin, leaders(), self.sessions, self.waiting, lambda: broker.now_ms
+        )
 
     def fetch(self, version: int, *topics: FetchTopic, **fields: Any) -> FetchResponse:
         response: FetchResponse = run_virtually(self.answer(version, *topics, **fields))
@@ -401,12 +406,10 @@ def test_a_small_answer_needs_no_room(broker: Broker) -> None:
     run_virtually(scenario())
 
 
-def test_when_very_much_is_waited_for_nobody_waits_long(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_module, "WAITING_PARTITIONS_MAX", 3)
-
+def test_when_very_much_is_waited_for_nobody_waits_long(broker: Broker) -> None:
     async def scenario() -> None:
         committed(broker, 0)
-        door, loop = Door(broker), asyncio.get_running_loop()
+        door, loop = Door(broker, waiting_max=3), asyncio.get_running_loop()
         began = loop.time()
         first = asyncio.ensure_future(door.answer(12, asking(12, "orders", (0, 0), (0, 0)), max_wait_ms=60_000))
         await settle()
@@ -416,5 +419,6 @@ def test_when_very_much_is_waited_for_nobody_waits_long(broker: Broker, monkeypa
         assert loop.time() - began == pytest.approx(60)
         await door.answer(12, asking(12, "orders", (0, 0), (0, 0)), max_wait_ms=5_000)
         assert loop.time() - began == pytest.approx(65)
+        assert door.waiting.held == 0
 
     run_virtually(scenario())

@@ -1,0 +1,100 @@
+"""One fetch on its way to its answer: its partitions are read, and read again if there was no room for the answer.
+
+What was read is not kept for as long as it may not be sent. When the time is over, the client is given the answer
+without records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from typing import NamedTuple
+
+from kraft.model import requests as values
+from kraft.server.kafka_listener.fetch_sessions import FetchSession, Place
+from kraft.wire.schema.fetch import FetchPartition
+
+
+class WantedPartition(NamedTuple):
+    place: Place
+    topic: str | None
+    """None where nobody knows the topic's id."""
+
+    partition: FetchPartition
+
+
+class FetchState(Enum):
+    READING = auto()
+    """Its partitions are read, and wait for records."""
+
+    WAITING_FOR_ROOM = auto()
+    """Its answer waits until other clients have read theirs."""
+
+    ANSWERED = auto()
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class PendingFetch:
+    wanted: Sequence[WantedPartition]
+    session: FetchSession | None
+    reads_committed: bool
+    min_bytes: int
+    max_bytes: int
+    records_wait_ms: int
+    """How long it waits for records, and below for room, once there are some."""
+
+    room_wait_ms: int
+    state: FetchState = FetchState.READING
+    deadline_s: float = field(default=0.0, init=False)
+    """Of the wait for room."""
+
+    _answer: values.FetchResponse | None = field(default=None, init=False)
+
+    def request(self, room_bytes: int | None) -> values.FetchRequest:
+        """What is to be read, of no more bytes than there is room for; None: for any number."""
+        return values.FetchRequest(
+            request_id=0,
+            # What cannot be read is told at once.
+            max_wait_ms=0 if any(each.topic is None for each in self.wanted) else self.records_wait_ms,
+            min_bytes=self.min_bytes,
+            max_bytes=self.max_bytes if room_bytes is None else min(self.max_bytes, max(1, room_bytes)),
+            partitions=[
+                values.FetchPartition(
+                    topic=topic,
+                    partition=partition.partition,
+                    fetch_offset=partition.fetch_offset,
+                    partition_max_bytes=partition.partition_max_bytes,
+                    current_leader_epoch=partition.current_leader_epoch,
+                )
+                for _, topic, partition in self.wanted
+                if topic is not None
+            ],
+        )
+
+    def read(self, answer: values.FetchResponse, has_room: bool, now_s: float) -> None:
+        """Its partitions are read."""
+        assert self.state is FetchState.READING
+        if has_room:
+            self.state, self._answer = FetchState.ANSWERED, answer
+            return
+        if self._answer is None:
+            self.deadline_s = now_s + self.room_wait_ms / 1_000
+        self.state, self._answer = FetchState.WAITING_FOR_ROOM, _without_records(answer)
+
+    def waited(self, has_room: bool) -> None:
+        """There is room, or the time is over."""
+        assert self.state is FetchState.WAITING_FOR_ROOM
+        self.state = FetchState.READING if has_room else FetchState.ANSWERED
+
+    def results(self) -> Iterator[tuple[Place, values.FetchPartitionResult | None]]:
+        """In the order of `wanted`; None where the topic's id is not known."""
+        assert self.state is FetchState.ANSWERED
+        assert self._answer is not None, "it was read before"
+        results = iter(self._answer.partitions)
+        for place, topic, _ in self.wanted:
+            yield place, None if topic is None else next(results)
+
+
+def _without_records(answer: values.FetchResponse) -> values.FetchResponse:
+    return replace(answer, partitions=[replace(result, records=b"") for result in answer.partitions])
