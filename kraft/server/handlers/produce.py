@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from kraft.log.append_work import AppendMustWait, AppendWork, AwaitedChange, ProducedRecords
@@ -39,6 +39,20 @@ _Ended = _Appended | Refusal
 """How an append ended."""
 
 
+class _Append(NamedTuple):
+    topic: str
+    partition: int
+    outcome: _Ended | asyncio.Future[_Ended]
+
+    def ended(self) -> _Ended:
+        """One that takes too long is refused in its turn."""
+        if not isinstance(self.outcome, asyncio.Future):
+            return self.outcome
+        if self.outcome.done() and not self.outcome.cancelled():
+            return self.outcome.result()
+        return Refusal(ErrorCode.REQUEST_TIMED_OUT, "it was not its turn in time, and it will not be appended")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Begun:
     """A request whose records are appended, or wait for it. Not the records: many requests wait at a time."""
@@ -46,22 +60,15 @@ class _Begun:
     request_id: int
     acks: int
     timeout_ms: int
-    places: list[tuple[str, int]]
-    """Topic and partition of each of `appends`."""
-
-    appends: list[_Ended | asyncio.Future[_Ended]]
+    appends: list[_Append]
     waiting: list[asyncio.Future[_Ended]]
     """Futures of `appends` that are not done yet."""
-
-    def ended(self) -> list[_Ended]:
-        """Appends that take too long are refused in their turn."""
-        return [_ended(one) for one in self.appends]
 
     def parked(self) -> list[asyncio.Future[ErrorCode]]:
         """Outcomes of appended records that wait for replicas."""
         return [
             one.outcome
-            for one in (self.ended() if self.waiting else self.appends)
+            for one in (append.ended() for append in self.appends)
             if isinstance(one, _Appended) and isinstance(one.outcome, asyncio.Future)
         ]
 
@@ -94,14 +101,16 @@ class ProduceHandler:
         self._awaited.note((str(topic_id), partition), records, ErrorCode.UNKNOWN_TOPIC_ID, _now_s())
 
     def _append_all(self, request: ProduceRequest, client: WaitingClient | None) -> _Begun:
-        appends = [self._append(wanted, request, client) for wanted in request.partitions]
+        appends = [
+            _Append(wanted.topic, wanted.partition, self._append(wanted, request, client))
+            for wanted in request.partitions
+        ]
         return _Begun(
             request_id=request.request_id,
             acks=request.acks,
             timeout_ms=request.timeout_ms,
-            places=[(partition.topic, partition.partition) for partition in request.partitions],
             appends=appends,
-            waiting=[one for one in appends if isinstance(one, asyncio.Future)],
+            waiting=[append.outcome for append in appends if isinstance(append.outcome, asyncio.Future)],
         )
 
     def _append(
@@ -193,11 +202,11 @@ class ProduceHandler:
     def _answer(self, begun: _Begun) -> ProduceResponse | None:
         """What waits no longer, or too long. Raises the Refusal of an append with acks=0."""
         if begun.acks == ACKS_NONE:
-            for one in begun.ended():
-                if isinstance(one, Refusal):
+            for append in begun.appends:
+                if isinstance(one := append.ended(), Refusal):
                     raise one
             return None
-        results = [self._result(*place, one) for place, one in zip(begun.places, begun.ended(), strict=True)]
+        results = [self._result(append.topic, append.partition, append.ended()) for append in begun.appends]
         return ProduceResponse(request_id=begun.request_id, partitions=results)
 
     def _result(self, topic: str, partition: int, one: _Ended) -> ProducePartitionResult:
@@ -232,14 +241,6 @@ class ProduceHandler:
             leader_id=leader_id,
             leader_epoch=leader_epoch,
         )
-
-
-def _ended(append: _Ended | asyncio.Future[_Ended]) -> _Ended:
-    if not isinstance(append, asyncio.Future):
-        return append
-    if append.done() and not append.cancelled():
-        return append.result()
-    return Refusal(ErrorCode.REQUEST_TIMED_OUT, "it was not its turn in time, and it will not be appended")
 
 
 def _error_code(outcome: ProduceOutcome) -> ErrorCode:

@@ -26,16 +26,16 @@ class ReplicaFetchHandler:
         """Waits while there are no records, no new high watermark and nothing else to tell."""
         deadline = asyncio.get_running_loop().time() + request.max_wait_ms / 1_000
         # What the request says of the follower is heard once; what it asks for is looked for until it is there.
-        refused = [self._hear(request, wanted) for wanted in request.partitions]
+        heard = [(wanted, self._hear(request, wanted)) for wanted in request.partitions]
         with Watch(self._watched(request)) as watch:
             while True:
                 watch.again()
-                results = self._read_all(request, refused)
-                if any(map(_is_news, request.partitions, results)):
+                found = self._read_all(request.max_bytes, heard)
+                if any(_is_news(wanted, result) for wanted, result in found):
                     break
                 if not await watch.wait(deadline - asyncio.get_running_loop().time()):
                     break
-        return ReplicaFetchResponse(partitions=results)
+        return ReplicaFetchResponse(partitions=[result for _, result in found])
 
     def _watched(self, request: ReplicaFetchRequest) -> list[Notifier]:
         found = (self._partitions.find(TopicId(wanted.topic_id), wanted.partition) for wanted in request.partitions)
@@ -66,15 +66,17 @@ class ReplicaFetchHandler:
         leader = partition.as_leader(wanted.current_leader_epoch)
         return partition, check_follower_fetch(partition.log, leader.leader_epoch, wanted)
 
-    def _read_all(self, request: ReplicaFetchRequest, refused: list[Refusal | None]) -> list[ReplicaFetchResult]:
-        left, nothing_yet, results = request.max_bytes, True, []
-        for wanted, refusal in zip(request.partitions, refused, strict=True):
+    def _read_all(
+        self, bytes_max: int, heard: list[tuple[ReplicaFetchPartition, Refusal | None]]
+    ) -> list[tuple[ReplicaFetchPartition, ReplicaFetchResult]]:
+        left, nothing_yet, found = bytes_max, True, []
+        for wanted, refusal in heard:
             # The first batch of an answer is given whatever its size, so that no follower gets stuck.
             result = self._refused(wanted, refusal) if refusal else self._read(wanted, left, nothing_yet)
             left = max(left - len(result.records), 0)
             nothing_yet = nothing_yet and not result.records
-            results.append(result)
-        return results
+            found.append((wanted, result))
+        return found
 
     def _read(self, wanted: ReplicaFetchPartition, bytes_left: int, at_least_one: bool) -> ReplicaFetchResult:
         try:

@@ -12,12 +12,12 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from kraft.model import requests as values
-from kraft.server.kafka_listener.fetch_sessions import FetchSession, Place
+from kraft.server.kafka_listener.fetch_sessions import FetchSession, FetchKey
 from kraft.wire.schema.fetch import FetchPartition
 
 
 class WantedPartition(NamedTuple):
-    place: Place
+    place: FetchKey
     topic: str | None
     """None where nobody knows the topic's id."""
 
@@ -87,7 +87,7 @@ class PendingFetch:
         assert self.state is FetchState.WAITING_FOR_ROOM
         self.state = FetchState.READING if has_room else FetchState.ANSWERED
 
-    def results(self) -> Iterator[tuple[Place, values.FetchPartitionResult | None]]:
+    def results(self) -> Iterator[tuple[FetchKey, values.FetchPartitionResult | None]]:
         """In the order of `wanted`; None where the topic's id is not known."""
         assert self.state is FetchState.ANSWERED
         assert self._answer is not None, "it was read before"

@@ -49,7 +49,7 @@ CROWDED_WAIT_MS_MAX: Final = 100
 LARGE_WAIT_MS_MAX: Final = 500
 """Of a large request: others may wait for their turn behind it. It is what clients ask for by default."""
 
-_Found = list[tuple[Place, PartitionData]]
+_Found = list[tuple[FetchKey, PartitionData]]
 
 
 class FetchApi:
@@ -137,15 +137,15 @@ class FetchApi:
         raise Refusal(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "fetch sessions have as many partitions as they may")
 
     async def _respond_in_turns(self, fetch: PendingFetch) -> FetchResponse:
-        turns, found = Turns(PARTITIONS_AT_ONCE), list[tuple[Place, PartitionData]]()
+        turns, found = Turns(PARTITIONS_AT_ONCE), list[tuple[FetchKey, PartitionData]]()
         for each in fetch.results():
             found.append(self._found(fetch, *each))
             await turns.done()
         return self._response(fetch, found)
 
     def _found(
-        self, fetch: PendingFetch, place: Place, result: values.FetchPartitionResult | None
-    ) -> tuple[Place, PartitionData]:
+        self, fetch: PendingFetch, place: FetchKey, result: values.FetchPartitionResult | None
+    ) -> tuple[FetchKey, PartitionData]:
         return place, _unknown(place) if result is None else self._partition(result, fetch.reads_committed)
 
     def _partition(self, result: values.FetchPartitionResult, reads_committed: bool) -> PartitionData:
@@ -193,7 +193,7 @@ def _read(fetch: PendingFetch, unread: UnreadAnswers | None, answer: values.Fetc
     fetch.read(answer, has_room, asyncio.get_running_loop().time())
 
 
-def _named(request: FetchRequest) -> list[tuple[Place, FetchPartition]]:
+def _named(request: FetchRequest) -> list[tuple[FetchKey, FetchPartition]]:
     return [
         (FetchKey(topic.topic, topic.topic_id, partition.partition), partition)
         for topic in request.topics
@@ -207,7 +207,7 @@ def _forgotten(request: FetchRequest) -> Iterable[FetchKey]:
             yield FetchKey(topic.topic, topic.topic_id, partition)
 
 
-def _unknown(place: Place) -> PartitionData:
+def _unknown(place: FetchKey) -> PartitionData:
     return PartitionData(
         partition_index=key.partition,
         error_code=ErrorCode.UNKNOWN_TOPIC_ID,

@@ -6,14 +6,14 @@ import pytest
 
 from kraft.model.errors import ErrorCode
 from kraft.model.requests import FetchPartitionResult, FetchResponse
-from kraft.server.kafka_listener.fetch_sessions import Place
+from kraft.server.kafka_listener.fetch_sessions import FetchKey
 from kraft.server.kafka_listener.pending_fetch import FetchState, PendingFetch, WantedPartition
 from kraft.wire.schema.fetch import FetchPartition
 
 
 def wanted(number: int, topic: str | None = "orders") -> WantedPartition:
     partition = FetchPartition(partition=number, fetch_offset=10 + number, partition_max_bytes=1_000)
-    return WantedPartition(Place("", UUID(int=1 if topic else 2), number), topic, partition)
+    return WantedPartition(FetchKey("", UUID(int=1 if topic else 2), number), topic, partition)
 
 
 def pending(*partitions: WantedPartition) -> PendingFetch:
