@@ -272,6 +272,23 @@ def test_a_request_that_hardly_goes_on_is_slow_when_others_wait_for_its_memory()
     assert [busy.is_slow() for _ in range(5)] == [False] * 5, "who waits for memory cannot go on"
 
 
+def test_who_does_not_come_for_the_memory_that_it_waited_for_is_slow() -> None:
+    """Its connection reads nothing more, for instance because its client leaves answers unread."""
+    connections = Connections(budget_bytes=5_000)
+    first, second, third = connections.new(1), connections.new(2), connections.new(3)
+    large = frame(bytes(50_000))
+    for buffer in (first, second, third):
+        feed(buffer, large[:1_100])
+    assert first.has_room()
+    assert not second.has_room()
+    assert not third.has_room()
+    first.clear()
+    assert (connections.granted, second.is_waiting, third.is_waiting) == ([2], False, True)
+    assert [second.is_slow() for _ in range(SLOW_CHECKS_MAX)][-1]
+    second.clear()
+    assert connections.granted == [2, 3]
+
+
 def test_a_request_that_goes_on_arriving_is_not_slow_though_others_wait() -> None:
     connections = Connections(scratch_bytes=FRAME_BYTES_MAX, budget_bytes=5_000)
     first, other = connections.new(1), connections.new(2)
