@@ -12,12 +12,12 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from kraft.model import requests as values
-from kraft.server.kafka_listener.fetch_sessions import FetchSession, FetchKey
+from kraft.server.kafka_listener.fetch_sessions import FetchKey, FetchSession
 from kraft.wire.schema.fetch import FetchPartition
 
 
 class WantedPartition(NamedTuple):
-    place: FetchKey
+    key: FetchKey
     topic: str | None
     """None where nobody knows the topic's id."""
 
@@ -92,8 +92,8 @@ class PendingFetch:
         assert self.state is FetchState.ANSWERED
         assert self._answer is not None, "it was read before"
         results = iter(self._answer.partitions)
-        for place, topic, _ in self.wanted:
-            yield place, None if topic is None else next(results)
+        for key, topic, _ in self.wanted:
+            yield key, None if topic is None else next(results)
 
 
 def _without_records(answer: values.FetchResponse) -> values.FetchResponse:

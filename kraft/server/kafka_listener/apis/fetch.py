@@ -90,8 +90,8 @@ class FetchApi:
         wait_ms = min(request.max_wait_ms, LARGE_WAIT_MS_MAX) if is_large else request.max_wait_ms
         return PendingFetch(
             wanted=[
-                WantedPartition(place, self._leaders.topic_name(place.topic, place.topic_id), partition)
-                for place, partition in wanted
+                WantedPartition(key, self._leaders.topic_name(key.topic, key.topic_id), partition)
+                for key, partition in wanted
             ],
             session=session,
             reads_committed=request.isolation_level == _READ_COMMITTED,
@@ -144,9 +144,9 @@ class FetchApi:
         return self._response(fetch, found)
 
     def _found(
-        self, fetch: PendingFetch, place: FetchKey, result: values.FetchPartitionResult | None
+        self, fetch: PendingFetch, key: FetchKey, result: values.FetchPartitionResult | None
     ) -> tuple[FetchKey, PartitionData]:
-        return place, _unknown(place) if result is None else self._partition(result, fetch.reads_committed)
+        return key, _unknown(key) if result is None else self._partition(result, fetch.reads_committed)
 
     def _partition(self, result: values.FetchPartitionResult, reads_committed: bool) -> PartitionData:
         leader_id, leader_epoch = self._leaders.instead(result.topic, result.partition, result.error_code)
@@ -207,7 +207,7 @@ def _forgotten(request: FetchRequest) -> Iterable[FetchKey]:
             yield FetchKey(topic.topic, topic.topic_id, partition)
 
 
-def _unknown(place: FetchKey) -> PartitionData:
+def _unknown(key: FetchKey) -> PartitionData:
     return PartitionData(
         partition_index=key.partition,
         error_code=ErrorCode.UNKNOWN_TOPIC_ID,

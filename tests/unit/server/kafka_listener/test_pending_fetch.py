@@ -91,5 +91,5 @@ def test_results_belong_to_the_partitions_that_are_known_and_nothing_waits_for_o
     ]
     assert request.max_wait_ms == 0
     fetch.read(answer(0, 2), has_room=True, now_s=1)
-    found = [(place.partition, result.partition if result else None) for place, result in fetch.results()]
+    found = [(key.partition, result.partition if result else None) for key, result in fetch.results()]
     assert found == [(0, 0), (1, None), (2, 2)]
