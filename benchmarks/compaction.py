@@ -24,7 +24,7 @@ from kraft.log.format.record_batch import build_batch, iter_records, split
 from kraft.log.format.record_codec import Record
 from kraft.log.log_config import LogConfig
 from kraft.log.segment.facts import SegmentFacts
-from kraft.log.segment.segment import LOG_SUFFIX, file_name
+from kraft.log.segment.paths import LOG_SUFFIX, file_name
 from kraft.model.ids import Offset
 from kraft.runtime.disk import RealDisk
 

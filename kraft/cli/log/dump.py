@@ -16,7 +16,7 @@ from kraft.log.leader_epochs import LeaderEpochCache
 from kraft.log.recovery.log_checkpoint import CHECKPOINT_NAME as LOG_CHECKPOINT_NAME
 from kraft.log.recovery.log_checkpoint import EARLIER_SUFFIX, LogCheckpoint
 from kraft.log.recovery.producer_snapshot import SNAPSHOT_SUFFIX, decode_snapshot
-from kraft.log.segment.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from kraft.log.segment.paths import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from kraft.log.verification.index_verification import TimeIndexCheck
 from kraft.log.verification.inspection import (
     INDEX_ENTRY_BYTES,

@@ -19,7 +19,7 @@ from kraft.cli.log.kafka_lines import safe
 from kraft.cli.log.read_only_disk import ReadOnlyDisk
 from kraft.cli.options import Output
 from kraft.cli.printing import print_columns, print_json
-from kraft.log.segment.segment import LOG_SUFFIX
+from kraft.log.segment.paths import LOG_SUFFIX
 from kraft.log.verification.directory import Finding, VerifiedPartition, is_partition_directory, verify_partition
 from kraft.model.ids import Offset, TopicPartition
 from kraft.server.identity.storage import CLEAN_SHUTDOWN_FILE

@@ -22,7 +22,7 @@ from itertools import pairwise
 from typing import Final
 
 from kraft.log.disk import Disk
-from kraft.log.segment.segment import DELETED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name
+from kraft.log.segment.paths import DELETED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name
 from kraft.model.errors import Corruption
 from kraft.model.ids import Offset
 

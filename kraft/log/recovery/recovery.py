@@ -26,17 +26,9 @@ from kraft.log.recovery.log_checkpoint import CHECKPOINT_NAME as LOG_CHECKPOINT_
 from kraft.log.recovery.log_checkpoint import LogCheckpoint, read_checkpoint
 from kraft.log.recovery.producer_snapshot import SNAPSHOT_SUFFIX, ProducerSnapshots
 from kraft.log.recovery.producer_state import ProducerStates, RecentBatches
-from kraft.log.segment.segment import (
-    DELETED_SUFFIX,
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    RELATIVE_OFFSET_MAX,
-    TIME_INDEX_SUFFIX,
-    Continuity,
-    Segment,
-    file_name,
-    scan_batches,
-)
+from kraft.log.segment.batches import Continuity, scan_batches
+from kraft.log.segment.paths import DELETED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name
+from kraft.log.segment.segment import RELATIVE_OFFSET_MAX, Segment
 from kraft.log.segment.written_again import WrittenAgain
 from kraft.model.errors import Corruption, InvalidBatch
 from kraft.model.ids import LeaderEpoch, Offset

@@ -3,113 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from kraft.log.change import Change, run_now
 from kraft.log.disk import Disk
-from kraft.log.format.record_batch import (
-    HEADER_BYTES,
-    BatchHeader,
-    Buffer,
-    check_crc,
-    check_frame,
-    read_frame,
-    read_header,
-)
+from kraft.log.format.record_batch import BatchHeader, Buffer
 from kraft.log.leader_epochs import LeaderEpochCache
+from kraft.log.segment.batches import Continuity, checked_bytes, read_batch, scan_batches
 from kraft.log.segment.facts import SegmentFacts
 from kraft.log.segment.offset_index import OffsetIndex
+from kraft.log.segment.paths import DELETED_SUFFIX, segment_paths
 from kraft.log.segment.stored_indexes import OffsetEntries, StoredOffsetIndex
 from kraft.log.segment.time_index import TimeIndex
-from kraft.log.segment.written_again import ReadableFile
-from kraft.model.errors import Corruption, InvalidBatch
-from kraft.model.ids import NO_LEADER_EPOCH, Offset
+from kraft.model.errors import Corruption
+from kraft.model.ids import Offset
 
-LOG_SUFFIX: Final = ".log"
-INDEX_SUFFIX: Final = ".index"
-TIME_INDEX_SUFFIX: Final = ".timeindex"
-DELETED_SUFFIX: Final = ".deleted"
 RELATIVE_OFFSET_MAX: Final = 0x7FFFFFFF
 
 READ_BYTES_MAX: Final = 4 << 20
 """In one read, unless a batch is larger: a read holds the loop, and whoever wants more reads again."""
 
-READ_BATCHES_MAX: Final = 1_000
-"""In one read: to check a small batch costs as much as to check a kilobyte."""
 
-_HEADER_WINDOW_BYTES: Final = 4 << 10
-_CRC_WINDOW_BYTES: Final = 1 << 20
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """What a segment knows of its batches: all that an append changes."""
 
+    next_offset: Offset
+    """Behind the last batch. The next segment may begin later, when compaction took the last records away."""
 
-def file_name(base_offset: int, suffix: str) -> str:
-    """Twenty digits, so that names sort as offsets do."""
-    return f"{base_offset:020d}{suffix}"
+    max_timestamp_ms: int
+    max_timestamp_offset: int
+    """Last offset of the first batch with `max_timestamp_ms`; the segment's own when no batch has a timestamp."""
 
+    first_timestamp_ms: int | None
+    """None when it is to be read from the first batch."""
 
-def scan_batches(
-    file: ReadableFile, path: str, start: int = 0, with_crc: bool = False, size: int | None = None
-) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of every batch from the one that begins at `start`, up to `size` instead of the whole file.
+    index: OffsetIndex | None
+    time_index: TimeIndex | None
+    """Both None when they are to be read from their files."""
 
-    Raises Corruption where a batch is broken or cut; everything yielded before was whole.
-    """
-    position = window_start = start
-    window = b""
-    window_bytes = _CRC_WINDOW_BYTES if with_crc else _HEADER_WINDOW_BYTES
-    while position < (file_size := file.size if size is None else size):
-        if position + HEADER_BYTES > window_start + len(window):
-            window, window_start = file.read_at(position, window_bytes), position
-        try:
-            header = read_header(window, position - window_start)
-            end = position + header.size_bytes
-            if end > file_size:
-                raise InvalidBatch(f"a batch of {header.size_bytes} bytes reaches beyond the end of the file")
-            if with_crc:
-                if end > window_start + len(window):
-                    window, window_start = file.read_at(position, max(window_bytes, header.size_bytes)), position
-                check_crc(header, memoryview(window)[position - window_start : end - window_start])
-        except InvalidBatch as error:
-            raise Corruption(path, position, error.message) from None
-        yield position, header
-        position = end
-
-
-def read_batch(file: ReadableFile, path: str, position: int, header: BatchHeader) -> bytes:
-    """The whole batch; raises Corruption when its bytes are not those that were written."""
-    batch = file.read_at(position, header.size_bytes)
-    try:
-        check_crc(header, batch)
-    except InvalidBatch as error:
-        raise Corruption(path, position, error.message) from None
-    return batch
-
-
-class Continuity:
-    """What each batch of a log must be in view of the one before it: the checksum covers neither offset nor epoch."""
-
-    def __init__(self, path: str, epochs: LeaderEpochCache, is_sparse: bool, next_offset: int) -> None:
-        self.path = path
-        self._epochs = epochs
-        self._is_sparse = is_sparse
-        self.next_offset = next_offset
-        self._epoch, self._epoch_end = NO_LEADER_EPOCH, next_offset
-
-    def epochs_changed(self) -> None:
-        """The cache has learned of another epoch."""
-        self._epoch_end = self.next_offset
-
-    def check(self, position: int, base_offset: int, last_offset: int, leader_epoch: int) -> None:
-        """Raises Corruption unless the batch at `position` comes next. A sparse log may leave offsets out."""
-        if base_offset != self.next_offset and not (self._is_sparse and base_offset > self.next_offset):
-            reason = f"a batch at offset {base_offset} stands where {self.next_offset} is next"
-            raise Corruption(self.path, position, reason)
-        if last_offset >= self._epoch_end:
-            self._epoch, self._epoch_end = self._epochs.span_of(last_offset)
-        # The cache does not know the epochs of records below the log's start.
-        if leader_epoch != self._epoch != NO_LEADER_EPOCH:
-            reason = f"a batch at offset {base_offset} claims leader epoch {leader_epoch}, it is of {self._epoch}"
-            raise Corruption(self.path, position, reason)
-        self.next_offset = last_offset + 1
+    stored_index: StoredOffsetIndex | None
+    index_bytes: int
+    """Size of the larger index, as it stood at its last entry."""
 
 
 class Segment:
@@ -127,24 +63,12 @@ class Segment:
         create: bool,
         present_path: str | None = None,
     ) -> None:
-        stem = f"{directory}/{file_name(base_offset, '')}"
         self.base_offset = base_offset
-        self.path = stem + LOG_SUFFIX
-        self.index_path = stem + INDEX_SUFFIX
-        self.time_index_path = stem + TIME_INDEX_SUFFIX
+        self.paths = segment_paths(directory, base_offset)
         self.file = disk.open(present_path or self.path, create)
-        self.next_offset = base_offset
-        """Behind the last batch. The next segment may begin later, when compaction took the last records away."""
-        self.max_timestamp_ms = -1
-        self.index_bytes = 0
-        """Size of the larger index, as it stood at its last entry."""
-        self._max_timestamp_offset = int(base_offset)
         self._disk = disk
         self._index_interval_bytes = index_interval_bytes
-        self._index: OffsetIndex | None = OffsetIndex(base_offset, index_interval_bytes)
-        self._time_index: TimeIndex | None = TimeIndex(base_offset)
-        self._stored_index: StoredOffsetIndex | None = None
-        self._first_timestamp_ms: int | None = None
+        self._forget_batches()
 
     @classmethod
     def at(
@@ -153,11 +77,57 @@ class Segment:
         """A segment whose file will be renamed to its place, every batch of it checked. Raises Corruption."""
         segment = cls(disk, directory, base_offset, index_interval_bytes, create=False, present_path=present_path)
         try:
-            segment._rebuild(is_known=False)
+            segment._rebuild()
         except BaseException:
             segment.file.close()
             raise
         return segment
+
+    # --- what is known of the batches ------------------------------------------------------------------------
+
+    def _forget_batches(self) -> None:
+        self._restore(
+            _Known(
+                next_offset=self.base_offset,
+                max_timestamp_ms=-1,
+                max_timestamp_offset=self.base_offset,
+                first_timestamp_ms=None,
+                index=OffsetIndex(self.base_offset, self._index_interval_bytes),
+                time_index=TimeIndex(self.base_offset),
+                stored_index=None,
+                index_bytes=0,
+            )
+        )
+
+    def _known(self) -> _Known:
+        """To be restored after the indexes were replaced; it holds them, not copies."""
+        return _Known(
+            next_offset=self.next_offset,
+            max_timestamp_ms=self.max_timestamp_ms,
+            max_timestamp_offset=self.max_timestamp_offset,
+            first_timestamp_ms=self._first_timestamp_ms,
+            index=self._index,
+            time_index=self._time_index,
+            stored_index=self._stored_index,
+            index_bytes=self.index_bytes,
+        )
+
+    def _restore(self, known: _Known) -> None:
+        self.next_offset = known.next_offset
+        self.max_timestamp_ms = known.max_timestamp_ms
+        self.max_timestamp_offset = known.max_timestamp_offset
+        self._first_timestamp_ms: int | None = known.first_timestamp_ms
+        self._index: OffsetIndex | None = known.index
+        self._time_index: TimeIndex | None = known.time_index
+        self._stored_index: StoredOffsetIndex | None = known.stored_index
+        self.index_bytes = known.index_bytes
+
+    # --- facts -----------------------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> str:
+        """Of the `.log`."""
+        return self.paths.log
 
     @property
     def size_bytes(self) -> int:
@@ -169,11 +139,6 @@ class Segment:
         if self._first_timestamp_ms is None and self.file.size:
             self._first_timestamp_ms = next(self.scan())[1].max_timestamp_ms
         return -1 if self._first_timestamp_ms is None else self._first_timestamp_ms
-
-    @property
-    def max_timestamp_offset(self) -> int:
-        """Last offset of the first batch with `max_timestamp_ms`; the segment's own when no batch has a timestamp."""
-        return self._max_timestamp_offset
 
     @property
     def indexes_in_memory(self) -> tuple[OffsetIndex, TimeIndex] | None:
@@ -219,7 +184,7 @@ class Segment:
             raise Corruption(self.path, position, reason)
         self._note_timestamp(header)
         if index.note_batch(last_offset, position, header.size_bytes):
-            time_index.note(self.max_timestamp_ms, self._max_timestamp_offset)
+            time_index.note(self.max_timestamp_ms, self.max_timestamp_offset)
             self.index_bytes = max(index.size_bytes, time_index.size_bytes)
         if position == 0:
             self._first_timestamp_ms = header.max_timestamp_ms
@@ -228,7 +193,7 @@ class Segment:
     def _note_timestamp(self, header: BatchHeader) -> None:
         # A batch that compaction has emptied still claims the timestamp that its records had.
         if header.max_timestamp_ms > self.max_timestamp_ms and header.record_count:
-            self.max_timestamp_ms, self._max_timestamp_offset = header.max_timestamp_ms, header.last_offset
+            self.max_timestamp_ms, self.max_timestamp_offset = header.max_timestamp_ms, header.last_offset
 
     def reserve(self, size: int) -> None:
         """Sets disk space aside up to that size of the file."""
@@ -237,7 +202,7 @@ class Segment:
     def finish(self) -> Change[None]:
         """The segment grows no more: durable with its indexes when that is over."""
         _, time_index = self._indexes()
-        time_index.note(self.max_timestamp_ms, self._max_timestamp_offset)
+        time_index.note(self.max_timestamp_ms, self.max_timestamp_offset)
         yield self._give_reserve_back
         yield from self.write_indexes()
 
@@ -291,32 +256,12 @@ class Segment:
                 continuity = Continuity(self.path, epochs, is_sparse, expected)
             if header.last_offset >= start:
                 data = self.file.read_at(position, max(min(bytes_max, READ_BYTES_MAX), header.size_bytes))
-                end = self._checked_bytes(data, position, upper, continuity)
+                end = checked_bytes(data, position, upper, continuity)
                 if end == 0:
                     self._check_reaches_above(position, header, upper)
                 return data[:end]
             continuity.check(position, header.base_offset, header.last_offset, header.leader_epoch)
         return b""
-
-    def _checked_bytes(self, data: bytes, begin: int, upper: Offset, continuity: Continuity) -> int:
-        """How many bytes of `data`, read at `begin`, are whole batches up to `upper`."""
-        view = memoryview(data)
-        size = len(data)
-        end = 0
-        for _ in range(READ_BATCHES_MAX):
-            if end + HEADER_BYTES > size:
-                break
-            try:
-                base_offset, size_bytes, leader_epoch, crc, last_offset = read_frame(data, end)
-                next_end = end + size_bytes
-                if next_end > size or last_offset >= upper:
-                    break
-                check_frame(view[end:next_end], crc)
-            except InvalidBatch as error:
-                raise Corruption(self.path, begin + end, error.message) from None
-            continuity.check(begin + end, base_offset, last_offset, leader_epoch)
-            end = next_end
-        return end
 
     def _check_reaches_above(self, position: int, header: BatchHeader, upper: Offset) -> None:
         """A batch that is withheld, because it ends above `upper`, must be a true one, or nobody would ever notice."""
@@ -344,7 +289,7 @@ class Segment:
         index.truncate(end_position)
         last_offset, position = index.last
         time_index.truncate(last_offset + 1 if position else self.base_offset)
-        self.max_timestamp_ms, self._max_timestamp_offset = time_index.last
+        self.max_timestamp_ms, self.max_timestamp_offset = time_index.last
         self.next_offset = self.base_offset
         self._first_timestamp_ms = None
         if position == end_position:
@@ -401,7 +346,7 @@ class Segment:
             self._read_tail()
         except (FileNotFoundError, ValueError, Corruption):
             self._forget_batches()
-            self.next_offset = self._rebuild(is_known=False)
+            self._rebuild()
             run_now(self.write_indexes())
             self.release_indexes()
             return True
@@ -412,12 +357,12 @@ class Segment:
         if self.file.size == 0:
             return
         last_offset, position = OffsetIndex.decode_last(
-            self._last_bytes(self.index_path, OffsetIndex.ENTRY_BYTES), self.base_offset
+            self._last_bytes(self.paths.index, OffsetIndex.ENTRY_BYTES), self.base_offset
         )
         if position and not self._has_batch(position, last_offset):
             raise ValueError("the index does not fit the log")
-        self.max_timestamp_ms, self._max_timestamp_offset = TimeIndex.decode_last(
-            self._last_bytes(self.time_index_path, TimeIndex.ENTRY_BYTES), self.base_offset
+        self.max_timestamp_ms, self.max_timestamp_offset = TimeIndex.decode_last(
+            self._last_bytes(self.paths.time_index, TimeIndex.ENTRY_BYTES), self.base_offset
         )
         indexed_ms = self.max_timestamp_ms
         for _, header in self.scan(position):
@@ -458,7 +403,7 @@ class Segment:
     def stored_index(self) -> StoredOffsetIndex | None:
         """The offset index as it is stored; None where it is missing or cut. May be called in any thread."""
         try:
-            return StoredOffsetIndex(self._disk.read_file(self.index_path), self.base_offset)
+            return StoredOffsetIndex(self._disk.read_file(self.paths.index), self.base_offset)
         except (FileNotFoundError, ValueError):
             return None
 
@@ -468,51 +413,42 @@ class Segment:
 
     def _load_indexes(self) -> None:
         """Raises FileNotFoundError and ValueError."""
-        data, time_data = self._disk.read_file(self.index_path), self._disk.read_file(self.time_index_path)
+        data, time_data = self._disk.read_file(self.paths.index), self._disk.read_file(self.paths.time_index)
         index = OffsetIndex.decode(data, self.base_offset, self._index_interval_bytes, self.file.size)
         self._time_index = TimeIndex.decode(time_data, self.base_offset)
         self._index = index
 
     def rebuild_indexes(self) -> None:
         """From the batches, every one of them checked. Raises Corruption, and all is as before."""
-        known = vars(self).copy()
+        known = self._known()
         try:
-            self._rebuild(is_known=True)
+            self._rebuild()
+            if (self.next_offset, self.max_timestamp_ms) != (known.next_offset, known.max_timestamp_ms):
+                reason = f"the batches end at offset {self.next_offset}, not {known.next_offset}"
+                raise Corruption(self.path, self.file.size, reason)
         except BaseException:
-            vars(self).update(known)
+            self._restore(known)
             raise
 
-    def _rebuild(self, is_known: bool) -> Offset:
-        end, max_timestamp_ms = self.next_offset, self.max_timestamp_ms
+    def _rebuild(self) -> None:
         self._forget_batches()
         for position, header in scan_batches(self.file, self.path, with_crc=True):
             if header.base_offset < self.next_offset:
                 reason = f"a batch at offset {header.base_offset} follows {self.next_offset - 1}"
                 raise Corruption(self.path, position, reason)
             self.note_batch(position, header)
-        if is_known and (self.next_offset, self.max_timestamp_ms) != (end, max_timestamp_ms):
-            reason = f"the batches end at offset {self.next_offset}, not {end}"
-            raise Corruption(self.path, self.file.size, reason)
         _, time_index = self._indexes()
-        time_index.note(self.max_timestamp_ms, self._max_timestamp_offset)
-        return self.next_offset
+        time_index.note(self.max_timestamp_ms, self.max_timestamp_offset)
 
-    def _forget_batches(self) -> None:
-        self._stored_index = None
-        self._index = OffsetIndex(self.base_offset, self._index_interval_bytes)
-        self._time_index = TimeIndex(self.base_offset)
-        self.next_offset = self.base_offset
-        self.max_timestamp_ms = -1
-        self._max_timestamp_offset = int(self.base_offset)
-        self._first_timestamp_ms = None
+    # --- files -----------------------------------------------------------------------------------------------
 
     def write_indexes(self) -> Change[None]:
         """Brings the index files up to date, durably."""
         index, time_index = self._indexes()
         data, time_data = index.encode(), time_index.encode()
-        path, time_path = self.index_path, self.time_index_path
-        yield lambda: self._disk.write_atomically(path, data)
-        yield lambda: self._disk.write_atomically(time_path, time_data)
+        paths = self.paths
+        yield lambda: self._disk.write_atomically(paths.index, data)
+        yield lambda: self._disk.write_atomically(paths.time_index, time_data)
 
     def release_indexes(self) -> None:
         """The index files are written: the memory is given back until it is needed."""
@@ -520,17 +456,13 @@ class Segment:
 
     def moved_to(self, directory: str) -> None:
         """The directory of the files, which are the same, has this name now."""
-        stem = f"{directory}/{file_name(self.base_offset, '')}"
-        self.path, self.index_path = stem + LOG_SUFFIX, stem + INDEX_SUFFIX
-        self.time_index_path = stem + TIME_INDEX_SUFFIX
-
-    # --- end of life -----------------------------------------------------------------------------------------
+        self.paths = segment_paths(directory, self.base_offset)
 
     def rename_deleted(self) -> list[str]:
         """Gives the files names under which the log does not know them any more, the indexes first: without its log
         an index would mean nothing, the log alone means everything. Returns the new names."""
         renamed = []
-        for path in (self.index_path, self.time_index_path, self.path):
+        for path in (self.paths.index, self.paths.time_index, self.paths.log):
             if self._disk.exists(path):
                 self._disk.rename(path, path + DELETED_SUFFIX)
                 renamed.append(path + DELETED_SUFFIX)

@@ -24,7 +24,9 @@ from kraft.log.disk import Disk, File
 from kraft.log.format.compression import unpacked_pieces
 from kraft.log.format.record_batch import HEADER_BYTES, BatchHeader, TimestampType
 from kraft.log.format.record_codec import RecordFinder
-from kraft.log.segment.segment import Segment, read_batch, scan_batches
+from kraft.log.segment.batches import read_batch, scan_batches
+from kraft.log.segment.paths import SegmentPaths
+from kraft.log.segment.segment import Segment
 from kraft.log.segment.stored_indexes import Entry, OffsetEntries, StoredOffsetIndex, StoredTimeIndex, TimeEntries
 from kraft.model.errors import Corruption, InvalidBatch
 from kraft.model.ids import Offset
@@ -94,9 +96,7 @@ class _Seen(NamedTuple):
     """Facts of a segment for a thread. `route` is None when its indexes have to be read from their files."""
 
     base_offset: Offset
-    path: str
-    index_path: str
-    time_index_path: str
+    paths: SegmentPaths
     size_bytes: int
     max_timestamp_ms: int
     route: _Route | None
@@ -106,9 +106,7 @@ def _see(segment: Segment, timestamp_ms: int, least: Offset) -> _Seen:
     in_memory = segment.indexes_in_memory
     return _Seen(
         base_offset=segment.base_offset,
-        path=segment.path,
-        index_path=segment.index_path,
-        time_index_path=segment.time_index_path,
+        paths=segment.paths,
         size_bytes=segment.size_bytes,
         max_timestamp_ms=segment.max_timestamp_ms,
         route=None if in_memory is None else _route(*in_memory, timestamp_ms, least),
@@ -140,7 +138,7 @@ def _first_of(
     disk: Disk, seen: Sequence[_Seen], timestamp_ms: int, least: Offset
 ) -> Generator[None, None, Found | None]:
     for each in seen:
-        file = disk.open(each.path, create=False)
+        file = disk.open(each.paths.log, create=False)
         try:
             found = yield from _SegmentReader(disk, file, each).first_from(timestamp_ms, least)
         finally:
@@ -152,7 +150,7 @@ def _first_of(
 
 def _newest_of(disk: Disk, cut: _Seen | None, best: _Seen | None, least: Offset) -> Generator[None, None, Found | None]:
     if cut is not None:
-        file = disk.open(cut.path, create=False)
+        file = disk.open(cut.paths.log, create=False)
         try:
             reader = _SegmentReader(disk, file, cut)
             newest_ms = yield from reader.newest_from(least)
@@ -219,8 +217,8 @@ class _SegmentReader:
 
     def _stored_route(self, timestamp_ms: int, least: Offset) -> _Route:
         seen = self._seen
-        index = StoredOffsetIndex(self._disk.read_file(seen.index_path), seen.base_offset)
-        time_index = StoredTimeIndex(self._disk.read_file(seen.time_index_path), seen.base_offset)
+        index = StoredOffsetIndex(self._disk.read_file(seen.paths.index), seen.base_offset)
+        time_index = StoredTimeIndex(self._disk.read_file(seen.paths.time_index), seen.base_offset)
         if timestamp_ms <= seen.max_timestamp_ms and time_index.entries_around(timestamp_ms)[1] is None:
             raise ValueError("the time index lacks the largest timestamp")
         return _route(index, time_index, timestamp_ms, least)
@@ -240,7 +238,7 @@ class _SegmentReader:
     ) -> Generator[None, None, tuple[int, BatchHeader] | None]:
         """Position and header of the first one that is wanted, from the batch at `position` on."""
         seen = self._seen
-        batches = scan_batches(self._file, seen.path, position, size=seen.size_bytes)
+        batches = scan_batches(self._file, seen.paths.log, position, size=seen.size_bytes)
         for number, (found, header) in enumerate(batches, 1):
             if is_wanted(header):
                 return found, header
@@ -252,7 +250,7 @@ class _SegmentReader:
         self, position: int, header: BatchHeader, timestamp_ms: int, least: Offset
     ) -> Generator[None, None, Found | None]:
         """Of one batch; None when no record says what its header does."""
-        batch = read_batch(self._file, self._seen.path, position, header)
+        batch = read_batch(self._file, self._seen.paths.log, position, header)
         yield
         is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
         delta_ms = _INT64_MIN if is_append_time else max(timestamp_ms - header.base_timestamp_ms, _INT64_MIN)

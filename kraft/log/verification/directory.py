@@ -25,7 +25,7 @@ from kraft.log.recovery.log_checkpoint import EARLIER_SUFFIX, LogCheckpoint, rea
 from kraft.log.recovery.producer_snapshot import SNAPSHOT_SUFFIX, decode_snapshot
 from kraft.log.recovery.producer_state import ProducerState, ProducerStates
 from kraft.log.recovery.recovery import find_whole_batch, has_lost_sector
-from kraft.log.segment.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name
+from kraft.log.segment.paths import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name
 from kraft.log.verification.index_verification import OffsetIndexCheck, TimeIndexCheck
 from kraft.log.verification.inspection import inspect_batches
 from kraft.log.verification.scrub import PROBLEMS_MAX, Expected, ScrubbedSegment, scrub_segment

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Sequence
 from typing import Final
 
 from kraft.log.format.record_batch import HEADER_BYTES, split
-from kraft.log.segment.segment import READ_BATCHES_MAX, READ_BYTES_MAX
+from kraft.log.segment.batches import READ_BATCHES_MAX
+from kraft.log.segment.segment import READ_BYTES_MAX
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
 from kraft.model.requests import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse

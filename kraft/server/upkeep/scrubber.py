@@ -20,7 +20,7 @@ import structlog
 from kraft.log.disk import Disk
 from kraft.log.leader_epochs import LeaderEpochCache
 from kraft.log.segment.facts import SegmentFacts
-from kraft.log.segment.segment import DELETED_SUFFIX
+from kraft.log.segment.paths import DELETED_SUFFIX
 from kraft.log.verification.scrub import Expected, ScrubbedSegment, missing_segment, scrub_segment
 from kraft.model.errors import Corruption
 from kraft.model.ids import Offset

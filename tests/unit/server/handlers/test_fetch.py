@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraft.log.segment import segment
+from kraft.log.segment import batches, segment
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import TopicPartition
 from kraft.model.requests import FetchPartition, FetchRequest, FetchResponse
@@ -323,7 +323,7 @@ def test_one_read_gives_so_many_batches_and_bytes_and_nobody_waits_for_more(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(segment, "READ_BATCHES_MAX", 3)
+        monkeypatch.setattr(batches, "READ_BATCHES_MAX", 3)
         monkeypatch.setattr(fetch_module, "READ_BATCHES_MAX", 3)
         committed(broker, "a", "b", "c", "d", "e")
         began = asyncio.get_running_loop().time()

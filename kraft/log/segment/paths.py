@@ -1,0 +1,28 @@
+"""Names of a segment's files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+DELETED_SUFFIX: Final = ".deleted"
+
+
+def file_name(base_offset: int, suffix: str) -> str:
+    """Twenty digits, so that names sort as offsets do."""
+    return f"{base_offset:020d}{suffix}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentPaths:
+    log: str
+    index: str
+    time_index: str
+
+
+def segment_paths(directory: str, base_offset: int) -> SegmentPaths:
+    stem = f"{directory}/{file_name(base_offset, '')}"
+    return SegmentPaths(log=stem + LOG_SUFFIX, index=stem + INDEX_SUFFIX, time_index=stem + TIME_INDEX_SUFFIX)

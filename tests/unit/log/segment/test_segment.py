@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kraft.log.change import run_now
+from kraft.log.format.record_batch import BatchHeader, read_header
+from kraft.log.leader_epochs import LeaderEpochCache
+from kraft.log.segment import batches
+from kraft.log.segment import segment as segment_module
+from kraft.log.segment.segment import Segment
+from kraft.model.errors import Corruption
+from kraft.model.ids import Offset
+from tests.unit.log.log_building import DIRECTORY, stored
+from tests.unit.log.memory_disk import MemoryDisk
+
+BATCHES = 6
+
+
+def segment_with_batches() -> Segment:
+    segment = Segment(MemoryDisk(), DIRECTORY, Offset(0), index_interval_bytes=100, create=True)
+    for offset in range(BATCHES):
+        batch = stored(f"value {offset}", offset=offset, epoch=0)
+        segment.append([batch], [read_header(batch)])
+    return segment
+
+
+def known_of(segment: Segment) -> tuple[object, ...]:
+    return (
+        segment.next_offset,
+        segment.max_timestamp_ms,
+        segment.max_timestamp_offset,
+        segment.first_timestamp_ms,
+        segment.index_bytes,
+        segment.indexes_in_memory,
+    )
+
+
+@pytest.mark.parametrize("broken_at", range(BATCHES))
+def test_indexes_that_cannot_be_made_anew_leave_all_as_it_was(monkeypatch: pytest.MonkeyPatch, broken_at: int) -> None:
+    segment = segment_with_batches()
+    before = known_of(segment)
+    scan_batches = batches.scan_batches
+
+    def cut(*arguments: object, **options: object) -> Iterator[tuple[int, BatchHeader]]:
+        for number, found in enumerate(scan_batches(*arguments, **options)):  # type: ignore[arg-type]
+            if number == broken_at:
+                raise Corruption(segment.path, found[0], "rot")
+            yield found
+
+    with monkeypatch.context() as rotten:
+        rotten.setattr(segment_module, "scan_batches", cut)
+        with pytest.raises(Corruption, match="rot"):
+            segment.rebuild_indexes()
+    assert known_of(segment) == before
+    batch = stored("next", offset=BATCHES, epoch=0)
+    segment.append([batch], [read_header(batch)])
+    everything = segment.read(Offset(0), 1 << 20, segment.next_offset, LeaderEpochCache(), is_sparse=False)
+    assert len(everything) == segment.size_bytes
+
+
+def test_batches_that_end_elsewhere_than_is_known_are_rot() -> None:
+    segment = segment_with_batches()
+    segment.next_offset = Offset(BATCHES + 1)
+    before = known_of(segment)
+    with pytest.raises(Corruption, match=f"the batches end at offset {BATCHES}, not {BATCHES + 1}"):
+        segment.rebuild_indexes()
+    assert known_of(segment) == before
+
+
+def test_indexes_that_are_made_anew_say_what_those_before_said() -> None:
+    segment = segment_with_batches()
+    run_now(segment.finish())
+    before = known_of(segment)
+    indexes = segment.indexes_in_memory
+    segment.rebuild_indexes()
+    assert known_of(segment)[:-1] == before[:-1]
+    made_anew = segment.indexes_in_memory
+    assert indexes is not None
+    assert made_anew is not None
+    assert [each.encode() for each in made_anew] == [each.encode() for each in indexes]
+    assert made_anew[0] is not indexes[0]
