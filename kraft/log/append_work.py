@@ -1,16 +1,19 @@
-"""Work that an append needs first, and that is too long for the event loop.
+"""What an append takes, what comes of it, and the work that it needs first when that is too long for the event loop.
 
-An append that meets it raises AppendMustWait before it has changed anything. The caller runs the work in a thread and
+An append that meets such work raises AppendMustWait before it has changed anything. The caller runs it in a thread and
 appends again, see `kraft.server.replica.waiting_appends`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
+from kraft.log.change import Change
 from kraft.log.format.record_batch import BatchHeader, Buffer
 from kraft.log.log_config import LogConfig
+from kraft.model.ids import Offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +31,23 @@ class CheckedRecords:
 
 ProducedRecords = Buffer | CheckedRecords
 """Records of a producer: as they came, or checked already."""
+
+
+MakeReady = Callable[[Change[None]], object]
+"""Runs a change that an append needs, or sees to it that it is run and raises."""
+
+
+class AppendResult(NamedTuple):
+    """Where the records are. A `duplicate` was in the log already, at these offsets, and nothing was written.
+
+    `log_append_time_ms` is -1 when the timestamps are the producer's. A tuple, because one is made for every append.
+    """
+
+    base_offset: Offset
+    last_offset: Offset
+    log_append_time_ms: int
+    duplicate: bool
+    batches: int
 
 
 class AppendWork(Protocol):

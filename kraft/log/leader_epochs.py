@@ -11,7 +11,8 @@ cannot be trusted. A file without that line, as Kafka writes it, is read as well
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -35,32 +36,38 @@ class EpochStart(NamedTuple):
     start_offset: Offset
 
 
+@dataclass(frozen=True, slots=True)
 class LeaderEpochCache:
-    """Entries ascend in both fields."""
+    """All epochs that a log knows of, at some moment."""
 
-    def __init__(self, entries: list[EpochStart] | None = None) -> None:
-        self._entries: list[EpochStart] = entries or []
-
-    @property
-    def entries(self) -> tuple[EpochStart, ...]:
-        return tuple(self._entries)
+    entries: tuple[EpochStart, ...] = ()
+    """Ascend in both fields."""
 
     @property
     def latest_epoch(self) -> LeaderEpoch:
-        return self._entries[-1].epoch if self._entries else NO_LEADER_EPOCH
+        return self.entries[-1].epoch if self.entries else NO_LEADER_EPOCH
 
-    def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
-        """The leader of `epoch` writes from `start_offset` on; true when that was news.
+    def with_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> LeaderEpochCache:
+        """The leader of `epoch`, the latest or a later one, writes from `start_offset` on.
 
         An epoch that wrote nothing gives way to its successor at the same offset.
         """
         if epoch == self.latest_epoch:
-            return False
+            return self
         assert epoch > self.latest_epoch, f"leader epoch {epoch} follows {self.latest_epoch}"
-        while self._entries and self._entries[-1].start_offset >= start_offset:
-            self._entries.pop()
-        self._entries.append(EpochStart(epoch, start_offset))
-        return True
+        return LeaderEpochCache((*self.up_to(start_offset).entries, EpochStart(epoch, start_offset)))
+
+    def up_to(self, end_offset: Offset) -> LeaderEpochCache:
+        """Without the epochs that start at or above `end_offset`, where the log ends now."""
+        kept = bisect_left(self.entries, end_offset, key=lambda entry: entry.start_offset)
+        return LeaderEpochCache(self.entries[:kept])
+
+    def starting_at(self, start_offset: Offset) -> LeaderEpochCache:
+        """Of a log that starts at `start_offset` now: the epoch that holds it is kept, and starts there."""
+        later = bisect_right(self.entries, start_offset, key=lambda entry: entry.start_offset)
+        if later == 0:
+            return self
+        return LeaderEpochCache((EpochStart(self.entries[later - 1].epoch, start_offset), *self.entries[later:]))
 
     def end_offset_for(self, epoch: LeaderEpoch, log_end: Offset) -> tuple[LeaderEpoch, Offset]:
         """The largest known epoch at or below the one asked for, and the offset behind its last record.
@@ -72,41 +79,26 @@ class LeaderEpochCache:
             return NO_LEADER_EPOCH, UNDEFINED_OFFSET
         if epoch == self.latest_epoch:
             return epoch, log_end
-        later = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch)
-        end_offset = self._entries[later].start_offset
-        return (self._entries[later - 1].epoch if later else epoch), end_offset
+        later = bisect_right(self.entries, epoch, key=lambda entry: entry.epoch)
+        end_offset = self.entries[later].start_offset
+        return (self.entries[later - 1].epoch if later else epoch), end_offset
 
     def epoch_at(self, offset: Offset) -> LeaderEpoch:
         """The epoch that the record at `offset` was written in; -1 before the first known one."""
-        later = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
-        return self._entries[later - 1].epoch if later else NO_LEADER_EPOCH
+        later = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
+        return self.entries[later - 1].epoch if later else NO_LEADER_EPOCH
 
     def span_of(self, offset: int) -> tuple[LeaderEpoch, int]:
         """`epoch_at`, and the offset up to which the answer stays the same."""
-        later = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
-        end = self._entries[later].start_offset if later < len(self._entries) else _OFFSET_MAX
-        return (self._entries[later - 1].epoch if later else NO_LEADER_EPOCH), end
-
-    def truncate_from(self, end_offset: Offset) -> None:
-        """The log now ends at `end_offset`."""
-        while self._entries and self._entries[-1].start_offset >= end_offset:
-            self._entries.pop()
-
-    def truncate_to_start(self, start_offset: Offset) -> None:
-        """The log now starts at `start_offset`: the epoch that holds it is kept, and starts there."""
-        later = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
-        if later:
-            self._entries[:later] = [EpochStart(self._entries[later - 1].epoch, start_offset)]
-
-    def replace(self, entries: tuple[EpochStart, ...]) -> None:
-        """All are known from elsewhere."""
-        self._entries = list(entries)
+        later = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
+        end = self.entries[later].start_offset if later < len(self.entries) else _OFFSET_MAX
+        return (self.entries[later - 1].epoch if later else NO_LEADER_EPOCH), end
 
     # --- checkpoint ------------------------------------------------------------------------------------------
 
     def encode(self) -> bytes:
-        lines = [_VERSION, str(len(self._entries))]
-        lines += [f"{entry.epoch} {entry.start_offset}" for entry in self._entries]
+        lines = [_VERSION, str(len(self.entries))]
+        lines += [f"{entry.epoch} {entry.start_offset}" for entry in self.entries]
         content = "".join(f"{line}\n" for line in lines).encode()
         return content + f"{_CRC_PREFIX}{crc32c(content):08x}\n".encode()
 
@@ -117,7 +109,7 @@ class LeaderEpochCache:
             lines = _checked_content(data).decode("ascii").splitlines()
             if len(lines) < 2 or lines[0] != _VERSION or int(lines[1]) != len(lines) - 2:
                 raise ValueError("version or count do not fit the lines")
-            entries = [_parse_entry(line) for line in lines[2:]]
+            entries = tuple(_parse_entry(line) for line in lines[2:])
             for earlier, later in pairwise(entries):
                 if later.epoch <= earlier.epoch or later.start_offset <= earlier.start_offset:
                     raise ValueError(f"epoch {later.epoch} at {later.start_offset} does not ascend")

@@ -8,25 +8,23 @@ reads to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
 
 from kraft.log.admission import admit
-from kraft.log.append_work import ProducedRecords
+from kraft.log.append_work import AppendResult, MakeReady, ProducedRecords
 from kraft.log.change import Change, run_now
 from kraft.log.cleaning.cleaned_segments import CleaningResult, close_cleaned, discard
 from kraft.log.cleaning.retention import segments_to_drop
 from kraft.log.continuation import check_continuation, runs_that_fit
 from kraft.log.disk import Disk
 from kraft.log.format.record_batch import BatchHeader, Buffer, TimestampType, placed, split
-from kraft.log.group_commit import GroupCommit, SyncTicket
+from kraft.log.group_commit import SyncTicket
+from kraft.log.leader_epochs import LeaderEpochCache
 from kraft.log.log_config import LogConfig
 from kraft.log.log_files import LogFiles, parent_of
 from kraft.log.log_health import LogHealth
 from kraft.log.recovery.producer_state import Duplicate, ProducerState, ProducerStates
-from kraft.log.recovery.recovery import RecoveredLog, RecoveryReport, rebuild_producers, recover
-from kraft.log.recovery.side_files import SideFiles
+from kraft.log.recovery.recovery import RecoveredLog, RecoveryReport, recover
 from kraft.log.segment import lookup, timestamp_lookup
 from kraft.log.segment.facts import SegmentFacts
 from kraft.log.segment.rolling import is_old, must_roll_before
@@ -34,29 +32,6 @@ from kraft.log.segment.segment import Segment
 from kraft.log.segment.timestamp_lookup import TimestampLookup
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
-
-CHECKPOINT_INTERVAL_BYTES: Final = 256 << 20
-"""After a crash no more than about so much is read of what a sync had made durable.
-
-Less would make recovery quicker and appends slower: a checkpoint takes milliseconds, on a busy disk tens of them.
-"""
-
-
-MakeReady = Callable[[Change[None]], object]
-"""Runs a change that an append needs, or sees to it that it is run and raises."""
-
-
-class AppendResult(NamedTuple):
-    """Where the records are. A `duplicate` was in the log already, at these offsets, and nothing was written.
-
-    `log_append_time_ms` is -1 when the timestamps are the producer's. A tuple, because one is made for every append.
-    """
-
-    base_offset: Offset
-    last_offset: Offset
-    log_append_time_ms: int
-    duplicate: bool
-    batches: int
 
 
 class PartitionLog:
@@ -72,26 +47,13 @@ class PartitionLog:
         self.topic_partition = topic_partition
         self.directory = directory
         self.recovery_report: RecoveryReport = recovered.report
-        self.epoch_cache = recovered.epochs
         self._disk = disk
         self._config = config
         self._health = LogHealth(directory, topic_partition)
-        self._side_files = SideFiles(disk, directory, recovered.checkpoint, recovered.epochs, recovered.snapshots)
-        self._sync = GroupCommit()
-        self._segments: list[Segment] = recovered.segments
-        self._files = LogFiles(disk, directory, self._segments, self._side_files, self._sync, self._health)
+        self._files = LogFiles(disk, directory, recovered, config, self._health)
         self._producers: ProducerStates = recovered.producers
         start = recovered.checkpoint.log_start_offset
-        if recovered.epochs_changed:
-            # Before a segment is begun: epochs of what was dropped must not be found beside an empty one.
-            run_now(self._side_files.write_epochs())
-        if not self._segments:
-            run_now(self._files.begin_segment(start, config))
-        self._log_end = self._active.next_offset
-        # What an earlier process wrote may be in the page cache only; from here on it has to be durable to count.
-        self._active.file.sync()
-        self._sync.durable_up_to(self._log_end)
-        if self._log_end < start:
+        if self.log_end_offset < start:
             # With the page cache as durability the end of the log may be lost, though its start was moved beyond it.
             run_now(self._start_at(start))
 
@@ -125,42 +87,41 @@ class PartitionLog:
     @property
     def log_start_offset(self) -> Offset:
         """Records below are gone."""
-        start = self._side_files.checkpoint.log_start_offset
-        return max(start, self._segments[0].base_offset) if self._segments else start
+        return self._files.log_start
 
     @property
     def log_end_offset(self) -> Offset:
         """The offset that the next record gets."""
-        return self._log_end
+        return self._files.log_end
 
     @property
     def synced_end_offset(self) -> Offset:
         """Everything below is durable."""
-        return self._sync.synced_end
+        return self._files.sync.synced_end
 
     @property
     def dirty(self) -> bool:
         """True when there is something that a sync would make durable."""
-        return self._sync.synced_end < self._log_end
+        return self._files.sync.synced_end < self._files.log_end
 
     @property
     def unsynced_records(self) -> int:
         """How many were appended since the last sync was prepared."""
-        return self._sync.unsynced_records
+        return self._files.sync.unsynced_records
 
     @property
     def unsynced_bytes(self) -> int:
-        return self._sync.unsynced_bytes
+        return self._files.sync.unsynced_bytes
 
     @property
     def cleaned_end_offset(self) -> Offset:
         """Compaction has been through everything below."""
-        return self._side_files.checkpoint.cleaned_end_offset
+        return self._files.checkpoint.cleaned_end_offset
 
     @property
     def is_sparse(self) -> bool:
         """Compaction has left offsets out, or may have."""
-        return self._side_files.checkpoint.is_sparse
+        return self._files.checkpoint.is_sparse
 
     @property
     def producers(self) -> Mapping[int, ProducerState]:
@@ -169,7 +130,12 @@ class PartitionLog:
 
     def segments(self) -> tuple[SegmentFacts, ...]:
         """In order; the last one is the one that grows."""
-        return lookup.facts(self._segments, self._log_end)
+        return lookup.facts(self._files.segments, self._files.log_end)
+
+    @property
+    def epoch_cache(self) -> LeaderEpochCache:
+        """The leader epochs that the log knows of."""
+        return self._files.epochs
 
     @property
     def latest_epoch(self) -> LeaderEpoch:
@@ -177,7 +143,7 @@ class PartitionLog:
 
     @property
     def size_bytes(self) -> int:
-        return sum(segment.size_bytes for segment in self._segments)
+        return sum(segment.size_bytes for segment in self._files.segments)
 
     @property
     def failure(self) -> str | None:
@@ -186,7 +152,7 @@ class PartitionLog:
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         """The answer to OffsetsForLeaderEpoch; see `LeaderEpochCache.end_offset_for`."""
-        return self.epoch_cache.end_offset_for(epoch, self._log_end)
+        return self.epoch_cache.end_offset_for(epoch, self._files.log_end)
 
     def epoch_at(self, offset: Offset) -> LeaderEpoch:
         """In which the record at `offset` was written; -1 when that is not known."""
@@ -209,9 +175,10 @@ class PartitionLog:
         On a full disk that is KAFKA_STORAGE_ERROR with `failure` None: the log is well, and goes on when there is room.
         """
         self._health.check_writable()
-        if leader_epoch < self.latest_epoch:
+        latest_epoch = self._files.epochs.latest_epoch
+        if leader_epoch < latest_epoch:
             raise Refusal(
-                ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {leader_epoch} is over, the log is at {self.latest_epoch}"
+                ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {leader_epoch} is over, the log is at {latest_epoch}"
             )
         batches = admit(records, self._config, self.topic_partition, now_ms)
         is_append_time = self._config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
@@ -225,7 +192,7 @@ class PartitionLog:
                 batches=0,
             )
         append_time_ms = now_ms if is_append_time else None
-        base_offset = next_offset = self._log_end
+        base_offset = next_offset = self._files.log_end
         pieces: list[Buffer] = []
         headers: list[BatchHeader] = []
         for header, batch in batches:
@@ -251,14 +218,14 @@ class PartitionLog:
         """
         self._health.check_writable()
         batches = split(records)
-        if batches and self.log_start_offset == self._log_end:
+        if batches and self.log_start_offset == self.log_end_offset:
             yield from self._make_room_for(batches[0][0])
         elif batches and batches[0][0].leader_epoch < self.latest_epoch:
-            yield from self._forget_empty_epochs()
-        end = check_continuation(batches, self._log_end, self.latest_epoch, self.topic_partition)
+            yield from self._health.guarding(self._files.forget_empty_epochs())
+        end = check_continuation(batches, self.log_end_offset, self.latest_epoch, self.topic_partition)
         if end.has_hole:
-            yield from self._health.guarding(self._side_files.remember_holes())
-        for run in runs_that_fit(batches, self._active.size_bytes, self._config.segment_bytes):
+            yield from self._health.guarding(self._files.remember_holes())
+        for run in runs_that_fit(batches, self._files.active.size_bytes, self._config.segment_bytes):
             headers = [header for header, _ in run]
             if (change := self._needed_before(headers)) is not None:
                 yield from change
@@ -271,55 +238,33 @@ class PartitionLog:
         One that begins inside a batch takes all of it, and still begins where it did. One that held later epochs than
         the leader's forgets them: nothing is left of what they wrote.
         """
-        start, files = self.log_start_offset, self._side_files
-        is_inside = first.base_offset < self._log_end <= first.last_offset
+        start = self.log_start_offset
+        is_inside = first.base_offset < self.log_end_offset <= first.last_offset
         if is_inside or first.leader_epoch < self.latest_epoch:
             yield from self.starting_at(Offset(first.base_offset) if is_inside else start)
-            yield from self._health.guarding(files.remember(replace(files.checkpoint, log_start_offset=start)))
-
-    def _forget_empty_epochs(self) -> Change[None]:
-        """Epochs in which this replica led and wrote nothing: records of earlier ones may come from its next leader."""
-        if self.epoch_cache.entries[-1].start_offset >= self._log_end:
-            yield from self._health.guarding(self._side_files.cut_epochs(self._log_end))
+            yield from self._health.guarding(self._files.remember_start(start))
 
     def _needed_before(self, headers: Sequence[BatchHeader]) -> Change[None] | None:
         """Change that has to be durable before these batches, which continue the log, are written; None for none."""
         size = sum(header.size_bytes for header in headers)
-        rolls = must_roll_before(self._active, self._config, size, headers[-1])
-        begins_epoch = headers[-1].leader_epoch != self.epoch_cache.latest_epoch
-        begins_epoch = begins_epoch or not self._side_files.epochs_are_written
+        rolls = must_roll_before(self._files.active, self._config, size, headers[-1])
+        begins_epoch = self._files.begins_epoch(headers)
         return self._make_ready(headers, rolls, begins_epoch) if rolls or begins_epoch else None
 
     def _make_ready(self, headers: Sequence[BatchHeader], rolls: bool, begins_epoch: bool) -> Change[None]:
         if rolls:
             yield from self.rolling()
         if begins_epoch:
-            try:
-                yield from self._side_files.begin_epochs(headers)
-            except OSError as error:
-                self._health.tolerate_full_disk(error)
-                yield from self._health.guarding(self._side_files.cut_epochs(self._log_end))
-                self._health.refuse(error)
+            yield from self._health.guarding(self._files.begin_epochs(headers))
 
     def _write(self, pieces: Sequence[Buffer], headers: Sequence[BatchHeader]) -> None:
         """Offsets, epochs and sequences were checked; from here on only the disk can fail."""
-        last, size, records = headers[-1], 0, 0
-        for header in headers:
-            size += header.size_bytes
-            records += header.record_count
         try:
-            self._active.append(pieces, headers)
+            self._files.append(pieces, headers)
         except OSError as error:
-            # An epoch that ends beyond the log would be answered to followers, and asked of the next records.
-            self._side_files.forget_epochs(self._log_end)
             self._health.refuse(error)
         for header in headers:
             self._producers.update(header)
-        sync = self._sync
-        sync.unsynced_records += records
-        sync.unsynced_bytes += size
-        sync.bytes_since_checkpoint += size
-        self._log_end = last.next_offset
 
     # --- reading ---------------------------------------------------------------------------------------------
 
@@ -329,24 +274,23 @@ class PartitionLog:
         At least one batch, even above `bytes_max`, when there is one to give. Raises Refusal with OFFSET_OUT_OF_RANGE
         outside [log_start_offset, log_end_offset]; Corruption for rot, none of which is given out. Source: KIP-74.
         """
-        if not self.log_start_offset <= start <= self._log_end:
+        if not self.log_start_offset <= start <= self.log_end_offset:
             raise Refusal(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {start} of {self.topic_partition} is outside [{self.log_start_offset}, {self._log_end}]",
+                f"offset {start} of {self.topic_partition} is outside [{self.log_start_offset}, {self.log_end_offset}]",
             )
         try:
-            is_sparse, end = self._side_files.checkpoint.is_sparse, self._log_end
-            return lookup.read(self._segments, start, bytes_max, min(upper, end), self.epoch_cache, is_sparse, end)
+            return self._files.read(start, bytes_max, upper)
         except OSError as error:
             self._health.fail(error)
 
     def prepare_lookup(self, timestamp_ms: int) -> TimestampLookup:
         """Look-up of the first record at or after that time. Its outcome counts if the log `has_still` what it read."""
-        return timestamp_lookup.prepare(self._disk, self._segments, timestamp_ms, self.log_start_offset)
+        return timestamp_lookup.prepare(self._disk, self._files.segments, timestamp_ms, self.log_start_offset)
 
     def prepare_newest_lookup(self) -> TimestampLookup:
         """Look-up of the first record that has the largest timestamp."""
-        return timestamp_lookup.prepare_newest(self._disk, self._segments, self.log_start_offset)
+        return timestamp_lookup.prepare_newest(self._disk, self._files.segments, self.log_start_offset)
 
     def has_still(self, segments: Sequence[Segment]) -> bool:
         """Whether none of these was dropped or cleaned, or is being swapped just now: then what was read of its files
@@ -362,31 +306,24 @@ class PartitionLog:
         One at a time; `dirty` says whether it is worth while.
         """
         self._health.check_writable()
-        return self._sync.prepare(self._active.file, self._log_end)
+        return self._files.sync.prepare(self._files.active.file, self._files.log_end)
 
     def complete_sync(self, ticket: SyncTicket, make_change: MakeReady = run_now) -> None:
         """Moves `synced_end_offset`, and now and then the recovery point: `make_change` is given that change.
 
         Raises Refusal with KAFKA_STORAGE_ERROR, for good, when the sync had failed."""
-        sync = self._sync
+        sync = self._files.sync
         failed = sync.take_back(ticket)
         if failed is not None:
             self._health.fail(failed)
         self._health.check_writable()
-        sync.synced_end = max(sync.synced_end, ticket.end_offset)
-        if sync.bytes_since_checkpoint >= CHECKPOINT_INTERVAL_BYTES:
-            sync.bytes_since_checkpoint = 0
+        if sync.completed(ticket):
             make_change(self._advancing_recovery_point())
 
     def _advancing_recovery_point(self) -> Change[None]:
-        """After a crash, what is durable now need not be read again."""
         self._health.check_writable()
         try:
-            yield from self._active.write_indexes()
-            # It may be ahead of what is durable; recovery takes it only if the log then reaches so far.
-            end, states = self._log_end, self._producers.states
-            yield from self._side_files.write_producers(end, states, self._sync.synced_end)
-            yield from self._files.drop_stale_snapshots()
+            yield from self._files.advance_recovery_point(self._producers)
         except OSError as error:
             # On a full disk recovery will have more to read, and that is all.
             self._health.tolerate_full_disk(error)
@@ -398,24 +335,13 @@ class PartitionLog:
     def rolling(self) -> Change[None]:
         """Closes the active segment to appends and begins a new one; an empty one is left as it is."""
         self._health.check_writable()
-        if self._active.size_bytes:
-            yield from self._health.guarding(self._roll())
-
-    def _roll(self) -> Change[None]:
-        # The order matters: recovery takes it for granted that all segments but the last are durable.
-        old = self._active
-        yield from self._health.sync(old.file)
-        yield from old.finish()
-        self._sync.durable_up_to(self._log_end)
-        yield from self._side_files.write_producers(self._log_end, self._producers.states, self._sync.synced_end)
-        yield from self._files.begin_segment(self._log_end, self._config)
-        self._sync.rolled()
-        old.release_indexes()
-        yield from self._files.drop_stale_snapshots()
+        if self._files.active.size_bytes:
+            yield from self._health.guarding(self._files.roll(self._config, self._producers))
 
     def rolling_if_due(self, now_ms: int) -> Change[bool]:
         """Begins a new segment when the active one is old by the clock, so that retention and compaction reach it."""
-        is_due = bool(self._active.size_bytes) and is_old(self._active, self._config, now_ms)
+        active = self._files.active
+        is_due = bool(active.size_bytes) and is_old(active, self._config, now_ms)
         if is_due:
             yield from self.rolling()
         return is_due
@@ -436,11 +362,11 @@ class PartitionLog:
         Raises Refusal with OFFSET_OUT_OF_RANGE above the end of the log.
         """
         self._health.check_writable()
-        if offset > self._log_end:
-            message = f"offset {offset} of {self.topic_partition} is above its end, {self._log_end}"
+        if offset > self.log_end_offset:
+            message = f"offset {offset} of {self.topic_partition} is above its end, {self.log_end_offset}"
             raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, message)
         if offset > self.log_start_offset:
-            yield from self._health.guarding(self._side_files.advance_start(offset))
+            yield from self._health.guarding(self._files.advance_start(offset))
 
     def apply_retention(self, now_ms: int, high_watermark: Offset) -> list[str]:
         """As `applying_retention`: blocks."""
@@ -453,11 +379,11 @@ class PartitionLog:
         """
         self._health.check_writable()
         dropped = segments_to_drop(self.segments(), self._config, self.log_start_offset, high_watermark, now_ms)
-        if dropped == len(self._segments):
+        if dropped == len(self._files.segments):
             yield from self.rolling()
         if dropped == 0:
             return []
-        return (yield from self._health.guarding(self._files.drop_first(dropped, self.log_start_offset)))
+        return (yield from self._health.guarding(self._files.drop_first(dropped)))
 
     # --- compaction ------------------------------------------------------------------------------------------
 
@@ -494,22 +420,19 @@ class PartitionLog:
         """
         self._health.check_writable()
         is_below = offset < self.log_start_offset
-        if offset < self._log_end and not is_below:
+        if offset < self.log_end_offset and not is_below:
             yield from self._health.guarding(self._truncate_to(offset))
             # The batch that was cut off may have begun below the start, or behind a hole that begins there.
-            is_below = self._log_end < self.log_start_offset
+            is_below = self.log_end_offset < self.log_start_offset
         if is_below:
             yield from self.starting_at(min(offset, self.log_start_offset))
-        return self._log_end
+        return self.log_end_offset
 
     def _truncate_to(self, offset: Offset) -> Change[None]:
         yield from self._files.truncate_to(offset)
-        self._log_end = self._active.next_offset
-        self._sync.durable_up_to(self._log_end)
-        yield from self._side_files.cut_epochs(self._log_end)
-        if self._producers.reaches(self._log_end):
+        if self._producers.reaches(self.log_end_offset):
             # Which older batches a producer's last five were is known to the log alone.
-            self._producers = rebuild_producers(self._side_files.snapshots, self._segments, self._log_end)
+            self._producers = self._files.rebuild_producers()
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """As `starting_at`: blocks."""
@@ -526,8 +449,6 @@ class PartitionLog:
 
     def _start_at(self, offset: Offset) -> Change[None]:
         yield from self._files.begin_anew(offset, self._config)
-        self._log_end = offset
-        self._sync.begin_anew(offset)
         self._producers.clear()
 
     # --- as a copy of another log ----------------------------------------------------------------------------
@@ -535,7 +456,7 @@ class PartitionLog:
     def settle(self) -> None:
         """Makes everything durable, and what stands beside the segments up to date, as `close` does."""
         self._health.check_writable()
-        run_now(self._health.guarding(self._settle()))
+        run_now(self._health.guarding(self._files.settle(self._producers)))
 
     def take_over(self, original: PartitionLog) -> None:
         """Makes a log with the same batches, copied by `append_as_follower`, the equal of `original` in all.
@@ -544,15 +465,13 @@ class PartitionLog:
         leader epochs and producers of which no batch is left. All is durable afterwards. Raises Refusal.
         """
         self._health.check_writable()
-        assert self._log_end == original.log_end_offset, f"{self._log_end}, not {original.log_end_offset}"
+        assert self.log_end_offset == original.log_end_offset, f"{self.log_end_offset}, not {original.log_end_offset}"
         assert self.log_start_offset <= original.log_start_offset, f"begins at {self.log_start_offset}"
         self._config = original.config
         self._producers = ProducerStates(original.producers)
-        run_now(self._health.sync(self._active.file))
-        self._sync.durable_up_to(self._log_end)
-        start, states = original.log_start_offset, self._producers.states
-        change = self._side_files.take_over(original._side_files, start, self._log_end, states)
-        run_now(self._health.guarding(change))
+        run_now(self._health.sync(self._files.active.file))
+        self._files.sync.durable_up_to(self.log_end_offset)
+        run_now(self._health.guarding(self._files.take_over(original._files, self._producers)))
 
     def moved_to(self, directory: str) -> None:
         """The directory of the log has this name now."""
@@ -570,23 +489,10 @@ class PartitionLog:
         """Makes everything durable and closes the files. Does not raise for a log that had failed before."""
         try:
             if self.failure is None:
-                yield from self._health.guarding(self._settle())
+                yield from self._health.guarding(self._files.settle(self._producers))
         finally:
             self._files.close()
-
-    def _settle(self) -> Change[None]:
-        yield from self._health.sync(self._active.file)
-        yield from self._active.write_indexes()
-        self._sync.durable_up_to(self._log_end)
-        yield from self._side_files.write_producers(self._log_end, self._producers.states, self._sync.synced_end)
-        yield from self._files.drop_stale_snapshots()
 
     def release(self) -> None:
         """Closes the files as they are; for a log that is to be deleted."""
         self._files.close()
-
-    # --- inside ----------------------------------------------------------------------------------------------
-
-    @property
-    def _active(self) -> Segment:
-        return self._segments[-1]

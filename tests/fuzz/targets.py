@@ -216,7 +216,7 @@ def _leader_epochs(data: bytes) -> None:
 
 
 def _leader_epoch_files() -> tuple[bytes, ...]:
-    entries = [EpochStart(LeaderEpoch(1), Offset(0)), EpochStart(LeaderEpoch(4), Offset(900))]
+    entries = EpochStart(LeaderEpoch(1), Offset(0)), EpochStart(LeaderEpoch(4), Offset(900))
     return LeaderEpochCache(entries).encode(), b"0\n1\n3 70\n"
 
 

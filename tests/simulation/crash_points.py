@@ -17,7 +17,7 @@ from random import Random
 from typing import Final
 from unittest.mock import patch
 
-from kraft.log import partition_log
+from kraft.log import group_commit
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.model.errors import KraftError
@@ -47,7 +47,7 @@ CRASHES: Final = {CrashMode.DROP: (1,), CrashMode.KEEP: (1,), CrashMode.TEAR: (1
 
 STEPS: Final = 150
 
-CHECKPOINT_INTERVAL_BYTES: Final = (2500, partition_log.CHECKPOINT_INTERVAL_BYTES)
+CHECKPOINT_INTERVAL_BYTES: Final = (2500, group_commit.CHECKPOINT_INTERVAL_BYTES)
 """The first, so that a log of some kilobytes moves its recovery point as often as one of gigabytes."""
 
 STEPS_OF_OTHER_ENDS: Final = 60
@@ -216,7 +216,7 @@ def crash_everywhere(workload_seed: int) -> Tally:
     Every 18 seeds have all tempers, with all configurations, with both intervals.
     """
     interval_bytes = CHECKPOINT_INTERVAL_BYTES[workload_seed // 9 % len(CHECKPOINT_INTERVAL_BYTES)]
-    with patch.object(partition_log, "CHECKPOINT_INTERVAL_BYTES", interval_bytes):
+    with patch.object(group_commit, "CHECKPOINT_INTERVAL_BYTES", interval_bytes):
         return _crash_everywhere(workload_seed)
 
 

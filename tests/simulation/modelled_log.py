@@ -173,7 +173,7 @@ def _epochs_of_batches(epochs: Iterable[tuple[int, int]], batches: Sequence[Stor
     for epoch, first in epochs:
         start = next((batch.base_offset for batch in batches if batch.next_offset > first), None)
         if start is not None:
-            cache.assign(LeaderEpoch(epoch), Offset(start))
+            cache = cache.with_epoch(LeaderEpoch(epoch), Offset(start))
     return cache.entries
 
 

@@ -24,7 +24,7 @@ STEPS = 120
 
 @pytest.fixture(autouse=True)
 def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kraft.log.partition_log.CHECKPOINT_INTERVAL_BYTES", 2500)
+    monkeypatch.setattr("kraft.log.group_commit.CHECKPOINT_INTERVAL_BYTES", 2500)
 
 
 # --- a sync that errs ----------------------------------------------------------------------------------------

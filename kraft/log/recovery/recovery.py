@@ -110,13 +110,13 @@ class _Recovery:
         stored_epochs = self._read_epochs()
         self._epochs_are_known = stored_epochs is not None
         self._epochs = stored_epochs or LeaderEpochCache()
-        entries_before = self._epochs.entries
+        epochs_before = self._epochs
         try:
             indexes_rebuilt = sum([self._open_closed(base_offset) for base_offset in base_offsets[:-1]])
             if not self._epochs_are_known:
                 self._gather_epochs()
             tear = self._open_active(base_offsets[-1]) if base_offsets else None
-            self._epochs.truncate_from(self._next_offset)
+            self._epochs = self._epochs.up_to(self._next_offset)
             producers = self._producers(snapshots)
         except BaseException:
             for segment in self._segments:
@@ -126,7 +126,7 @@ class _Recovery:
             segments=self._segments,
             checkpoint=self._checkpoint,
             epochs=self._epochs,
-            epochs_changed=self._epochs.entries != entries_before,
+            epochs_changed=self._epochs != epochs_before,
             snapshots=snapshots,
             producers=producers,
             report=RecoveryReport(
@@ -264,8 +264,8 @@ class _Recovery:
         if header.leader_epoch < latest:
             raise Corruption(continuity.path, position, f"leader epoch {header.leader_epoch} follows {latest}")
         if header.leader_epoch > latest:
-            self._epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
-            continuity.epochs_changed()
+            self._epochs = self._epochs.with_epoch(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+            continuity.learn(self._epochs)
 
     def _gather_epochs(self) -> None:
         """The checkpoint of the epochs is lost: the batches still know. Of the last segment they are taken anyway."""

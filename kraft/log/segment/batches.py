@@ -73,8 +73,9 @@ class Continuity:
         self.next_offset = next_offset
         self._epoch, self._epoch_end = NO_LEADER_EPOCH, next_offset
 
-    def epochs_changed(self) -> None:
-        """The cache has learned of another epoch."""
+    def learn(self, epochs: LeaderEpochCache) -> None:
+        """More is known of the epochs than before."""
+        self._epochs = epochs
         self._epoch_end = self.next_offset
 
     def check(self, position: int, base_offset: int, last_offset: int, leader_epoch: int) -> None:

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from kraft.log.append_work import AppendMustWait, AppendWork, AwaitedChange, ProducedRecords
+from kraft.log.append_work import AppendMustWait, AppendResult, AppendWork, AwaitedChange, ProducedRecords
 from kraft.log.format.record_batch import HEADER_BYTES, Buffer
-from kraft.log.partition_log import AppendResult
 from kraft.model.errors import ErrorCode, InvalidRecords, Refusal
 from kraft.model.ids import Offset
 from kraft.model.requests import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final, assert_never
 
-from kraft.log.append_work import CheckedRecords, ProducedRecords
+from kraft.log.append_work import AppendResult, CheckedRecords, ProducedRecords
 from kraft.log.change import Change, run_now
 from kraft.log.cleaning.cleaned_segments import CleaningResult
 from kraft.log.group_commit import SyncTicket
 from kraft.log.log_config import LogConfig
-from kraft.log.partition_log import AppendResult, PartitionLog
+from kraft.log.partition_log import PartitionLog
 from kraft.log.segment.segment import Segment
 from kraft.metadata.configs import TopicConfig
 from kraft.metadata.image import PartitionImage

@@ -18,7 +18,6 @@ from typing import Final
 import structlog
 
 from kraft.log.disk import Disk
-from kraft.log.leader_epochs import LeaderEpochCache
 from kraft.log.segment.facts import SegmentFacts
 from kraft.log.segment.paths import DELETED_SUFFIX
 from kraft.log.verification.scrub import Expected, ScrubbedSegment, missing_segment, scrub_segment
@@ -126,7 +125,7 @@ class LogScrubber:
             end_offset=end_offset,
             stops_at_end=is_active,
             sparse=partition.log.is_sparse,
-            epochs=LeaderEpochCache(list(partition.log.epoch_cache.entries)),
+            epochs=partition.log.epoch_cache,
         )
         try:
             found = await in_thread(self._executor, lambda: self._read(partition, before.path, expected))

@@ -84,8 +84,8 @@ class FakePartition:
     def epoch_end(self, epoch: int) -> tuple[int, int]:
         epochs = LeaderEpochCache()
         for batch in map(read_header, self.batches):
-            epochs.assign(LeaderEpoch(batch.leader_epoch), Offset(batch.base_offset))
-        epochs.assign(LeaderEpoch(self.leader_epoch), Offset(self.end_offset))
+            epochs = epochs.with_epoch(LeaderEpoch(batch.leader_epoch), Offset(batch.base_offset))
+        epochs = epochs.with_epoch(LeaderEpoch(self.leader_epoch), Offset(self.end_offset))
         return epochs.end_offset_for(LeaderEpoch(epoch), Offset(self.end_offset))
 
     def objection(self, broker_id: int, current_leader_epoch: int) -> ErrorCode:

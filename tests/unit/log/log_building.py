@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.log.append_work import AppendMustWait, AwaitedChange, ProducedRecords
+from kraft.log.append_work import AppendMustWait, AppendResult, AwaitedChange, ProducedRecords
 from kraft.log.disk import Disk
 from kraft.log.format.record_batch import build_batch, iter_records, placed, split
 from kraft.log.format.record_codec import Record
 from kraft.log.log_config import LogConfig
-from kraft.log.partition_log import AppendResult, PartitionLog
+from kraft.log.partition_log import PartitionLog
 from kraft.log.segment.timestamp_lookup import TimestampLookup
 from kraft.model.errors import Refusal
 from kraft.model.ids import LeaderEpoch, Offset, TopicPartition

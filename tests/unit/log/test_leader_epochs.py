@@ -10,7 +10,7 @@ from kraft.model.ids import LeaderEpoch, Offset
 
 
 def cache(*entries: tuple[int, int]) -> LeaderEpochCache:
-    return LeaderEpochCache([EpochStart(LeaderEpoch(epoch), Offset(start)) for epoch, start in entries])
+    return LeaderEpochCache(tuple(EpochStart(LeaderEpoch(epoch), Offset(start)) for epoch, start in entries))
 
 
 def entries(of: LeaderEpochCache) -> list[tuple[int, int]]:
@@ -61,15 +61,13 @@ def test_kip_279_two_fast_fail_overs() -> None:
 
 
 def test_assigning_the_same_epoch_again_changes_nothing() -> None:
-    epochs = cache((0, 0))
-    assert epochs.assign(LeaderEpoch(1), Offset(10))
-    assert not epochs.assign(LeaderEpoch(1), Offset(15))
+    epochs = cache((0, 0)).with_epoch(LeaderEpoch(1), Offset(10))
     assert entries(epochs) == [(0, 0), (1, 10)]
+    assert epochs.with_epoch(LeaderEpoch(1), Offset(15)) == epochs
 
 
 def test_an_epoch_that_wrote_nothing_gives_way_to_its_successor() -> None:
-    epochs = cache((0, 0), (1, 10))
-    epochs.assign(LeaderEpoch(2), Offset(10))
+    epochs = cache((0, 0), (1, 10)).with_epoch(LeaderEpoch(2), Offset(10))
     assert entries(epochs) == [(0, 0), (2, 10)]
     assert epochs.end_offset_for(LeaderEpoch(1), Offset(20)) == (0, 10)
 
@@ -79,9 +77,7 @@ def test_an_epoch_that_wrote_nothing_gives_way_to_its_successor() -> None:
     [(41, [(2, 10), (5, 40)]), (40, [(2, 10)]), (10, []), (0, [])],
 )
 def test_truncating_the_end_forgets_epochs_that_start_there(end: int, left: list[tuple[int, int]]) -> None:
-    epochs = cache((2, 10), (5, 40))
-    epochs.truncate_from(Offset(end))
-    assert entries(epochs) == left
+    assert entries(cache((2, 10), (5, 40)).up_to(Offset(end))) == left
 
 
 @pytest.mark.parametrize(
@@ -89,9 +85,7 @@ def test_truncating_the_end_forgets_epochs_that_start_there(end: int, left: list
     [(5, [(2, 10), (5, 40)]), (20, [(2, 20), (5, 40)]), (40, [(5, 40)]), (90, [(5, 90)])],
 )
 def test_truncating_the_start_keeps_the_epoch_that_holds_it(start: int, left: list[tuple[int, int]]) -> None:
-    epochs = cache((2, 10), (5, 40))
-    epochs.truncate_to_start(Offset(start))
-    assert entries(epochs) == left
+    assert entries(cache((2, 10), (5, 40)).starting_at(Offset(start))) == left
 
 
 def test_the_epoch_of_an_offset() -> None:

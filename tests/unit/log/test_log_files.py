@@ -2,22 +2,28 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.log.change import ChangeUnderWay
+from kraft.log.change import ChangeUnderWay, run_now
 from kraft.log.cleaning.cleaned_segments import CleaningResult, open_cleaned
 from kraft.log.cleaning.cleaning_plan import plan_cleaning
 from kraft.log.cleaning.compaction import clean
-from kraft.log.format.record_batch import build_batch, split, validate
+from kraft.log.format.record_batch import BatchHeader, build_batch, read_header, split, validate
 from kraft.log.format.record_codec import Record
 from kraft.log.leader_epochs import EpochStart
 from kraft.log.log_config import UNLIMITED, LogConfig
+from kraft.log.log_files import LogFiles
+from kraft.log.log_health import LogHealth
 from kraft.log.partition_log import PartitionLog
+from kraft.log.recovery.log_checkpoint import read_checkpoint
+from kraft.log.recovery.recovery import recover
 from kraft.log.segment.segment import Segment
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, Offset
+from tests.unit.log.compacted_log import batch_at
 from tests.unit.log.log_building import (
     DIRECTORY,
     EPOCH,
     NOW_MS,
+    ORDERS,
     SMALL_SEGMENTS,
     append,
     newest,
@@ -224,6 +230,78 @@ def test_what_was_cleaned_of_a_log_that_changed_meanwhile_is_thrown_away() -> No
     assert [record.value for record in read_records(log)] == before
     assert not [name for name in disk.list(DIRECTORY) if name.endswith(".cleaned")]
     assert log.cleaned_end_offset == 0
+
+
+# --- what stands beside the segments --------------------------------------------------------------------------
+
+
+def header_of(offset: int, epoch: int) -> BatchHeader:
+    return read_header(batch_at(offset, ("k", "v"), leader_epoch=epoch))
+
+
+def files_of_new_log(disk: MemoryDisk) -> LogFiles:
+    disk.make_dir(DIRECTORY)
+    recovered = recover(disk, DIRECTORY, index_interval_bytes=100, clean_shutdown=False)
+    return LogFiles(disk, DIRECTORY, recovered, LogConfig(), LogHealth(DIRECTORY, ORDERS))
+
+
+def test_a_start_that_is_no_news_is_not_written() -> None:
+    disk = MemoryDisk()
+    files = files_of_new_log(disk)
+    run_now(files.remember_start(Offset(3)))
+    names = [name for name in disk.list(DIRECTORY) if name.startswith("log-checkpoint")]
+    for name in names:
+        disk.remove(f"{DIRECTORY}/{name}")
+    assert len(names) == 2, "the file before says so, too"
+    run_now(files.remember_start(Offset(3)))
+    assert not [name for name in disk.list(DIRECTORY) if name.startswith("log-checkpoint")]
+
+
+def test_after_a_truncation_no_file_knows_more_than_the_log() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, SMALL_SEGMENTS)
+    for number in range(12):
+        append(log, f"value {number}")
+    sync(log)
+    log.settle()
+    assert read_checkpoint(disk, DIRECTORY).recovery_point == 12
+    log.truncate_to(Offset(5))
+    kept = read_checkpoint(disk, DIRECTORY)
+    assert kept == log._files.checkpoint
+    assert kept.recovery_point == log.segments()[-1].base_offset < 5
+    assert max(snapshots_in(disk)) <= 5
+
+
+def test_a_snapshot_is_kept_for_each_segment_and_the_latest() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, SMALL_SEGMENTS)
+    for number in range(12):
+        append(log, f"value {number}")
+    log.settle()
+    bases = [int(segment.base_offset) for segment in log.segments()]
+    assert snapshots_in(disk) == [*bases[1:], 12]
+    log.advance_log_start(Offset(8))
+    log.apply_retention(NOW_MS, Offset(12))
+    bases = [int(segment.base_offset) for segment in log.segments()]
+    assert set(snapshots_in(disk)) == {*bases, 12}
+
+
+def snapshots_in(disk: MemoryDisk) -> list[int]:
+    suffix = ".snapshot"
+    return [int(name.removesuffix(suffix)) for name in disk.list(DIRECTORY) if name.endswith(suffix)]
+
+
+def test_an_epoch_is_on_the_disk_before_its_first_batch() -> None:
+    disk = MemoryDisk()
+    files = files_of_new_log(disk)
+    batches = [header_of(5, 3), header_of(6, 3), header_of(7, 4)]
+    assert files.begins_epoch(batches)
+    run_now(files.begin_epochs(batches))
+    assert not files.begins_epoch(batches)
+    disk.crash()
+    assert disk.read_file(f"{DIRECTORY}/leader-epoch-checkpoint") == files.epochs.encode()
+    assert files.epochs.entries == ((3, 5), (4, 7))
+    assert files.epochs.latest_epoch == LeaderEpoch(4)
 
 
 # --- the end of a log -----------------------------------------------------------------------------------------

@@ -11,11 +11,11 @@ import pytest
 
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
-from kraft.log.leader_epochs import EpochStart
+from kraft.log.leader_epochs import LeaderEpochCache
 from kraft.log.log_health import LogHealth
 from kraft.log.partition_log import PartitionLog
 from kraft.model.errors import Refusal
-from kraft.model.ids import LeaderEpoch, Offset
+from kraft.model.ids import Offset
 from kraft.runtime.disk import RealDisk
 from tests.unit.log.log_building import EPOCH, NOW_MS, ORDERS, SMALL_SEGMENTS, append, open_log, read_records
 from tests.unit.log.memory_disk import MemoryDisk
@@ -64,9 +64,8 @@ def test_a_copy_that_could_not_write_all_that_it_takes_over_does_so_the_next_tim
     original = open_log(disk, SMALL_SEGMENTS)
     for epoch, value in enumerate("abc"):
         append(original, value, epoch=epoch)
-    original.epoch_cache.replace((*original.epoch_cache.entries[:2], EpochStart(LeaderEpoch(2), Offset(2))))
     copy = copied(disk, original)
-    copy.epoch_cache.replace(())
+    copy._files._epochs = LeaderEpochCache()
     failing = patch.object(disk, "check_write", side_effect=OSError(ENOSPC, "No space left on device"))
     with failing, pytest.raises(Refusal, match="the disk is full"):
         copy.take_over(original)

@@ -189,7 +189,7 @@ class LogAgainstList(RuleBasedStateMachine):
 def test_the_log_holds_what_the_list_holds_whatever_happens(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("kraft.log.partition_log.CHECKPOINT_INTERVAL_BYTES", 2500)
+    monkeypatch.setattr("kraft.log.group_commit.CHECKPOINT_INTERVAL_BYTES", 2500)
     run_state_machine_as_test(
         LogAgainstList,
         settings=settings(

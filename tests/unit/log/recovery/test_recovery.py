@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kraft.log import partition_log
+from kraft.log import group_commit
 from kraft.log.format.record_batch import build_batch, split
 from kraft.log.format.record_codec import Record
 from kraft.log.leader_epochs import CHECKPOINT_NAME
@@ -76,7 +76,7 @@ def test_after_a_kill_the_last_segment_is_checked_whole() -> None:
 
 
 def test_what_was_durable_is_not_read_again_after_a_kill(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition_log, "CHECKPOINT_INTERVAL_BYTES", 300)
+    monkeypatch.setattr(group_commit, "CHECKPOINT_INTERVAL_BYTES", 300)
     disk = MemoryDisk()
     log = open_log(disk)
     for number in range(20):

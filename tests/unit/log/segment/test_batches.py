@@ -8,7 +8,7 @@ from kraft.model.errors import Corruption
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.unit.log.log_building import stored
 
-EPOCHS = LeaderEpochCache([EpochStart(LeaderEpoch(3), Offset(0))])
+EPOCHS = LeaderEpochCache((EpochStart(LeaderEpoch(3), Offset(0)),))
 FIRST, SECOND = stored("a", offset=0, epoch=3), stored("b", "c", offset=1, epoch=3)
 
 

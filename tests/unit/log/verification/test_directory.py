@@ -274,7 +274,7 @@ def test_a_missing_index_is_a_note() -> None:
 
 def test_epochs_that_contradict_the_log_are_a_fault() -> None:
     disk = written()
-    cache = LeaderEpochCache([EpochStart(LeaderEpoch(0), Offset(0)), EpochStart(LeaderEpoch(2), Offset(12))])
+    cache = LeaderEpochCache((EpochStart(LeaderEpoch(0), Offset(0)), EpochStart(LeaderEpoch(2), Offset(12))))
     change(disk, "leader-epoch-checkpoint", cache.encode())
     first = findings(disk)[0]
     assert not first.is_note
@@ -283,7 +283,7 @@ def test_epochs_that_contradict_the_log_are_a_fault() -> None:
 
 def test_epochs_that_are_behind_the_log_are_a_note() -> None:
     disk = written()
-    change(disk, "leader-epoch-checkpoint", LeaderEpochCache([EpochStart(LeaderEpoch(0), Offset(0))]).encode())
+    change(disk, "leader-epoch-checkpoint", LeaderEpochCache((EpochStart(LeaderEpoch(0), Offset(0)),)).encode())
     (finding,) = findings(disk)
     assert (finding.file, finding.is_note) == ("leader-epoch-checkpoint", True)
     assert finding.reason == "is behind: the log has leader epoch 1 from offset 18 on"

@@ -110,7 +110,7 @@ def test_a_leader_epoch_that_goes_back_is_told_of() -> None:
 
 
 def test_a_leader_epoch_other_than_the_log_knows_is_told_of() -> None:
-    epochs = LeaderEpochCache([EpochStart(LeaderEpoch(1), Offset(0)), EpochStart(LeaderEpoch(2), Offset(103))])
+    epochs = LeaderEpochCache((EpochStart(LeaderEpoch(1), Offset(0)), EpochStart(LeaderEpoch(2), Offset(103))))
     assert problems(SEGMENT[:3], epochs=epochs) == []
     bad = batch(102, "c", epoch=2)
     ((_, reason),) = problems((SEGMENT[0], bad, SEGMENT[2]), epochs=epochs)
@@ -118,7 +118,7 @@ def test_a_leader_epoch_other_than_the_log_knows_is_told_of() -> None:
 
 
 def test_an_epoch_that_the_log_has_forgotten_is_not_judged() -> None:
-    epochs = LeaderEpochCache([EpochStart(LeaderEpoch(2), Offset(103))])
+    epochs = LeaderEpochCache((EpochStart(LeaderEpoch(2), Offset(103)),))
     assert problems(SEGMENT[:3], epochs=epochs) == []
 
 
@@ -174,7 +174,7 @@ def test_a_segment_that_is_gone_is_the_callers_to_judge() -> None:
 
 def test_every_single_flipped_bit_of_a_segment_is_noticed() -> None:
     data = b"".join([*SEGMENT[:3], batch(104, "e", epoch=2)])
-    epochs = LeaderEpochCache([EpochStart(LeaderEpoch(1), Offset(0)), EpochStart(LeaderEpoch(2), Offset(103))])
+    epochs = LeaderEpochCache((EpochStart(LeaderEpoch(1), Offset(0)), EpochStart(LeaderEpoch(2), Offset(103))))
     unnoticed = [
         bit for bit in range(len(data) * 8) if not problems(flipped(data, bit), end_offset=Offset(END), epochs=epochs)
     ]

@@ -186,9 +186,9 @@ def test_no_change_of_a_log_syncs_anything_on_the_event_loops_thread(tmp_path: P
             await replica.synced()
             assert values_in(partition) == ["after"]
             # The bytes appended since the last checkpoint are many: the recovery point moves on.
-            partition.log._sync.bytes_since_checkpoint = 1 << 40
+            partition.log._files.sync.bytes_since_checkpoint = 1 << 40
             await replica.over(partition.append_as_follower(leaders_batch("more", at=1_001, epoch=6)))
-            await until(lambda: partition.log._side_files.checkpoint.recovery_point == 1_002)
+            await until(lambda: partition.log._files.checkpoint.recovery_point == 1_002)
             assert len(disk.threads) > 100
             assert disk.on_loop() == []
             assert replica.broker.failures == []

@@ -27,7 +27,7 @@ class Gate:
         self.began = threading.Event()
         self.open = threading.Event()
         self.syncs = 0
-        file: Any = partition.log._segments[-1].file
+        file: Any = partition.log._files.active.file
         self._sync = file.sync
         file.sync = self._held
 
