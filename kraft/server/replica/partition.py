@@ -45,7 +45,7 @@ from kraft.replication.effects import (
 )
 from kraft.replication.follower import PartitionFollower
 from kraft.replication.follower_progress import UNKNOWN_OFFSET
-from kraft.replication.leader import PartitionLeader
+from kraft.replication.leader import LeaderSettings, LogState, PartitionLeader
 from kraft.server.loop.purgatory import ProducePurgatory, Progress
 from kraft.server.replica.log_changes import LogChanges, LogIsChanging, Outcome, StepTicket
 from kraft.server.replica.move import ReplicaMove
@@ -174,30 +174,30 @@ class Partition:
     def lead(self, state: PartitionImage, broker_epoch: BrokerEpoch) -> None:
         """Leads from here on, or goes on leading with a changed ISR or replicas."""
         if self.leader is not None and self.leader_epoch == state.leader_epoch:
-            self._run(self.leader.partition_changed(state.isr, state.partition_epoch, state.replicas, state.elr))
+            self._run(self.leader.partition_changed(state))
             return
         self._leave_role(state)
         self._take_role(NO_BROKER, lambda: self._lead(state, broker_epoch))
 
     def _lead(self, state: PartitionImage, broker_epoch: BrokerEpoch) -> None:
+        surroundings = self._surroundings
         self.leader = PartitionLeader(
+            state,
+            LogState(
+                start=self.log.log_start_offset,
+                end=self.log.log_end_offset,
+                durable_end=self.durable_end,
+                high_watermark=self._known_high_watermark,
+            ),
+            LeaderSettings(
+                min_insync_replicas=self._config.min_insync_replicas,
+                replica_lag_time_max_ms=surroundings.replica_lag_time_max_ms,
+            ),
             topic_id=self.topic_id,
-            partition=self.topic_partition.partition,
-            broker_id=self._surroundings.broker_id,
+            broker_id=surroundings.broker_id,
             broker_epoch=broker_epoch,
-            leader_epoch=state.leader_epoch,
-            partition_epoch=state.partition_epoch,
-            replicas=state.replicas,
-            isr=state.isr,
-            log_start=self.log.log_start_offset,
-            log_end=self.log.log_end_offset,
-            durable_end=self.durable_end,
-            high_watermark=self._known_high_watermark,
-            min_insync_replicas=self._config.min_insync_replicas,
-            replica_lag_time_max_ms=self._surroundings.replica_lag_time_max_ms,
-            now_ms=self._surroundings.monotonic_ms(),
-            elr=state.elr,
-            is_active=self._surroundings.is_active,
+            now_ms=surroundings.monotonic_ms(),
+            is_active=surroundings.is_active,
         )
         self._run(self.leader.start())
         self._sync_if_needed()

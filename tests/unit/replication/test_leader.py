@@ -5,10 +5,11 @@ from uuid import UUID
 
 import pytest
 
+from kraft.metadata.image import PartitionImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from kraft.replication.effects import HighWatermarkAdvanced, IsrChanged, LeaderEffect, ProposeIsr
-from kraft.replication.leader import PartitionLeader
+from kraft.replication.leader import LeaderSettings, LogState, PartitionLeader
 
 REPLICAS = (1, 2, 3)
 LAG_MS = 1_000
@@ -16,6 +17,21 @@ LAG_MS = 1_000
 
 def brokers(ids: Sequence[int]) -> tuple[BrokerId, ...]:
     return tuple(BrokerId(broker) for broker in ids)
+
+
+def partition_state(
+    isr: Sequence[int], partition_epoch: int, *, replicas: Sequence[int] = REPLICAS, elr: Sequence[int] = ()
+) -> PartitionImage:
+    """Led by broker 1 in epoch 5."""
+    return PartitionImage(
+        partition=0,
+        replicas=brokers(replicas),
+        isr=brokers(isr),
+        leader=BrokerId(1),
+        leader_epoch=LeaderEpoch(5),
+        partition_epoch=PartitionEpoch(partition_epoch),
+        elr=brokers(elr),
+    )
 
 
 def leading(
@@ -31,24 +47,24 @@ def leading(
 ) -> PartitionLeader:
     """Broker 1, registered as 11, leads epoch 5 at partition epoch 7."""
     return PartitionLeader(
+        partition_state(isr, 7, replicas=replicas),
+        LogState(
+            start=Offset(0),
+            end=Offset(end),
+            durable_end=Offset(end if durable_end is None else durable_end),
+            high_watermark=Offset(high_watermark),
+        ),
+        LeaderSettings(
+            min_insync_replicas=min_insync_replicas,
+            replica_lag_time_max_ms=lag_ms,
+            alter_partition_timeout_ms=100,
+            retry_backoff_ms=20,
+        ),
         topic_id=TopicId(UUID(int=1)),
-        partition=0,
         broker_id=BrokerId(1),
         broker_epoch=BrokerEpoch(11),
-        leader_epoch=LeaderEpoch(5),
-        partition_epoch=PartitionEpoch(7),
-        replicas=brokers(replicas),
-        isr=brokers(isr),
-        log_start=Offset(0),
-        log_end=Offset(end),
-        durable_end=Offset(end if durable_end is None else durable_end),
-        high_watermark=Offset(high_watermark),
-        min_insync_replicas=min_insync_replicas,
-        replica_lag_time_max_ms=lag_ms,
         now_ms=0,
         is_active=lambda broker_id: broker_id not in inactive,
-        alter_partition_timeout_ms=100,
-        retry_backoff_ms=20,
     )
 
 
@@ -63,7 +79,7 @@ def fetched(leader: PartitionLeader, broker: int, offset: int, now_ms: int = 0) 
 
 
 def changed(leader: PartitionLeader, isr: Sequence[int], partition_epoch: int) -> list[LeaderEffect]:
-    return leader.partition_changed(brokers(isr), PartitionEpoch(partition_epoch), brokers(REPLICAS))
+    return leader.partition_changed(partition_state(isr, partition_epoch))
 
 
 def accepted(leader: PartitionLeader, attempt: int, isr: Sequence[int], partition_epoch: int) -> list[LeaderEffect]:
@@ -499,7 +515,7 @@ def test_older_metadata_is_ignored() -> None:
 def test_new_replicas_are_followed_and_removed_ones_forgotten() -> None:
     leader = leading((1, 2))
     fetched(leader, 3, 4)
-    leader.partition_changed(brokers((1, 2)), PartitionEpoch(8), brokers((1, 2, 4)))
+    leader.partition_changed(partition_state((1, 2), 8, replicas=(1, 2, 4)))
 
     assert [(state.broker_id, state.durable_end, state.in_isr) for state in leader.followers()] == [
         (2, -1, True),
@@ -552,7 +568,7 @@ def test_while_others_are_counted_on_nothing_is_committed_whatever_the_own_minim
     write(leader, 14)
     fetched(leader, 2, 12)
     assert leader.high_watermark == 12
-    effects = leader.partition_changed(brokers((1,)), PartitionEpoch(8), brokers(REPLICAS), brokers((2,)))
+    effects = leader.partition_changed(partition_state((1,), 8, elr=(2,)))
     assert effects == [IsrChanged(isr=tuple(brokers((1,))), below_minimum=True)]
     assert (write(leader, 15), leader.high_watermark) == ([], 12)
     with pytest.raises(Refusal, match="fewer than the controller's minimum"):
@@ -560,7 +576,7 @@ def test_while_others_are_counted_on_nothing_is_committed_whatever_the_own_minim
     assert leader.acks_result(Offset(14)) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     # Nothing but that changes, and the leader goes on.
-    effects = leader.partition_changed(brokers((1,)), PartitionEpoch(9), brokers(REPLICAS))
+    effects = leader.partition_changed(partition_state((1,), 9))
     assert effects[0] == IsrChanged(isr=tuple(brokers((1,))), below_minimum=False)
     leader.tick(5_000)
     assert leader.high_watermark == 15
