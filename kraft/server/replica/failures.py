@@ -22,7 +22,7 @@ import structlog
 from kraft.metadata.commands import FailedReplica, FailReplicasRequest
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import BrokerEpoch, BrokerId, TopicId
+from kraft.model.ids import BrokerEpoch, BrokerId, TopicIdPartition
 from kraft.server.cluster.controller_client import ControllerClient, NoController
 from kraft.server.replica.log_directories import LogDirectories
 from kraft.server.replica.partition import Partition
@@ -65,8 +65,8 @@ class ReplicaFailures:
         self._fatal = fatal
         self._image = EMPTY_IMAGE
         self._news = asyncio.Event()
-        self._marked: set[tuple[TopicId, int]] = set()
-        self._told: set[tuple[TopicId, int]] = set()
+        self._marked: set[TopicIdPartition] = set()
+        self._told: set[TopicIdPartition] = set()
 
     # --- what is found ---------------------------------------------------------------------------------------
 
@@ -107,7 +107,7 @@ class ReplicaFailures:
         self._news.set()
 
     def _take_offline(self, partition: Partition, damage: Damage, reason: str) -> None:
-        if self._partitions.find(partition.topic_id, partition.topic_partition.partition) is not partition:
+        if self._partitions.find(partition.id) is not partition:
             return
         replica = OfflineReplica(
             topic_partition=partition.topic_partition,
@@ -122,8 +122,8 @@ class ReplicaFailures:
         # Out of sight first: whoever wakes up when the partition retires looks for it again.
         self._partitions.take_offline(replica)
         partition.retire()
-        self._told.discard(replica.key)
-        self._marked.discard(replica.key)
+        self._told.discard(replica.id)
+        self._marked.discard(replica.id)
         if damage is not Damage.OUT_OF_REACH:
             self._tell(replica)
         self._news.set()
@@ -149,7 +149,7 @@ class ReplicaFailures:
                 continue
             if self._is_free(replica, state):
                 # From here on a mark might hit what is begun in its place.
-                self._marked.add(replica.key)
+                self._marked.add(replica.id)
                 free.append(replica)
             elif self._is_last_in_sync(state):
                 self._tell_that_it_is_the_last(replica, state)
@@ -175,9 +175,9 @@ class ReplicaFailures:
         return state.isr == (self._broker_id,) and not state.has_leader and not state.elr
 
     def _tell_that_it_is_the_last(self, replica: OfflineReplica, state: PartitionImage) -> None:
-        if replica.key in self._told:
+        if replica.id in self._told:
             return
-        self._told.add(replica.key)
+        self._told.add(replica.id)
         others = [broker_id for broker_id in state.replicas if broker_id != self._broker_id]
         log.error(
             "partition is offline: its last in-sync replica, on this broker, cannot be used",
@@ -222,9 +222,9 @@ class ReplicaFailures:
     async def _mark(self, replicas: list[OfflineReplica]) -> None:
         """Before anybody is told: a process that starts after this one may not read as much as this one did."""
         for replica in replicas:
-            if replica.damage is not Damage.ROTTEN or replica.log_directory is None or replica.key in self._marked:
+            if replica.damage is not Damage.ROTTEN or replica.log_directory is None or replica.id in self._marked:
                 continue
-            self._marked.add(replica.key)
+            self._marked.add(replica.id)
             try:
                 await asyncio.get_running_loop().run_in_executor(
                     self._executor,

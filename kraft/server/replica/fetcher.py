@@ -211,9 +211,9 @@ class ReplicaFetcher:
             changing.cancel()
         self._told = ""
         self._find(response)
-        answers = {(result.topic_id, result.partition): result for result in response.partitions}
+        answers = {result.id: result for result in response.partitions}
         for one in asked:
-            result = answers.get((one.partition.topic_id, one.partition.topic_partition.partition))
+            result = answers.get(one.partition.id)
             # The partition may have been given another role, or deleted, while the answer was on its way.
             if result is not None and one.partition.follower is one.follower:
                 self._apply(one, result)

@@ -31,6 +31,7 @@ from kraft.model.ids import (
     LeaderEpoch,
     Offset,
     TopicId,
+    TopicIdPartition,
     TopicPartition,
 )
 from kraft.model.requests import HIGH_WATERMARK
@@ -95,7 +96,7 @@ class Partition:
         surroundings: PartitionSurroundings,
     ) -> None:
         self.topic_partition = topic_partition
-        self.topic_id = topic_id
+        self.id = TopicIdPartition(topic_id, topic_partition.partition)
         self.log = log
         self.leader: PartitionLeader | None = None
         self.follower: PartitionFollower | None = None
@@ -135,6 +136,10 @@ class Partition:
         """To be held by a thread that takes the replica's directory away."""
 
     # --- state -----------------------------------------------------------------------------------------------
+
+    @property
+    def topic_id(self) -> TopicId:
+        return self.id.topic_id
 
     @property
     def high_watermark(self) -> Offset:

@@ -18,7 +18,7 @@ from kraft.metadata.configs import TopicConfig, overridden
 from kraft.metadata.delta import AssignedPartition, BrokerDelta, RemovedPartition, delta
 from kraft.metadata.image import MetadataImage, TopicImage
 from kraft.model.errors import Corruption
-from kraft.model.ids import NO_BROKER, NO_LEADER_EPOCH, BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
+from kraft.model.ids import NO_BROKER, NO_LEADER_EPOCH, BrokerEpoch, BrokerId, Offset, TopicIdPartition, TopicPartition
 from kraft.server.loop import background
 from kraft.server.loop.turns import Turns
 from kraft.server.replica.failures import ReplicaFailures
@@ -108,7 +108,7 @@ class ReplicaPublisher:
             self._reconfigure(topic)
         self._defaults_changed = False
         # Replicas that are open wait for no disk: whose leader died is led, or fetched from another one, at once.
-        held = {_key(one) for one in (*step.lead, *step.follow) if self._find(one) is not None}
+        held = {one.id for one in (*step.lead, *step.follow) if self._find(one) is not None}
         self._give_roles(step, held)
         if held:
             self._tend_fetchers()
@@ -132,7 +132,7 @@ class ReplicaPublisher:
             # crash, stand for a new topic of the same name, and be ahead of the truth. And a partition that is not
             # named before it takes records would, if it were lost, not be missed.
             await self._write_checkpoints(needs_room=True)
-        others = {_key(one) for one in (*step.lead, *step.follow)} - held
+        others = {one.id for one in (*step.lead, *step.follow)} - held
         self._give_roles(step, others)
         renewed = await self._renew(self._failures.metadata_changed(after), after)
         if others or renewed or step.remove:
@@ -147,13 +147,13 @@ class ReplicaPublisher:
                 offline=len(self._partitions.offline),
             )
 
-    def _give_roles(self, step: BrokerDelta, keys: Collection[tuple[TopicId, int]]) -> None:
+    def _give_roles(self, step: BrokerDelta, keys: Collection[TopicIdPartition]) -> None:
         """To those replicas that are open."""
         for assigned in step.lead:
-            if _key(assigned) in keys and (partition := self._find(assigned)) is not None:
+            if assigned.id in keys and (partition := self._find(assigned)) is not None:
                 partition.lead(assigned.state, self._broker_epoch())
         for assigned in step.follow:
-            if _key(assigned) in keys and (partition := self._find(assigned)) is not None:
+            if assigned.id in keys and (partition := self._find(assigned)) is not None:
                 partition.follow(assigned.state)
 
     async def checkpoint(self) -> None:
@@ -211,12 +211,12 @@ class ReplicaPublisher:
     # --- partitions ------------------------------------------------------------------------------------------
 
     def _are_missing(self, assignments: Sequence[AssignedPartition]) -> bool:
-        return any(not self._partitions.is_held(*_key(one)) for one in assignments)
+        return any(not self._partitions.is_held(one.id) for one in assignments)
 
     async def _open_missing(self, assignments: Sequence[AssignedPartition], image: MetadataImage) -> bool:
         """True when what is written down of the high watermarks has to be corrected."""
         is_outdated = False
-        missing = [one for one in assignments if not self._partitions.is_held(one.topic_id, one.state.partition)]
+        missing = [one for one in assignments if not self._partitions.is_held(one.id)]
         for assigned in missing:
             if not self._directories.online:
                 break
@@ -238,7 +238,7 @@ class ReplicaPublisher:
         high_watermark = opened.log.log_start_offset if opened.high_watermark is None else opened.high_watermark
         self._partitions.add(
             Partition(
-                topic_partition=_name(assigned),
+                topic_partition=assigned.topic_partition,
                 topic_id=assigned.topic_id,
                 log=opened.log,
                 high_watermark=min(high_watermark, log_end),
@@ -249,7 +249,7 @@ class ReplicaPublisher:
 
     def _open(self, assigned: AssignedPartition, config: TopicConfig) -> _Opened | OfflineReplica:
         """Blocks on the disk."""
-        name, topic_id = _name(assigned), assigned.topic_id
+        name, topic_id = assigned.topic_partition, assigned.topic_id
         directory: str | None = None
         try:
             is_new = not self._store.holds(name, topic_id)
@@ -290,7 +290,7 @@ class ReplicaPublisher:
         if not is_counted_on:
             # Others have all that was acknowledged.
             return None
-        if self._high_watermarks.names(_name(assigned)):
+        if self._high_watermarks.names(assigned.topic_partition):
             return Damage.MISSING, "it was on this broker, and its directory is gone"
         if not self._high_watermarks.is_complete:
             return Damage.MISSING, "it was on this broker, and a log directory is new or was emptied"
@@ -306,9 +306,9 @@ class ReplicaPublisher:
         high_watermark: Offset | None = None,
     ) -> OfflineReplica:
         if high_watermark is None:
-            high_watermark = self._high_watermarks.take(_name(assigned))
+            high_watermark = self._high_watermarks.take(assigned.topic_partition)
         return OfflineReplica(
-            topic_partition=_name(assigned),
+            topic_partition=assigned.topic_partition,
             topic_id=assigned.topic_id,
             leader_epoch=NO_LEADER_EPOCH,
             damage=damage,
@@ -344,13 +344,13 @@ class ReplicaPublisher:
                     self._partitions.take_offline(lost)
                     self._failures.directory_failed(failure.directory, str(failure))
                 continue
-            if self._partitions.find_offline(*replica.key) is not replica:
+            if self._partitions.find_offline(replica.id) is not replica:
                 # Its directory failed meanwhile.
                 opened.release()
                 continue
             self._partitions.forget_offline(replica)
             self._add(assigned, _Opened(log=opened, high_watermark=None, is_new=True), config)
-            partition = self._partitions.by_id(*replica.key)
+            partition = self._partitions.by_id(replica.id)
             partition.follow(state)
             renewed = True
         if renewed:
@@ -379,7 +379,7 @@ class ReplicaPublisher:
 
         What lies in a directory that is out of use stays there, and is set aside when that is back.
         """
-        partition = self._partitions.find(removed.topic_id, removed.partition)
+        partition = self._partitions.find(removed.id)
         if partition is not None:
             self._partitions.remove(partition)
             partition.retire()
@@ -388,7 +388,7 @@ class ReplicaPublisher:
                 directory=partition.log_directory,
                 files_in_use=partition.directory_in_use,
             )
-        replica = self._partitions.find_offline(removed.topic_id, removed.partition)
+        replica = self._partitions.find_offline(removed.id)
         if replica is None:
             return None
         self._partitions.forget_offline(replica)
@@ -438,13 +438,13 @@ class ReplicaPublisher:
     def _reconfigure(self, topic: TopicImage) -> None:
         config = self._config(topic)
         for number in topic.partitions:
-            partition = self._partitions.find(topic.topic_id, number)
+            partition = self._partitions.find(TopicIdPartition(topic.topic_id, number))
             if partition is not None:
                 partition.reconfigure(config, log_config(config))
 
     def _find(self, assigned: AssignedPartition) -> Partition | None:
         """None for a replica that is offline."""
-        return self._partitions.find(*_key(assigned))
+        return self._partitions.find(assigned.id)
 
     def _config(self, topic: TopicImage) -> TopicConfig:
         return overridden(self._defaults, topic.configs)
@@ -467,11 +467,3 @@ class ReplicaPublisher:
                 fetcher = self._make_fetcher(leader_id)
                 task = background.start(fetcher.run(), f"fetcher from broker {leader_id}", self._fatal)
                 self._fetchers[leader_id] = fetcher, task
-
-
-def _key(assigned: AssignedPartition) -> tuple[TopicId, int]:
-    return assigned.topic_id, assigned.state.partition
-
-
-def _name(assigned: AssignedPartition) -> TopicPartition:
-    return TopicPartition(assigned.topic, assigned.state.partition)

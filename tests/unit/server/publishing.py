@@ -11,7 +11,7 @@ from typing import cast
 from kraft.metadata.commands import NO_BROKER_EPOCH, FailReplicasResult
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.metadata.records import PartitionChanged
-from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId, TopicIdPartition
 from kraft.server.replica.failures import ReplicaFailures
 from kraft.server.replica.fetcher import ReplicaFetcher
 from kraft.server.replica.high_watermarks import HighWatermarks
@@ -117,7 +117,7 @@ class Host:
         await self.publisher._names_are_free()
 
     def partition(self, number: int = 0, topic_id: TopicId = ORDERS) -> Partition:
-        return self.broker.partitions.by_id(topic_id, number)
+        return self.broker.partitions.by_id(TopicIdPartition(topic_id, number))
 
     def path(self, name: str = "") -> Path:
         return self.broker.directory / name if name else self.broker.directory
