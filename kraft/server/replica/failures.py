@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Final
 
@@ -22,12 +21,13 @@ import structlog
 from kraft.metadata.commands import FailedReplica, FailReplicasRequest
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import BrokerEpoch, BrokerId, TopicIdPartition
+from kraft.model.ids import TopicIdPartition
 from kraft.server.cluster.controller_client import ControllerClient, NoController
-from kraft.server.replica.log_directories import LogDirectories
+from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Damage, OfflineReplica, Partitions
-from kraft.server.replica.store import DirectoryFailed, PartitionStore
+from kraft.server.replica.storage import ReplicaStorage
+from kraft.server.replica.store import DirectoryFailed
 
 log = structlog.get_logger()
 
@@ -43,24 +43,20 @@ class ReplicaFailures:
     def __init__(
         self,
         *,
-        broker_id: BrokerId,
-        broker_epoch: Callable[[], BrokerEpoch],
+        registration: OwnRegistration,
         partitions: Partitions,
-        directories: LogDirectories,
+        storage: ReplicaStorage,
         indispensable: str | None,
-        store: PartitionStore,
-        executor: Executor,
         controllers: ControllerClient,
         fatal: Callable[[str], None],
     ) -> None:
         """`indispensable` is the log directory without which the node cannot be: the one with its metadata log."""
-        self._broker_id = broker_id
-        self._broker_epoch = broker_epoch
+        self._registration = registration
+        self._broker_id = registration.broker_id
         self._partitions = partitions
-        self._directories = directories
+        self._storage = storage
+        self._directories = storage.directories
         self._indispensable = indispensable
-        self._store = store
-        self._executor = executor
         self._controllers = controllers
         self._fatal = fatal
         self._image = EMPTY_IMAGE
@@ -226,12 +222,8 @@ class ReplicaFailures:
                 continue
             self._marked.add(replica.id)
             try:
-                await asyncio.get_running_loop().run_in_executor(
-                    self._executor,
-                    self._store.mark_rotten,
-                    replica.topic_partition,
-                    replica.log_directory,
-                    replica.reason,
+                await self._storage.in_thread(
+                    self._storage.store.mark_rotten, replica.topic_partition, replica.log_directory, replica.reason
                 )
             except DirectoryFailed as failure:
                 self.directory_failed(failure.directory, str(failure))
@@ -239,7 +231,7 @@ class ReplicaFailures:
     async def _report(self, replicas: list[OfflineReplica]) -> None:
         request = FailReplicasRequest(
             broker_id=self._broker_id,
-            broker_epoch=self._broker_epoch(),
+            broker_epoch=self._registration.broker_epoch,
             replicas=[
                 FailedReplica(
                     topic_id=replica.topic_id,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar, TypeVarTuple, Unpack
+from typing import Final
 
 import structlog
 
@@ -18,25 +17,24 @@ from kraft.metadata.configs import TopicConfig, overridden
 from kraft.metadata.delta import AssignedPartition, BrokerDelta, RemovedPartition, delta
 from kraft.metadata.image import MetadataImage, TopicImage
 from kraft.model.errors import Corruption
-from kraft.model.ids import NO_BROKER, NO_LEADER_EPOCH, BrokerEpoch, BrokerId, Offset, TopicIdPartition, TopicPartition
+from kraft.model.ids import NO_BROKER, NO_LEADER_EPOCH, BrokerId, Offset, TopicIdPartition, TopicPartition
+from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.loop import background
 from kraft.server.loop.turns import Turns
 from kraft.server.replica.failures import ReplicaFailures
 from kraft.server.replica.fetcher import ReplicaFetcher
 from kraft.server.replica.high_watermarks import HighWatermarks
 from kraft.server.replica.log_configs import log_config
-from kraft.server.replica.log_directories import LogDirectories
 from kraft.server.replica.logs_opened_ahead import LogsOpenedAhead
 from kraft.server.replica.partition import Partition, PartitionSurroundings
 from kraft.server.replica.partitions import Damage, OfflineReplica, Partitions
 from kraft.server.replica.removals import ReplicaRemovals
-from kraft.server.replica.store import DeletedReplica, DirectoryFailed, PartitionStore
+from kraft.server.replica.storage import ReplicaStorage
+from kraft.server.replica.store import DeletedReplica, DirectoryFailed
 
 log = structlog.get_logger()
 
 RETIRED_AT_ONCE: Final = 100
-Arguments = TypeVarTuple("Arguments")
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,35 +56,31 @@ class ReplicaPublisher:
     def __init__(
         self,
         *,
-        broker_id: BrokerId,
-        broker_epoch: Callable[[], BrokerEpoch],
+        registration: OwnRegistration,
         partitions: Partitions,
-        store: PartitionStore,
-        directories: LogDirectories,
+        storage: ReplicaStorage,
         failures: ReplicaFailures,
         removals: ReplicaRemovals,
-        executor: Executor,
         defaults: TopicConfig,
-        high_watermarks: HighWatermarks,
         surroundings: PartitionSurroundings,
         make_fetcher: Callable[[BrokerId], ReplicaFetcher],
         fatal: Callable[[str], None],
     ) -> None:
-        self._broker_id = broker_id
-        self._broker_epoch = broker_epoch
+        self._registration = registration
+        self._broker_id = registration.broker_id
         self._partitions = partitions
-        self._store = store
-        self._directories = directories
+        self._storage = storage
+        self._store = storage.store
+        self._directories = storage.directories
         self._failures = failures
         self._removals = removals
-        self._executor = executor
         self._defaults = defaults
-        self._high_watermarks = high_watermarks
+        self._high_watermarks = HighWatermarks(storage.disk, storage.directories.online)
         self._surroundings = surroundings
         self._make_fetcher = make_fetcher
         self._fatal = fatal
         self._fetchers: dict[BrokerId, tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
-        self.logs_opened_ahead = LogsOpenedAhead(store, executor, defaults)
+        self.logs_opened_ahead = LogsOpenedAhead(storage, defaults)
         self._unmarked: list[DeletedReplica] = []
         self._marking: asyncio.Task[None] | None = None
         self._is_first = True
@@ -117,7 +111,7 @@ class ReplicaPublisher:
             # What is begun may have the name of what is deleted.
             await self._names_are_free()
         if self._is_first:
-            for failure in await self._in_thread(self._store.look_around):
+            for failure in await self._storage.in_thread(self._store.look_around):
                 self._failures.directory_failed(failure.directory, str(failure))
             await self._remove_what_was_marked_before()
         must_be_written = await self._open_missing([*step.lead, *step.follow], after)
@@ -151,7 +145,7 @@ class ReplicaPublisher:
         """To those replicas that are open."""
         for assigned in step.lead:
             if assigned.id in keys and (partition := self._find(assigned)) is not None:
-                partition.lead(assigned.state, self._broker_epoch())
+                partition.lead(assigned.state, self._registration.broker_epoch)
         for assigned in step.follow:
             if assigned.id in keys and (partition := self._find(assigned)) is not None:
                 partition.follow(assigned.state)
@@ -172,7 +166,7 @@ class ReplicaPublisher:
             if not self._directories.is_online(directory):
                 continue
             try:
-                await self._in_thread(self._high_watermarks.write, directory, offsets)
+                await self._storage.in_thread(self._high_watermarks.write, directory, offsets)
             except OSError as error:
                 if is_disk_full(error) and not needs_room:
                     log.warning("high watermarks are not written: no room", directory=directory, reason=str(error))
@@ -204,7 +198,7 @@ class ReplicaPublisher:
         for partition in self._partitions:
             closing = ChangeUnderWay(partition.closing())
             while closing.step is not None:
-                await self._in_thread(closing.step.run)
+                await self._storage.in_thread(closing.step.run)
                 closing.go_on()
         await self.logs_opened_ahead.close()
 
@@ -221,7 +215,7 @@ class ReplicaPublisher:
             if not self._directories.online:
                 break
             config = self._config(image.topics[assigned.topic_id])
-            opened = await self._in_thread(self._open, assigned, config)
+            opened = await self._storage.in_thread(self._open, assigned, config)
             match opened:
                 case OfflineReplica():
                     if opened.damage is Damage.OUT_OF_REACH and opened.log_directory is not None:
@@ -329,7 +323,7 @@ class ReplicaPublisher:
             config, state = self._config(topic), topic.partitions[replica.topic_partition.partition]
             assigned = AssignedPartition(topic=topic.topic, topic_id=topic.topic_id, state=state, is_new=False)
             try:
-                opened = await self._in_thread(self._begin_anew, replica, config)
+                opened = await self._storage.in_thread(self._begin_anew, replica, config)
             except Corruption as corruption:
                 log.error("replica is not begun anew", partition=str(replica.topic_partition), reason=str(corruption))
                 continue
@@ -368,7 +362,7 @@ class ReplicaPublisher:
         held = {partition.topic_partition for partition in self._partitions}
         held |= {replica.topic_partition for replica in self._partitions.offline}
         try:
-            await self._in_thread(self._store.set_strays_aside, held)
+            await self._storage.in_thread(self._store.set_strays_aside, held)
         except DirectoryFailed as failure:
             self._failures.directory_failed(failure.directory, str(failure))
 
@@ -417,7 +411,7 @@ class ReplicaPublisher:
         """Frees their names and forgets their high watermarks; the removal goes on in the background."""
         while self._unmarked:
             deleted, self._unmarked = self._unmarked, []
-            marked, failures = await self._in_thread(self._store.mark_deleted, deleted)
+            marked, failures = await self._storage.in_thread(self._store.mark_deleted, deleted)
             for failure in failures:
                 self._failures.directory_failed(failure.directory, str(failure))
             for topic, count in Counter(replica.topic_partition.topic for replica in deleted).items():
@@ -427,7 +421,7 @@ class ReplicaPublisher:
             await self._write_checkpoints(needs_room=True)
 
     async def _remove_what_was_marked_before(self) -> None:
-        left = await self._in_thread(self._store.marked_before)
+        left = await self._storage.in_thread(self._store.marked_before)
         for directory in left:
             self._removals.add(directory)
         if left:
@@ -448,9 +442,6 @@ class ReplicaPublisher:
 
     def _config(self, topic: TopicImage) -> TopicConfig:
         return overridden(self._defaults, topic.configs)
-
-    async def _in_thread(self, work: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
 
     # --- fetchers --------------------------------------------------------------------------------------------
 
