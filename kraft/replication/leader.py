@@ -16,9 +16,10 @@ of what is committed. Three rules keep a committed record from ever being lost i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from kraft.metadata.commands import AlterPartitionResult
 from kraft.metadata.image import PartitionImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, Offset, PartitionEpoch, TopicId
@@ -285,32 +286,24 @@ class PartitionLeader:
         self._track_followers()
         return self._commit(state.isr, state.partition_epoch, state.elr)
 
-    def alter_partition_answered(
-        self,
-        *,
-        attempt: int,
-        error_code: ErrorCode,
-        isr: Sequence[BrokerId] = (),
-        leader_epoch: int = -1,
-        partition_epoch: int = -1,
-        elr: Sequence[BrokerId] = (),
-    ) -> list[LeaderEffect]:
-        """The controller's answer to `ProposeIsr` number `attempt`; without an error, the partition's state.
+    def alter_partition_answered(self, attempt: int, answer: AlterPartitionResult) -> list[LeaderEffect]:
+        """The controller's answer to `ProposeIsr` number `attempt`.
 
         Late answers are told apart: a state by its epochs, a refusal by its attempt. INELIGIBLE_REPLICA comes with the
         state that the refusal has led to.
         """
         is_latest = self._proposal is not None and attempt == self._proposal.attempt
-        is_newer = leader_epoch == self.leader_epoch and partition_epoch > self._partition_epoch
-        if error_code is ErrorCode.INELIGIBLE_REPLICA and is_newer:
-            return self._commit(tuple(isr), PartitionEpoch(partition_epoch), tuple(elr))
-        if error_code is ErrorCode.NONE:
-            is_same = leader_epoch == self.leader_epoch and partition_epoch == self._partition_epoch
-            if not is_newer and not (is_same and is_latest):
-                return []
-            return self._commit(tuple(isr), PartitionEpoch(partition_epoch), tuple(elr))
-        if is_latest:
-            self._refused(error_code)
+        is_of_this_epoch = answer.leader_epoch == self.leader_epoch
+        is_newer = is_of_this_epoch and answer.partition_epoch > self._partition_epoch
+        is_same = is_of_this_epoch and answer.partition_epoch == self._partition_epoch
+        if answer.error_code is ErrorCode.NONE:
+            is_outcome = is_newer or (is_same and is_latest)
+        else:
+            is_outcome = is_newer and answer.error_code is ErrorCode.INELIGIBLE_REPLICA
+        if is_outcome:
+            return self._commit(tuple(answer.isr), answer.partition_epoch, tuple(answer.elr))
+        if is_latest and answer.error_code is not ErrorCode.NONE:
+            self._refused(answer.error_code)
             return self._advance()
         return []
 

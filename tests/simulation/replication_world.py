@@ -450,16 +450,8 @@ class World:
         leader = replica.leader
         if leader is None or not replica.alive or replica.life != message.life:
             return
-        result = message.answer.result
-        effects = leader.alter_partition_answered(
-            attempt=message.answer.attempt,
-            error_code=result.error_code,
-            isr=result.isr,
-            leader_epoch=result.leader_epoch,
-            partition_epoch=result.partition_epoch,
-            elr=result.elr,
-        )
-        self._run_leader(replica, effects)
+        answer = message.answer
+        self._run_leader(replica, leader.alter_partition_answered(answer.attempt, answer.result))
 
 
 def require(holds: bool, what: str) -> None:

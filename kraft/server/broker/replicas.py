@@ -19,9 +19,9 @@ from kraft.server.replica.failures import ReplicaFailures
 from kraft.server.replica.fetcher import ReplicaFetcher
 from kraft.server.replica.isr_proposals import IsrProposals
 from kraft.server.replica.moves import ReplicaMoves
-from kraft.server.replica.partition import PartitionSurroundings
 from kraft.server.replica.publisher import ReplicaPublisher
 from kraft.server.replica.removals import ReplicaRemovals
+from kraft.server.replica.surroundings import PartitionSurroundings
 
 REPLICATION_TICK_S: Final = 0.25
 

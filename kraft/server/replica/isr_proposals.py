@@ -83,6 +83,4 @@ class IsrProposals:
                 proposed=[member.broker_id for member in proposal.isr],
                 reason=f"{result.error_code.name}: {result.error_message}",
             )
-        partition.alter_partition_answered(
-            proposal, result.error_code, result.isr, result.leader_epoch, result.partition_epoch, result.elr
-        )
+        partition.alter_partition_answered(proposal, result)

@@ -26,11 +26,12 @@ from kraft.server.replica.fetcher import ReplicaFetcher
 from kraft.server.replica.high_watermarks import HighWatermarks
 from kraft.server.replica.log_configs import log_config
 from kraft.server.replica.logs_opened_ahead import LogsOpenedAhead
-from kraft.server.replica.partition import Partition, PartitionSurroundings
+from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Damage, OfflineReplica, Partitions
 from kraft.server.replica.removals import ReplicaRemovals
 from kraft.server.replica.storage import ReplicaStorage
 from kraft.server.replica.store import DeletedReplica, DirectoryFailed
+from kraft.server.replica.surroundings import PartitionSurroundings
 
 log = structlog.get_logger()
 

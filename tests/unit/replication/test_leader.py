@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 
+from kraft.metadata.commands import AlterPartitionResult
 from kraft.metadata.image import PartitionImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
@@ -82,25 +83,36 @@ def changed(leader: PartitionLeader, isr: Sequence[int], partition_epoch: int) -
     return leader.partition_changed(partition_state(isr, partition_epoch))
 
 
-def accepted(leader: PartitionLeader, attempt: int, isr: Sequence[int], partition_epoch: int) -> list[LeaderEffect]:
-    return leader.alter_partition_answered(
-        attempt=attempt, error_code=ErrorCode.NONE, isr=brokers(isr), leader_epoch=5, partition_epoch=partition_epoch
+def answer(
+    isr: Sequence[int],
+    partition_epoch: int,
+    *,
+    leader_epoch: int = 5,
+    elr: Sequence[int] = (),
+    error_code: ErrorCode = ErrorCode.NONE,
+) -> AlterPartitionResult:
+    return AlterPartitionResult(
+        error_code=error_code,
+        leader_id=BrokerId(1),
+        leader_epoch=LeaderEpoch(leader_epoch),
+        partition_epoch=PartitionEpoch(partition_epoch),
+        isr=list(brokers(isr)),
+        elr=list(brokers(elr)),
     )
 
 
+def accepted(leader: PartitionLeader, attempt: int, isr: Sequence[int], partition_epoch: int) -> list[LeaderEffect]:
+    return leader.alter_partition_answered(attempt, answer(isr, partition_epoch))
+
+
 def refused(leader: PartitionLeader, attempt: int, error_code: ErrorCode) -> list[LeaderEffect]:
-    return leader.alter_partition_answered(attempt=attempt, error_code=error_code)
+    return leader.alter_partition_answered(attempt, AlterPartitionResult(error_code=error_code))
 
 
 def ineligible(leader: PartitionLeader, attempt: int, isr: Sequence[int], partition_epoch: int) -> list[LeaderEffect]:
     """The controller let nobody in, and the partition is in a new partition epoch."""
-    return leader.alter_partition_answered(
-        attempt=attempt,
-        error_code=ErrorCode.INELIGIBLE_REPLICA,
-        isr=brokers(isr),
-        leader_epoch=5,
-        partition_epoch=partition_epoch,
-    )
+    refusal = answer(isr, partition_epoch, error_code=ErrorCode.INELIGIBLE_REPLICA)
+    return leader.alter_partition_answered(attempt, refusal)
 
 
 def proposals(effects: list[LeaderEffect]) -> list[tuple[int, dict[int, int]]]:
@@ -484,13 +496,7 @@ def test_r11_a_late_state_is_ignored(leader_epoch: int, partition_epoch: int) ->
     fetched(leader, 3, 10)
     changed(leader, (1,), 8)
 
-    effects = leader.alter_partition_answered(
-        attempt=1,
-        error_code=ErrorCode.NONE,
-        isr=brokers(REPLICAS),
-        leader_epoch=leader_epoch,
-        partition_epoch=partition_epoch,
-    )
+    effects = leader.alter_partition_answered(1, answer(REPLICAS, partition_epoch, leader_epoch=leader_epoch))
     assert effects == []
     assert (leader.isr, leader.partition_epoch) == ((1,), 8)
 
@@ -587,13 +593,6 @@ def test_an_answer_to_a_proposal_says_so_before_the_metadata_does() -> None:
     write(leader, 14)
     fetched(leader, 2, 12)
     ((attempt, _),) = proposals(leader.tick(20_000))
-    leader.alter_partition_answered(
-        attempt=attempt,
-        error_code=ErrorCode.NONE,
-        isr=brokers((1,)),
-        leader_epoch=5,
-        partition_epoch=8,
-        elr=brokers((2,)),
-    )
+    leader.alter_partition_answered(attempt, answer((1,), 8, elr=(2,)))
     leader.tick(30_000)
     assert (leader.isr, leader.high_watermark) == ((1,), 12)
