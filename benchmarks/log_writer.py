@@ -16,7 +16,7 @@ from benchmarks.log_batches import BASE_TIMESTAMP_MS, batches, stamp
 from benchmarks.log_group_commit import GroupCommit
 from kraft.log.log_config import SEGMENT_BYTES_MAX, LogConfig
 from kraft.model.ids import LeaderEpoch
-from kraft.server.replica.partition import UNSYNCED_BYTES_MAX
+from kraft.server.replica.replica_log import UNSYNCED_BYTES_MAX
 
 FSYNC: Final = "fsync"
 PAGE_CACHE: Final = "page-cache"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from kraft.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraft.metadata.persistent_maps import PersistentMap, PersistentSequence
-from kraft.model.ids import BrokerId, TopicId
+from kraft.model.ids import BrokerId, TopicId, TopicIdPartition, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +22,14 @@ class AssignedPartition:
     state: PartitionImage
     is_new: bool
 
+    @property
+    def id(self) -> TopicIdPartition:
+        return TopicIdPartition(self.topic_id, self.state.partition)
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.state.partition)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovedPartition:
@@ -30,6 +38,10 @@ class RemovedPartition:
     topic: str
     topic_id: TopicId
     partition: int
+
+    @property
+    def id(self) -> TopicIdPartition:
+        return TopicIdPartition(self.topic_id, self.partition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

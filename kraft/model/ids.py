@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
-from typing import NewType
+from typing import NamedTuple, NewType
 from uuid import UUID
 
 BrokerId = NewType("BrokerId", int)
@@ -51,6 +51,13 @@ class TopicPartition:
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+class TopicIdPartition(NamedTuple):
+    """One partition, by the topic's id: not the partition of that name in a topic that was deleted or created since."""
+
+    topic_id: TopicId
+    partition: int
 
 
 def uuid_to_text(value: UUID) -> str:

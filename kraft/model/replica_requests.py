@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from kraft.model.errors import ErrorCode
+from kraft.model.ids import TopicId, TopicIdPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,10 @@ class ReplicaFetchPartition:
     log_start_offset: int
     high_watermark: int
     partition_max_bytes: int
+
+    @property
+    def id(self) -> TopicIdPartition:
+        return TopicIdPartition(TopicId(self.topic_id), self.partition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +53,10 @@ class ReplicaFetchResult:
     records: bytes = b""
     diverging_epoch: int = -1
     diverging_end_offset: int = -1
+
+    @property
+    def id(self) -> TopicIdPartition:
+        return TopicIdPartition(TopicId(self.topic_id), self.partition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

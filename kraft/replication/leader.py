@@ -16,11 +16,13 @@ of what is committed. Three rules keep a committed record from ever being lost i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
+from kraft.metadata.commands import AlterPartitionResult
+from kraft.metadata.image import PartitionImage
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
+from kraft.model.ids import BrokerEpoch, BrokerId, Offset, PartitionEpoch, TopicId
 from kraft.replication.effects import HighWatermarkAdvanced, IsrChanged, IsrMember, LeaderEffect, ProposeIsr
 from kraft.replication.follower_progress import UNKNOWN_OFFSET, FollowerProgress
 
@@ -62,6 +64,27 @@ class _Proposal:
     resend_at_ms: int | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogState:
+    """A replica's log when it begins to lead. Below `high_watermark` all is committed, as far as this broker knows."""
+
+    start: Offset
+    end: Offset
+    durable_end: Offset
+    high_watermark: Offset
+
+    def __post_init__(self) -> None:
+        assert self.start <= self.durable_end <= self.end, f"{self} is out of order"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderSettings:
+    min_insync_replicas: int
+    replica_lag_time_max_ms: int
+    alter_partition_timeout_ms: int = 5_000
+    retry_backoff_ms: int = 500
+
+
 class PartitionLeader:
     """Owns ISR and high watermark of a partition that this broker leads.
 
@@ -72,53 +95,39 @@ class PartitionLeader:
 
     def __init__(
         self,
+        state: PartitionImage,
+        log: LogState,
+        settings: LeaderSettings,
         *,
         topic_id: TopicId,
-        partition: int,
         broker_id: BrokerId,
         broker_epoch: BrokerEpoch,
-        leader_epoch: LeaderEpoch,
-        partition_epoch: PartitionEpoch,
-        replicas: Sequence[BrokerId],
-        isr: Sequence[BrokerId],
-        log_start: Offset,
-        log_end: Offset,
-        durable_end: Offset,
-        high_watermark: Offset,
-        min_insync_replicas: int,
-        replica_lag_time_max_ms: int,
         now_ms: int,
-        elr: Sequence[BrokerId] = (),
         is_active: Callable[[BrokerId], bool] = lambda _: True,
-        alter_partition_timeout_ms: int = 5_000,
-        retry_backoff_ms: int = 500,
     ) -> None:
-        """`is_active` says of a broker, as far as the metadata here goes, that it is neither fenced nor shutting down.
+        """`state` is the metadata's, and names this broker as the leader.
 
+        `is_active` says of a broker, as far as the metadata here goes, that it is neither fenced nor shutting down.
         The controller lets no other one into an ISR. It is asked whenever a follower might join.
         """
-        assert broker_id in isr, f"broker {broker_id} leads without being in the ISR {isr}"
-        assert log_start <= durable_end <= log_end, f"log offsets {log_start}, {durable_end}, {log_end} out of order"
+        assert broker_id in state.isr, f"broker {broker_id} leads without being in the ISR {state.isr}"
         self.topic_id = topic_id
-        self.partition = partition
+        self.partition = state.partition
         self.broker_id = broker_id
-        self.leader_epoch = leader_epoch
+        self.leader_epoch = state.leader_epoch
         self._broker_epoch = broker_epoch
-        self._partition_epoch = partition_epoch
-        self._replicas = tuple(replicas)
-        self._isr = tuple(isr)
-        self._elr = tuple(elr)
+        self._partition_epoch = state.partition_epoch
+        self._replicas = state.replicas
+        self._isr = state.isr
+        self._elr = state.elr
         self._is_active = is_active
-        self._log_start = log_start
-        self._log_end = log_end
-        self._durable_end = durable_end
-        self._epoch_start = log_end
+        self._log_start = log.start
+        self._log_end = log.end
+        self._durable_end = log.durable_end
+        self._epoch_start = log.end
         # What this broker knew as a follower, or from its checkpoint: behind the truth at times, never ahead of it.
-        self._high_watermark = Offset(min(max(high_watermark, log_start), log_end))
-        self._min_insync_replicas = min_insync_replicas
-        self._lag_time_max_ms = replica_lag_time_max_ms
-        self._alter_partition_timeout_ms = alter_partition_timeout_ms
-        self._retry_backoff_ms = retry_backoff_ms
+        self._high_watermark = Offset(min(max(log.high_watermark, log.start), log.end))
+        self._settings = settings
         self._now_ms = now_ms
         self._proposal: _Proposal | None = None
         self._attempts = 0
@@ -171,7 +180,7 @@ class PartitionLeader:
         The controller may have another minimum, from its own file or before this broker heard of a new one. While there
         is an ELR the ISR is below that one, and those in the ELR are counted on to have all that is committed.
         """
-        return bool(self._elr) or len(self._isr) < min(self._min_insync_replicas, len(self._replicas))
+        return bool(self._elr) or len(self._isr) < min(self._settings.min_insync_replicas, len(self._replicas))
 
     def check_produce(self, acks: int) -> None:
         """Raises Refusal NOT_ENOUGH_REPLICAS for acks=all while the ISR is below its minimum."""
@@ -269,54 +278,40 @@ class PartitionLeader:
 
     # --- events from the controller --------------------------------------------------------------------------
 
-    def partition_changed(
-        self,
-        isr: Sequence[BrokerId],
-        partition_epoch: PartitionEpoch,
-        replicas: Sequence[BrokerId],
-        elr: Sequence[BrokerId] = (),
-    ) -> list[LeaderEffect]:
+    def partition_changed(self, state: PartitionImage) -> list[LeaderEffect]:
         """The metadata tells a new state of the partition in the same leader epoch. An older one is ignored."""
-        if partition_epoch <= self._partition_epoch:
+        if state.partition_epoch <= self._partition_epoch:
             return []
-        self._replicas = tuple(replicas)
+        self._replicas = state.replicas
         self._track_followers()
-        return self._commit(tuple(isr), partition_epoch, tuple(elr))
+        return self._commit(state.isr, state.partition_epoch, state.elr)
 
-    def alter_partition_answered(
-        self,
-        *,
-        attempt: int,
-        error_code: ErrorCode,
-        isr: Sequence[BrokerId] = (),
-        leader_epoch: int = -1,
-        partition_epoch: int = -1,
-        elr: Sequence[BrokerId] = (),
-    ) -> list[LeaderEffect]:
-        """The controller's answer to `ProposeIsr` number `attempt`; without an error, the partition's state.
+    def alter_partition_answered(self, attempt: int, answer: AlterPartitionResult) -> list[LeaderEffect]:
+        """The controller's answer to `ProposeIsr` number `attempt`.
 
         Late answers are told apart: a state by its epochs, a refusal by its attempt. INELIGIBLE_REPLICA comes with the
         state that the refusal has led to.
         """
         is_latest = self._proposal is not None and attempt == self._proposal.attempt
-        is_newer = leader_epoch == self.leader_epoch and partition_epoch > self._partition_epoch
-        if error_code is ErrorCode.INELIGIBLE_REPLICA and is_newer:
-            return self._commit(tuple(isr), PartitionEpoch(partition_epoch), tuple(elr))
-        if error_code is ErrorCode.NONE:
-            is_same = leader_epoch == self.leader_epoch and partition_epoch == self._partition_epoch
-            if not is_newer and not (is_same and is_latest):
-                return []
-            return self._commit(tuple(isr), PartitionEpoch(partition_epoch), tuple(elr))
-        if is_latest:
-            self._refused(error_code)
+        is_of_this_epoch = answer.leader_epoch == self.leader_epoch
+        is_newer = is_of_this_epoch and answer.partition_epoch > self._partition_epoch
+        is_same = is_of_this_epoch and answer.partition_epoch == self._partition_epoch
+        if answer.error_code is ErrorCode.NONE:
+            is_outcome = is_newer or (is_same and is_latest)
+        else:
+            is_outcome = is_newer and answer.error_code is ErrorCode.INELIGIBLE_REPLICA
+        if is_outcome:
+            return self._commit(tuple(answer.isr), answer.partition_epoch, tuple(answer.elr))
+        if is_latest and answer.error_code is not ErrorCode.NONE:
+            self._refused(answer.error_code)
             return self._advance()
         return []
 
     def min_insync_changed(self, min_insync_replicas: int) -> list[LeaderEffect]:
         """The topic's min.insync.replicas was altered."""
-        if min_insync_replicas == self._min_insync_replicas:
+        if min_insync_replicas == self._settings.min_insync_replicas:
             return []
-        self._min_insync_replicas = min_insync_replicas
+        self._settings = replace(self._settings, min_insync_replicas=min_insync_replicas)
         return [IsrChanged(), *self._advance()]
 
     # --- rules -----------------------------------------------------------------------------------------------
@@ -329,7 +324,7 @@ class PartitionLeader:
 
     def _is_caught_up(self, follower: FollowerProgress) -> bool:
         return follower.is_caught_up(
-            leader_end=self._log_end, now_ms=self._now_ms, lag_time_max_ms=self._lag_time_max_ms
+            leader_end=self._log_end, now_ms=self._now_ms, lag_time_max_ms=self._settings.replica_lag_time_max_ms
         )
 
     def _must_have(self) -> Iterable[FollowerProgress]:
@@ -375,7 +370,7 @@ class PartitionLeader:
     def _propose(self, isr: tuple[BrokerId, ...]) -> ProposeIsr:
         self._attempts += 1
         self._proposal = _Proposal(
-            attempt=self._attempts, isr=isr, resend_at_ms=self._now_ms + self._alter_partition_timeout_ms
+            attempt=self._attempts, isr=isr, resend_at_ms=self._now_ms + self._settings.alter_partition_timeout_ms
         )
         return ProposeIsr(
             attempt=self._attempts,
@@ -390,7 +385,7 @@ class PartitionLeader:
             # An earlier attempt may have been applied, so the proposed replicas are waited for until we know.
             self._proposal.resend_at_ms = None
         else:
-            self._proposal.resend_at_ms = self._now_ms + self._retry_backoff_ms
+            self._proposal.resend_at_ms = self._now_ms + self._settings.retry_backoff_ms
 
     def _commit(
         self, isr: tuple[BrokerId, ...], partition_epoch: PartitionEpoch, elr: tuple[BrokerId, ...]
@@ -418,7 +413,7 @@ class PartitionLeader:
         for broker in joiners:
             if broker in self._followers:
                 self._followers[broker].left_isr()
-            self._no_expansion_before_ms = self._now_ms + self._retry_backoff_ms
+            self._no_expansion_before_ms = self._now_ms + self._settings.retry_backoff_ms
 
     # --- small parts -----------------------------------------------------------------------------------------
 
@@ -434,8 +429,8 @@ class PartitionLeader:
         return self._broker_epoch if broker_id == self.broker_id else self._followers[broker_id].broker_epoch
 
     def _shortage(self) -> str:
-        is_ours = len(self._isr) < self._min_insync_replicas
-        minimum = f"min.insync.replicas={self._min_insync_replicas}" if is_ours else "the controller's minimum"
+        is_ours = len(self._isr) < self._settings.min_insync_replicas
+        minimum = f"min.insync.replicas={self._settings.min_insync_replicas}" if is_ours else "the controller's minimum"
         return f"the in-sync replicas {list(self._isr)} are fewer than {minimum}; retry when a replica is back"
 
     def _see_time(self, now_ms: int) -> None:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from kraft.metadata import controller
 from kraft.metadata.commands import AlterPartitionRequest, AlterPartitionResult, IsrMember
-from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
+from kraft.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
 from kraft.metadata.records import (
     BrokerUnfenced,
     MetadataRecord,
@@ -91,6 +91,17 @@ class PartitionState:
     leader_epoch: int
     partition_epoch: int
     isr: tuple[BrokerId, ...]
+
+    @property
+    def image(self) -> PartitionImage:
+        return PartitionImage(
+            partition=0,
+            replicas=BROKERS,
+            isr=self.isr,
+            leader=NO_BROKER if self.leader is None else self.leader,
+            leader_epoch=LeaderEpoch(self.leader_epoch),
+            partition_epoch=PartitionEpoch(self.partition_epoch),
+        )
 
 
 @dataclass(frozen=True)

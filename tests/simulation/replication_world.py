@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
+from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from kraft.model.replica_requests import ReplicaFetchPartition, ReplicaFetchResult
 from kraft.replication.divergence import check_follower_fetch
 from kraft.replication.effects import (
@@ -30,7 +30,7 @@ from kraft.replication.effects import (
     WaitForMetadata,
 )
 from kraft.replication.follower import FetchPosition, PartitionFollower
-from kraft.replication.leader import PartitionLeader
+from kraft.replication.leader import LeaderSettings, LogState, PartitionLeader
 from tests.simulation.replication_model import (
     BROKERS,
     TOPIC,
@@ -296,7 +296,7 @@ class World:
     def _apply_metadata(self, replica: Replica, state: PartitionState) -> None:
         leader = replica.leader
         if leader is not None and leader.leader_epoch == state.leader_epoch:
-            effects = leader.partition_changed(state.isr, PartitionEpoch(state.partition_epoch), BROKERS)
+            effects = leader.partition_changed(state.image)
             self._run_leader(replica, effects)
             return
         if state.leader is None:
@@ -318,23 +318,23 @@ class World:
         require(holder == (replica.broker_id, replica.life), f"I1: two leaders in epoch {state.leader_epoch}")
         log = replica.log
         leader = self.variant.leader(
+            state.image,
+            LogState(
+                start=Offset(0),
+                end=Offset(log.log_end_offset),
+                durable_end=Offset(log.durable_end),
+                high_watermark=Offset(replica.checkpointed_high_watermark),
+            ),
+            LeaderSettings(
+                min_insync_replicas=self.min_insync_replicas,
+                replica_lag_time_max_ms=LAG_TIME_MAX_MS,
+                alter_partition_timeout_ms=100,
+                retry_backoff_ms=20,
+            ),
             topic_id=TOPIC,
-            partition=0,
             broker_id=replica.broker_id,
             broker_epoch=BrokerEpoch(replica.broker_epoch),
-            leader_epoch=LeaderEpoch(state.leader_epoch),
-            partition_epoch=PartitionEpoch(state.partition_epoch),
-            replicas=BROKERS,
-            isr=state.isr,
-            log_start=Offset(0),
-            log_end=Offset(log.log_end_offset),
-            durable_end=Offset(log.durable_end),
-            high_watermark=Offset(replica.checkpointed_high_watermark),
-            min_insync_replicas=self.min_insync_replicas,
-            replica_lag_time_max_ms=LAG_TIME_MAX_MS,
             now_ms=self.now_ms,
-            alter_partition_timeout_ms=100,
-            retry_backoff_ms=20,
         )
         replica.machine = leader
         self._run_leader(replica, leader.start())
@@ -450,16 +450,8 @@ class World:
         leader = replica.leader
         if leader is None or not replica.alive or replica.life != message.life:
             return
-        result = message.answer.result
-        effects = leader.alter_partition_answered(
-            attempt=message.answer.attempt,
-            error_code=result.error_code,
-            isr=result.isr,
-            leader_epoch=result.leader_epoch,
-            partition_epoch=result.partition_epoch,
-            elr=result.elr,
-        )
-        self._run_leader(replica, effects)
+        answer = message.answer
+        self._run_leader(replica, leader.alter_partition_answered(answer.attempt, answer.result))
 
 
 def require(holds: bool, what: str) -> None:

@@ -56,7 +56,7 @@ class BrokerNode:
 
     async def hand_on_leaderships(self) -> None:
         """The first half of a graceful stop: while `run` goes on, others take over what this broker leads."""
-        if self._config.broker.controlled_shutdown_enabled and self._metadata.broker_epoch() >= 0:
+        if self._config.broker.controlled_shutdown_enabled and self._metadata.registration.broker_epoch >= 0:
             await self._metadata.lifecycle.shut_down(self._metadata.published_index)
 
     async def close(self) -> None:

@@ -117,7 +117,7 @@ class ApiHandlers:
         partitions, metadata = self._logs.partitions, self._metadata
         produce, fetch = self._partitions.produce, self._partitions.fetch
         plain_records = PlainRecordsHandler(produce, fetch, self._slow_reads, self._world.clock.wall_ms)
-        producer_ids = ProducerIdHandler(self._config.node_id, metadata.broker_epoch, metadata.controllers)
+        producer_ids = ProducerIdHandler(metadata.registration, metadata.controllers)
         return BrokerHandlers(
             produce=produce.handle,
             fetch=fetch.handle,

@@ -20,6 +20,7 @@ from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId
 from kraft.rpc.cluster_messages import AttendRequest
 from kraft.rpc.peers import Unreachable
 from kraft.server.cluster.controller_client import ControllerClient, NoController
+from kraft.server.cluster.own_registration import OwnRegistration
 
 log = structlog.get_logger()
 
@@ -91,8 +92,12 @@ class BrokerLifecycle:
         self._controllers = controllers
         self._heartbeat_interval_s = heartbeat_interval_s
         self._session_timeout_s = session_timeout_s
-        self.broker_epoch = BrokerEpoch(-1)
+        self.registration = OwnRegistration(broker_id=identity.broker_id)
         self.is_fenced = True
+
+    @property
+    def broker_epoch(self) -> BrokerEpoch:
+        return self.registration.broker_epoch
 
     async def register(self) -> None:
         """Registers, however long it takes a controller to become active. Raises BrokerRefused.
@@ -121,7 +126,7 @@ class BrokerLifecycle:
                 log.info("waiting for a controller to register with", reason=str(error))
                 continue
             if result.error_code is ErrorCode.NONE:
-                self.broker_epoch = result.broker_epoch
+                self.registration.broker_epoch = result.broker_epoch
                 log.info("registered", broker=self._identity.broker_id, broker_epoch=self.broker_epoch)
                 return
             if result.error_code in _FATAL_AT_REGISTRATION:

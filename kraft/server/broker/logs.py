@@ -14,6 +14,7 @@ from kraft.server.identity.storage import NodeStorage
 from kraft.server.replica.log_directories import LogDirectories
 from kraft.server.replica.log_syncer import LogSyncer
 from kraft.server.replica.partitions import Partitions
+from kraft.server.replica.storage import ReplicaStorage
 from kraft.server.replica.store import PartitionStore
 from kraft.server.upkeep.disk_space import DiskSpace
 from kraft.server.upkeep.maintenance import LogMaintenanceTasks
@@ -29,10 +30,15 @@ class BrokerLogs:
         self._closed_before = frozenset(closed_cleanly)
         self.partitions = Partitions(exists)
         self.directories = _log_directories(config, storage)
-        self.store = PartitionStore(world.disk, self.directories, closed_cleanly=closed_cleanly)
         # Opens logs, and renames those that are deleted. Syncs have threads of their own, and so has the removal of
         # what was deleted, so that none of them waits for another.
         self.store_thread = ThreadPoolExecutor(1, thread_name_prefix="log-store")
+        self.storage = ReplicaStorage(
+            disk=world.disk,
+            directories=self.directories,
+            store=PartitionStore(world.disk, self.directories, closed_cleanly=closed_cleanly),
+            thread=self.store_thread,
+        )
         # The scrub, and whatever is being compacted.
         self.upkeep_threads = ThreadPoolExecutor(
             1 + config.log_maintenance.cleaner_threads, thread_name_prefix="log-upkeep"

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import Endpoint
-from kraft.model.ids import BrokerEpoch, BrokerId, TopicPartition
+from kraft.model.ids import BrokerId, TopicPartition
 from kraft.quorum.snapshots import SnapshotStore
 from kraft.rpc.peers import Connections
 from kraft.server.broker.lifecycle import BrokerIdentity, BrokerLifecycle
@@ -45,6 +45,7 @@ class BrokerMetadata:
             heartbeat_interval_s=config.broker.heartbeat_interval_ms / 1_000,
             session_timeout_s=config.broker.session_timeout_ms / 1_000,
         )
+        self.registration = self.lifecycle.registration
         self.loader = MetadataLoader(
             storage.cluster_id,
             config.node_id,
@@ -75,9 +76,6 @@ class BrokerMetadata:
 
     def published_index(self) -> int:
         return self.loader.published_index
-
-    def broker_epoch(self) -> BrokerEpoch:
-        return self.lifecycle.broker_epoch
 
     def exists(self, partition: TopicPartition) -> bool:
         topic = self.loader.image.topic(partition.topic)

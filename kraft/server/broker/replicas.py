@@ -18,12 +18,11 @@ from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.values import GRPC, Durability, host_and_port
 from kraft.server.replica.failures import ReplicaFailures
 from kraft.server.replica.fetcher import ReplicaFetcher
-from kraft.server.replica.high_watermarks import HighWatermarks
 from kraft.server.replica.isr_proposals import IsrProposals
 from kraft.server.replica.moves import ReplicaMoves
-from kraft.server.replica.partition import PartitionSurroundings
 from kraft.server.replica.publisher import ReplicaPublisher
 from kraft.server.replica.removals import ReplicaRemovals
+from kraft.server.replica.surroundings import PartitionSurroundings
 
 REPLICATION_TICK_S: Final = 0.25
 
@@ -38,15 +37,12 @@ class BrokerReplicas:
         self._removal_thread = ThreadPoolExecutor(1, thread_name_prefix="log-removal")
         # Replicas that move from one log directory to another.
         self._move_thread = ThreadPoolExecutor(1, thread_name_prefix="log-move")
-        self._isr_proposals = IsrProposals(config.node_id, metadata.broker_epoch, metadata.controllers, world.fatal)
+        self._isr_proposals = IsrProposals(metadata.registration, metadata.controllers, world.fatal)
         self.failures = ReplicaFailures(
-            broker_id=config.node_id,
-            broker_epoch=metadata.broker_epoch,
+            registration=metadata.registration,
             partitions=logs.partitions,
-            directories=logs.directories,
+            storage=logs.storage,
             indispensable=str(config.metadata_log_dir) if config.is_controller else None,
-            store=logs.store,
-            executor=logs.store_thread,
             controllers=metadata.controllers,
             fatal=world.fatal,
         )
@@ -57,26 +53,19 @@ class BrokerReplicas:
             directory_failed=self.failures.directory_failed,
         )
         self.publisher = ReplicaPublisher(
-            broker_id=config.node_id,
-            broker_epoch=metadata.broker_epoch,
+            registration=metadata.registration,
             partitions=logs.partitions,
-            store=logs.store,
-            directories=logs.directories,
+            storage=logs.storage,
             failures=self.failures,
             removals=self.removals,
-            executor=logs.store_thread,
             defaults=config.topics.configs,
-            high_watermarks=HighWatermarks(world.disk, logs.directories.online),
             surroundings=self._surroundings(world),
             make_fetcher=self._make_fetcher,
             fatal=world.fatal,
         )
         self.moves = ReplicaMoves(
             partitions=logs.partitions,
-            directories=logs.directories,
-            store=logs.store,
-            disk=world.disk,
-            store_thread=logs.store_thread,
+            storage=logs.storage,
             copy_thread=self._move_thread,
             admit=logs.disk_space.admit,
             directory_failed=self.failures.directory_failed,
@@ -135,8 +124,7 @@ class BrokerReplicas:
 
     def _make_fetcher(self, leader_id: BrokerId) -> ReplicaFetcher:
         return ReplicaFetcher(
-            broker_id=self._config.node_id,
-            broker_epoch=self._metadata.broker_epoch,
+            registration=self._metadata.registration,
             leader_id=leader_id,
             peer=lambda: self._replication_peer(leader_id),
             partitions=self._logs.partitions,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 
 from kraft.metadata.commands import AllocateProducerIdsRequest
 from kraft.model.errors import ErrorCode
-from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.model.requests import InitProducerIdResponse
 from kraft.server.cluster.controller_client import ControllerClient, NoController
+from kraft.server.cluster.own_registration import OwnRegistration
 
 BLOCK_MAX_S: Final = 8.0
 WAIT_MAX_S: Final = 10.0
@@ -18,11 +17,8 @@ WAIT_MAX_S: Final = 10.0
 
 
 class ProducerIdHandler:
-    def __init__(
-        self, broker_id: BrokerId, broker_epoch: Callable[[], BrokerEpoch], controllers: ControllerClient
-    ) -> None:
-        self._broker_id = broker_id
-        self._broker_epoch = broker_epoch
+    def __init__(self, registration: OwnRegistration, controllers: ControllerClient) -> None:
+        self._registration = registration
         self._controllers = controllers
         self._next, self._end = 0, 0
         self._refilling = asyncio.Lock()
@@ -40,7 +36,9 @@ class ProducerIdHandler:
 
     async def _refill(self) -> InitProducerIdResponse | None:
         """Takes the next block; an answer for the producer when there is none."""
-        request = AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
+        request = AllocateProducerIdsRequest(
+            broker_id=self._registration.broker_id, broker_epoch=self._registration.broker_epoch
+        )
         try:
             block = await self._controllers.call(
                 lambda peer, timeout_s: peer.allocate_producer_ids(request, timeout_s), BLOCK_MAX_S

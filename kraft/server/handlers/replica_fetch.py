@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import BrokerEpoch, BrokerId, Offset, TopicId
+from kraft.model.ids import BrokerEpoch, BrokerId, Offset
 from kraft.model.replica_requests import (
     ReplicaFetchPartition,
     ReplicaFetchRequest,
@@ -38,7 +38,7 @@ class ReplicaFetchHandler:
         return ReplicaFetchResponse(partitions=[result for _, result in found])
 
     def _watched(self, request: ReplicaFetchRequest) -> list[Notifier]:
-        found = (self._partitions.find(TopicId(wanted.topic_id), wanted.partition) for wanted in request.partitions)
+        found = (self._partitions.find(wanted.id) for wanted in request.partitions)
         return [
             notifier
             for partition in found
@@ -62,7 +62,7 @@ class ReplicaFetchHandler:
         return None
 
     def _compare(self, wanted: ReplicaFetchPartition) -> tuple[Partition, DivergingEpoch | None]:
-        partition = self._partitions.by_id(TopicId(wanted.topic_id), wanted.partition)
+        partition = self._partitions.by_id(wanted.id)
         leader = partition.as_leader(wanted.current_leader_epoch)
         return partition, check_follower_fetch(partition.log, leader.leader_epoch, wanted)
 
@@ -102,7 +102,7 @@ class ReplicaFetchHandler:
         )
 
     def _refused(self, wanted: ReplicaFetchPartition, refusal: Refusal) -> ReplicaFetchResult:
-        held = self._partitions.find(TopicId(wanted.topic_id), wanted.partition)
+        held = self._partitions.find(wanted.id)
         return ReplicaFetchResult(
             topic_id=wanted.topic_id,
             partition=wanted.partition,

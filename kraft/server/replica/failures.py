@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Final
 
@@ -22,13 +21,13 @@ import structlog
 from kraft.metadata.commands import FailedReplica, FailReplicasRequest
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import BrokerEpoch, BrokerId, TopicId
+from kraft.model.ids import TopicIdPartition
 from kraft.server.cluster.controller_client import ControllerClient, NoController
-from kraft.server.loop.threads import in_thread
-from kraft.server.replica.log_directories import LogDirectories
+from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Damage, OfflineReplica, Partitions
-from kraft.server.replica.store import DirectoryFailed, PartitionStore
+from kraft.server.replica.storage import ReplicaStorage
+from kraft.server.replica.store import DirectoryFailed
 
 log = structlog.get_logger()
 
@@ -44,30 +43,26 @@ class ReplicaFailures:
     def __init__(
         self,
         *,
-        broker_id: BrokerId,
-        broker_epoch: Callable[[], BrokerEpoch],
+        registration: OwnRegistration,
         partitions: Partitions,
-        directories: LogDirectories,
+        storage: ReplicaStorage,
         indispensable: str | None,
-        store: PartitionStore,
-        executor: Executor,
         controllers: ControllerClient,
         fatal: Callable[[str], None],
     ) -> None:
         """`indispensable` is the log directory without which the node cannot be: the one with its metadata log."""
-        self._broker_id = broker_id
-        self._broker_epoch = broker_epoch
+        self._registration = registration
+        self._broker_id = registration.broker_id
         self._partitions = partitions
-        self._directories = directories
+        self._storage = storage
+        self._directories = storage.directories
         self._indispensable = indispensable
-        self._store = store
-        self._executor = executor
         self._controllers = controllers
         self._fatal = fatal
         self._image = EMPTY_IMAGE
         self._news = asyncio.Event()
-        self._marked: set[tuple[TopicId, int]] = set()
-        self._told: set[tuple[TopicId, int]] = set()
+        self._marked: set[TopicIdPartition] = set()
+        self._told: set[TopicIdPartition] = set()
 
     # --- what is found ---------------------------------------------------------------------------------------
 
@@ -108,7 +103,7 @@ class ReplicaFailures:
         self._news.set()
 
     def _take_offline(self, partition: Partition, damage: Damage, reason: str) -> None:
-        if self._partitions.find(partition.topic_id, partition.topic_partition.partition) is not partition:
+        if self._partitions.find(partition.id) is not partition:
             return
         replica = OfflineReplica(
             topic_partition=partition.topic_partition,
@@ -123,8 +118,8 @@ class ReplicaFailures:
         # Out of sight first: whoever wakes up when the partition retires looks for it again.
         self._partitions.take_offline(replica)
         partition.retire()
-        self._told.discard(replica.key)
-        self._marked.discard(replica.key)
+        self._told.discard(replica.id)
+        self._marked.discard(replica.id)
         if damage is not Damage.OUT_OF_REACH:
             self._tell(replica)
         self._news.set()
@@ -150,7 +145,7 @@ class ReplicaFailures:
                 continue
             if self._is_free(replica, state):
                 # From here on a mark might hit what is begun in its place.
-                self._marked.add(replica.key)
+                self._marked.add(replica.id)
                 free.append(replica)
             elif self._is_last_in_sync(state):
                 self._tell_that_it_is_the_last(replica, state)
@@ -176,9 +171,9 @@ class ReplicaFailures:
         return state.isr == (self._broker_id,) and not state.has_leader and not state.elr
 
     def _tell_that_it_is_the_last(self, replica: OfflineReplica, state: PartitionImage) -> None:
-        if replica.key in self._told:
+        if replica.id in self._told:
             return
-        self._told.add(replica.key)
+        self._told.add(replica.id)
         others = [broker_id for broker_id in state.replicas if broker_id != self._broker_id]
         log.error(
             "partition is offline: its last in-sync replica, on this broker, cannot be used",
@@ -223,16 +218,12 @@ class ReplicaFailures:
     async def _mark(self, replicas: list[OfflineReplica]) -> None:
         """Before anybody is told: a process that starts after this one may not read as much as this one did."""
         for replica in replicas:
-            if replica.damage is not Damage.ROTTEN or replica.log_directory is None or replica.key in self._marked:
+            if replica.damage is not Damage.ROTTEN or replica.log_directory is None or replica.id in self._marked:
                 continue
-            self._marked.add(replica.key)
+            self._marked.add(replica.id)
             try:
-                await in_thread(
-                    self._executor,
-                    self._store.mark_rotten,
-                    replica.topic_partition,
-                    replica.log_directory,
-                    replica.reason,
+                await self._storage.in_thread(
+                    self._storage.store.mark_rotten, replica.topic_partition, replica.log_directory, replica.reason
                 )
             except DirectoryFailed as failure:
                 self.directory_failed(failure.directory, str(failure))
@@ -240,7 +231,7 @@ class ReplicaFailures:
     async def _report(self, replicas: list[OfflineReplica]) -> None:
         request = FailReplicasRequest(
             broker_id=self._broker_id,
-            broker_epoch=self._broker_epoch(),
+            broker_epoch=self._registration.broker_epoch,
             replicas=[
                 FailedReplica(
                     topic_id=replica.topic_id,

@@ -15,7 +15,7 @@ from typing import Any, Final, assert_never
 import structlog
 
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
-from kraft.model.ids import BrokerEpoch, BrokerId
+from kraft.model.ids import BrokerId
 from kraft.model.replica_requests import (
     ReplicaFetchPartition,
     ReplicaFetchRequest,
@@ -36,6 +36,7 @@ from kraft.replication.effects import (
 from kraft.replication.follower import FetchPosition, PartitionFollower
 from kraft.rpc.cluster_peers import ReplicaFetchStream, ReplicationPeer
 from kraft.rpc.peers import NotAdmitted, NotServed, Unreachable
+from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.config.components import ReplicationConfig
 from kraft.server.loop.purgatory import Watch
 from kraft.server.replica.log_changes import ChangeOutcome
@@ -65,8 +66,7 @@ class ReplicaFetcher:
     def __init__(
         self,
         *,
-        broker_id: BrokerId,
-        broker_epoch: Callable[[], BrokerEpoch],
+        registration: OwnRegistration,
         leader_id: BrokerId,
         peer: Callable[[], ReplicationPeer | None],
         partitions: Partitions,
@@ -77,8 +77,7 @@ class ReplicaFetcher:
         """`lost` is called when the connection to the leader breaks or is refused, and `found` when the leader answers
         as a leader again: in turn.
         """
-        self._broker_id = broker_id
-        self._broker_epoch = broker_epoch
+        self._registration = registration
         self._leader_id = leader_id
         self._peer = peer
         self._partitions = partitions
@@ -211,9 +210,9 @@ class ReplicaFetcher:
             changing.cancel()
         self._told = ""
         self._find(response)
-        answers = {(result.topic_id, result.partition): result for result in response.partitions}
+        answers = {result.id: result for result in response.partitions}
         for one in asked:
-            result = answers.get((one.partition.topic_id, one.partition.topic_partition.partition))
+            result = answers.get(one.partition.id)
             # The partition may have been given another role, or deleted, while the answer was on its way.
             if result is not None and one.partition.follower is one.follower:
                 self._apply(one, result)
@@ -227,8 +226,8 @@ class ReplicaFetcher:
 
     def _request(self, asked: list[_Asked]) -> ReplicaFetchRequest:
         return ReplicaFetchRequest(
-            replica_id=self._broker_id,
-            broker_epoch=self._broker_epoch(),
+            replica_id=self._registration.broker_id,
+            broker_epoch=self._registration.broker_epoch,
             # Clients wait for a lost leader, so it is to say at once that it leads.
             max_wait_ms=0 if self._is_lost else self._config.fetch_wait_max_ms,
             min_bytes=self._config.fetch_bytes_min,

@@ -13,9 +13,9 @@ import structlog
 
 from kraft.metadata.commands import AlterPartitionRequest, AlterPartitionResult, IsrMember
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.replication.effects import ProposeIsr
 from kraft.server.cluster.controller_client import ControllerClient, NoController
+from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.loop import background
 from kraft.server.replica.partition import Partition
 
@@ -27,13 +27,11 @@ ATTEMPT_MAX_S: Final = 3.0
 class IsrProposals:
     def __init__(
         self,
-        broker_id: BrokerId,
-        broker_epoch: Callable[[], BrokerEpoch],
+        registration: OwnRegistration,
         controllers: ControllerClient,
         fatal: Callable[[str], None],
     ) -> None:
-        self._broker_id = broker_id
-        self._broker_epoch = broker_epoch
+        self._registration = registration
         self._controllers = controllers
         self._fatal = fatal
         self._under_way: dict[Partition, asyncio.Task[None]] = {}
@@ -60,8 +58,8 @@ class IsrProposals:
 
     async def _carry(self, partition: Partition, proposal: ProposeIsr) -> None:
         request = AlterPartitionRequest(
-            broker_id=self._broker_id,
-            broker_epoch=self._broker_epoch(),
+            broker_id=self._registration.broker_id,
+            broker_epoch=self._registration.broker_epoch,
             topic_id=partition.topic_id,
             partition=partition.topic_partition.partition,
             leader_epoch=proposal.leader_epoch,
@@ -85,6 +83,4 @@ class IsrProposals:
                 proposed=[member.broker_id for member in proposal.isr],
                 reason=f"{result.error_code.name}: {result.error_message}",
             )
-        partition.alter_partition_answered(
-            proposal, result.error_code, result.isr, result.leader_epoch, result.partition_epoch, result.elr
-        )
+        partition.alter_partition_answered(proposal, result)

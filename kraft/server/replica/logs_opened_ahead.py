@@ -8,25 +8,22 @@ anew under its name meanwhile is found by the topic ids, and set aside as if not
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Executor
 
 import structlog
 
 from kraft.metadata.configs import TopicConfig, overridden
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import Refusal
-from kraft.server.loop.threads import in_thread
-from kraft.server.replica.store import DirectoryFailed, FoundPartition, PartitionStore
+from kraft.server.replica.storage import ReplicaStorage
+from kraft.server.replica.store import DirectoryFailed, FoundPartition
 
 log = structlog.get_logger()
 
 
 class LogsOpenedAhead:
-    """`executor` is the one thread in which the store is used."""
-
-    def __init__(self, store: PartitionStore, executor: Executor, defaults: TopicConfig) -> None:
-        self._store = store
-        self._executor = executor
+    def __init__(self, storage: ReplicaStorage, defaults: TopicConfig) -> None:
+        self._storage = storage
+        self._store = storage.store
         self._defaults = defaults
         self._goes_on = True
 
@@ -34,14 +31,14 @@ class LogsOpenedAhead:
         """Opens what lies on the disks, until `stop`. Topics' configs are taken from `known`, where they are."""
         began_s, opened, damaged = asyncio.get_running_loop().time(), 0, 0
         failed: set[str] = set()
-        for found in await in_thread(self._executor, self._store.found):
+        for found in await self._storage.in_thread(self._store.found):
             if not self._goes_on:
                 log.info("the other logs are opened as the metadata says", opened_before=opened)
                 return
             if found.directory in failed:
                 continue
             try:
-                is_open = await in_thread(self._executor, self._store.open_ahead, found, self._config(known, found))
+                is_open = await self._storage.in_thread(self._store.open_ahead, found, self._config(known, found))
             except DirectoryFailed as failure:
                 # The first metadata that is acted on meets it again, and tells which replicas are lost by it.
                 log.error("no more logs are opened ahead in a directory", reason=str(failure))
@@ -57,13 +54,13 @@ class LogsOpenedAhead:
 
     async def release(self) -> None:
         """Lets go of those that nobody asked for."""
-        await in_thread(self._executor, self._store.release_ahead)
+        await self._storage.in_thread(self._store.release_ahead)
 
     async def close(self) -> None:
         """Closes them in order, when the broker stops before it knew anything. Raises OSError."""
         self.stop()
         try:
-            await in_thread(self._executor, self._store.close_ahead)
+            await self._storage.in_thread(self._store.close_ahead)
         except Refusal as refusal:
             raise OSError(refusal.message) from refusal
 

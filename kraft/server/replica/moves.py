@@ -14,16 +14,16 @@ from typing import Final
 
 import structlog
 
-from kraft.log.disk import Disk, is_disk_full
+from kraft.log.disk import is_disk_full
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import Offset, TopicPartition
 from kraft.server.loop.threads import in_thread
 from kraft.server.replica.copies import NAME_BYTES_MAX, LeftCopy, copies_left, copy_name, finish_moves, remove_copy
-from kraft.server.replica.log_directories import LogDirectories
 from kraft.server.replica.move import PIECE_BYTES, ReplicaMove
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
-from kraft.server.replica.store import DirectoryFailed, PartitionStore
+from kraft.server.replica.storage import ReplicaStorage
+from kraft.server.replica.store import DirectoryFailed
 
 log = structlog.get_logger()
 
@@ -43,24 +43,19 @@ class ReplicaMoves:
         self,
         *,
         partitions: Partitions,
-        directories: LogDirectories,
-        store: PartitionStore,
-        disk: Disk,
-        store_thread: Executor,
+        storage: ReplicaStorage,
         copy_thread: Executor,
         admit: Callable[[str, int], None],
         directory_failed: Callable[[str, str], None],
         moved: Callable[[], Awaitable[None]],
         draw_move_id: Callable[[], str],
     ) -> None:
-        """`store_thread` is the one in which the store is used, `copy_thread` one of its own. `moved` is called
-        when replicas are not where they were. `draw_move_id` draws 32 hexadecimal digits.
-        """
+        """`moved` is called when replicas are not where they were. `draw_move_id` draws 32 hexadecimal digits."""
         self._partitions = partitions
-        self._directories = directories
-        self._store = store
-        self._disk = disk
-        self._store_thread = store_thread
+        self._storage = storage
+        self._directories = storage.directories
+        self._store = storage.store
+        self._disk = storage.disk
         self._copy_thread = copy_thread
         self._admit = admit
         self._directory_failed = directory_failed
@@ -76,7 +71,7 @@ class ReplicaMoves:
 
     async def finish_interrupted(self) -> None:
         """To be called before the store looks for replicas."""
-        for failure in await in_thread(self._store_thread, finish_moves, self._disk, self._directories.online):
+        for failure in await self._storage.in_thread(finish_moves, self._disk, self._directories.online):
             self._directory_failed(failure.directory, str(failure))
 
     async def run(self) -> None:
@@ -90,7 +85,7 @@ class ReplicaMoves:
     async def _take_up_again(self) -> None:
         """What was copied before is not looked at: what the original has dropped since, nobody has noted."""
         try:
-            found = await in_thread(self._store_thread, copies_left, self._disk, self._directories.online)
+            found = await self._storage.in_thread(copies_left, self._disk, self._directories.online)
             own = {move.move_id for move in self._under_way}
             left = [copy for copy in found if copy.move_id not in own]
             if left and self._directories.offline:
@@ -110,7 +105,7 @@ class ReplicaMoves:
                 await self._begin(partition, left.directory)
             except Refusal as refusal:
                 log.warning("replica is not moved", partition=str(name), directory=left.directory, reason=str(refusal))
-        await in_thread(self._store_thread, remove_copy, self._disk, left.directory, name, left.move_id)
+        await self._storage.in_thread(remove_copy, self._disk, left.directory, name, left.move_id)
 
     def close(self) -> None:
         """After `run` was cancelled and the copying thread has ended: lets go of the copies, which stay as they are."""
@@ -136,7 +131,7 @@ class ReplicaMoves:
 
     async def prefer(self, topic_partition: TopicPartition, directory: str) -> None:
         """Has a replica that this process may come to begin begun there."""
-        await in_thread(self._store_thread, self._store.prefer, topic_partition, directory)
+        await self._storage.in_thread(self._store.prefer, topic_partition, directory)
 
     async def _begin(self, partition: Partition, directory: str) -> None:
         if partition.log_directory == directory:
@@ -151,7 +146,7 @@ class ReplicaMoves:
         )
         self._under_way.add(move)
         try:
-            await in_thread(self._store_thread, move.begin)
+            await self._storage.in_thread(move.begin)
         except DirectoryFailed as failure:
             self._under_way.discard(move)
             if not failure.is_full:
@@ -264,9 +259,9 @@ class ReplicaMoves:
         self._tell("replica is moved", partition, move, moved_from=source, log_end=partition.log.log_end_offset)
         name = partition.topic_partition
         try:
-            await in_thread(self._store_thread, self._store.moved, name, source, move.destination)
+            await self._storage.in_thread(self._store.moved, name, source, move.destination)
             await self._moved()
-            await in_thread(self._store_thread, move.remove_original, source)
+            await self._storage.in_thread(move.remove_original, source)
         except DirectoryFailed as failure:
             self._directory_failed(failure.directory, str(failure))
 
@@ -278,7 +273,7 @@ class ReplicaMoves:
         if move.is_decided or not self._directories.is_online(move.destination):
             return
         try:
-            await in_thread(self._store_thread, move.remove)
+            await self._storage.in_thread(move.remove)
         except DirectoryFailed as failure:
             self._directory_failed(failure.directory, str(failure))
 

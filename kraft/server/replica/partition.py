@@ -1,4 +1,4 @@
-"""One replica on this broker: its log, and the machine of the role that it has at present.
+"""One replica on this broker: a log with the machine of the role that it has at present.
 
 Connects the pure machines of `kraft.replication` to the log, to those who wait in purgatory, and to the nodes around.
 Nothing in here awaits: each event is taken in whole.
@@ -7,22 +7,18 @@ Nothing in here awaits: each event is taken in whole.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from threading import Lock
-from typing import Any, Final, assert_never
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import assert_never
 
 from kraft.log.append_work import AppendResult, CheckedRecords, ProducedRecords
 from kraft.log.change import Change, run_now
-from kraft.log.cleaning.cleaned_segments import CleaningResult
-from kraft.log.group_commit import SyncTicket
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
-from kraft.log.segment.segment import Segment
+from kraft.metadata.commands import AlterPartitionResult
 from kraft.metadata.configs import TopicConfig
 from kraft.metadata.image import PartitionImage
-from kraft.model.errors import Corruption, ErrorCode, Refusal
+from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import (
     NO_BROKER,
     NO_LEADER_EPOCH,
@@ -31,6 +27,7 @@ from kraft.model.ids import (
     LeaderEpoch,
     Offset,
     TopicId,
+    TopicIdPartition,
     TopicPartition,
 )
 from kraft.model.requests import HIGH_WATERMARK
@@ -45,45 +42,18 @@ from kraft.replication.effects import (
 )
 from kraft.replication.follower import PartitionFollower
 from kraft.replication.follower_progress import UNKNOWN_OFFSET
-from kraft.replication.leader import PartitionLeader
+from kraft.replication.leader import LeaderSettings, LogState, PartitionLeader
 from kraft.server.loop.purgatory import Notifier, ProducePurgatory
-from kraft.server.replica.log_changes import ChangeOutcome, LogChanges, LogIsChanging, StepTicket
-from kraft.server.replica.move import ReplicaMove
+from kraft.server.replica.log_changes import ChangeOutcome, LogIsChanging
+from kraft.server.replica.replica_log import ReplicaLog
+from kraft.server.replica.surroundings import PartitionSurroundings
 from kraft.server.replica.waiting_appends import AppendQueue
-
-UNSYNCED_BYTES_MAX: Final = 64 << 20
-"""With the page cache as durability so much may wait for a sync before one is asked for that nobody waits for: the next
-roll has less to sync, and the next start less to read."""
 
 ProduceOutcome = ErrorCode | asyncio.Future[ErrorCode]
 """How an acks=all produce ended, or will end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionSurroundings:
-    """What every partition of a broker shares. Times are monotonic milliseconds."""
-
-    broker_id: BrokerId
-    replica_lag_time_max_ms: int
-    sync_before_ack: bool
-    """log.durability=fsync; with page-cache what is written counts as durable."""
-    monotonic_ms: Callable[[], int]
-    wall_ms: Callable[[], int]
-    request_sync: Callable[[Partition], None]
-    propose_isr: Callable[[Partition, ProposeIsr], None]
-    directory_failed: Callable[[Partition, str], None]
-    """A write or a sync failed in the partition's log directory: nothing in there can be relied on any more."""
-    replica_is_rotten: Callable[[Partition, str], None]
-    """Bytes of this replica that were whole are not any more. It alone can no longer be relied on."""
-    is_active: Callable[[BrokerId], bool] = lambda broker_id: True
-    """False of a broker that the metadata has for fenced or shutting down."""
-    off_loop: bool = False
-    """Changes of a log are made step by step by whoever syncs it, not where they are asked for."""
-    admit: Callable[[str, int], None] = lambda directory, size_bytes: None
-    """Raises Refusal KAFKA_STORAGE_ERROR while the disk of that log directory has no room for so many bytes."""
-
-
-class Partition:
+class Partition(ReplicaLog):
     def __init__(
         self,
         *,
@@ -94,9 +64,9 @@ class Partition:
         config: TopicConfig,
         surroundings: PartitionSurroundings,
     ) -> None:
+        super().__init__(log, surroundings)
         self.topic_partition = topic_partition
-        self.topic_id = topic_id
-        self.log = log
+        self.id = TopicIdPartition(topic_id, topic_partition.partition)
         self.leader: PartitionLeader | None = None
         self.follower: PartitionFollower | None = None
         self.leader_id = NO_BROKER
@@ -109,42 +79,24 @@ class Partition:
         """Moves on with the high watermark, and when this broker's role changes."""
         self.low_watermark_moved = Notifier()
         """Moves on when the low watermark of a leader may have, and when this broker's role changes."""
-        self.files_in_use = Lock()
-        """Held by a thread that makes files in the log's directory; it lets go soon after the partition is closed."""
-        self.move: ReplicaMove | None = None
-        """While the log is copied, to go on in another log directory. Nothing is compacted then."""
-        self._syncing: dict[SyncTicket, PartitionLog] = {}
-        """The log of each sync that is under way: another one may take its place meanwhile."""
         self._known_high_watermark = high_watermark
         self._config = config
-        self._surroundings = surroundings
         self._produces = ProducePurgatory()
-        self._unsynced_since_ms: int | None = None
-        self._closed = False
         self._follower_is_at_work = False
         """It has asked for records to be appended or cut off, and waits for the end of that."""
         self._awaited_role: tuple[BrokerId, Callable[[], None]] | None = None
         """Leader to follow (-1: none), and the callback that takes the role once the log's change is over."""
-        self._changes = LogChanges(
-            off_loop=surroundings.off_loop,
-            watching_storage=self._watching_storage,
-            request_step=lambda: self._surroundings.request_sync(self),
-            went_idle=self._take_awaited_role,
-        )
-        self.directory_in_use = _BothLocks(self.files_in_use, self._changes.files_in_use)
-        """To be held by a thread that takes the replica's directory away."""
 
     # --- state -----------------------------------------------------------------------------------------------
+
+    @property
+    def topic_id(self) -> TopicId:
+        return self.id.topic_id
 
     @property
     def high_watermark(self) -> Offset:
         machine = self.leader or self.follower
         return self._known_high_watermark if machine is None else machine.high_watermark
-
-    @property
-    def durable_end(self) -> Offset:
-        """Everything below counts as being on this broker's disk."""
-        return self.log.synced_end_offset if self._surroundings.sync_before_ack else self.log.log_end_offset
 
     def as_leader(self, current_leader_epoch: int = NO_LEADER_EPOCH) -> PartitionLeader:
         """The leader's machine. Raises Refusal when this broker does not lead, or not in the epoch that was asked.
@@ -160,44 +112,35 @@ class Partition:
             raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self.topic_partition}")
         return self.leader
 
-    def read(self, start: Offset, bytes_max: int, upper: Offset, at_least_one: bool) -> bytes:
-        """Whole batches from `start`, none that ends above `upper`; of the first even more than `bytes_max` if asked.
-
-        Raises Refusal OFFSET_OUT_OF_RANGE, and KAFKA_STORAGE_ERROR for bytes that rotted.
-        """
-        with self._watching_storage():
-            records = self.log.read(start, bytes_max, upper)
-        return records if at_least_one or len(records) <= bytes_max else b""
-
     # --- roles -----------------------------------------------------------------------------------------------
 
     def lead(self, state: PartitionImage, broker_epoch: BrokerEpoch) -> None:
         """Leads from here on, or goes on leading with a changed ISR or replicas."""
         if self.leader is not None and self.leader_epoch == state.leader_epoch:
-            self._run(self.leader.partition_changed(state.isr, state.partition_epoch, state.replicas, state.elr))
+            self._run(self.leader.partition_changed(state))
             return
         self._leave_role(state)
         self._take_role(NO_BROKER, lambda: self._lead(state, broker_epoch))
 
     def _lead(self, state: PartitionImage, broker_epoch: BrokerEpoch) -> None:
+        surroundings = self._surroundings
         self.leader = PartitionLeader(
+            state,
+            LogState(
+                start=self.log.log_start_offset,
+                end=self.log.log_end_offset,
+                durable_end=self.durable_end,
+                high_watermark=self._known_high_watermark,
+            ),
+            LeaderSettings(
+                min_insync_replicas=self._config.min_insync_replicas,
+                replica_lag_time_max_ms=surroundings.replica_lag_time_max_ms,
+            ),
             topic_id=self.topic_id,
-            partition=self.topic_partition.partition,
-            broker_id=self._surroundings.broker_id,
+            broker_id=surroundings.broker_id,
             broker_epoch=broker_epoch,
-            leader_epoch=state.leader_epoch,
-            partition_epoch=state.partition_epoch,
-            replicas=state.replicas,
-            isr=state.isr,
-            log_start=self.log.log_start_offset,
-            log_end=self.log.log_end_offset,
-            durable_end=self.durable_end,
-            high_watermark=self._known_high_watermark,
-            min_insync_replicas=self._config.min_insync_replicas,
-            replica_lag_time_max_ms=self._surroundings.replica_lag_time_max_ms,
-            now_ms=self._surroundings.monotonic_ms(),
-            elr=state.elr,
-            is_active=self._surroundings.is_active,
+            now_ms=surroundings.monotonic_ms(),
+            is_active=surroundings.is_active,
         )
         self._run(self.leader.start())
         self._sync_if_needed()
@@ -234,7 +177,7 @@ class Partition:
         else:
             take()
 
-    def _take_awaited_role(self) -> None:
+    def _changes_are_over(self) -> None:
         awaited, self._awaited_role = self._awaited_role, None
         if awaited is not None and self.is_open:
             awaited[1]()
@@ -303,11 +246,6 @@ class Partition:
         self.appended.notify()
         return result
 
-    def _make_ready(self, change: Change[None]) -> None:
-        outcome = self._changes.make(lambda: change)
-        if not outcome.is_done:
-            raise LogIsChanging(outcome, is_own=True)
-
     def park_produce(self, required_offset: Offset) -> ProduceOutcome:
         """The outcome, or what it will be, of an acks=all produce whose records end at `required_offset`."""
         assert self.leader is not None, "parked by the one who just appended"
@@ -342,27 +280,9 @@ class Partition:
             )
         return wanted, self.advance_log_start(wanted)
 
-    def alter_partition_answered(
-        self,
-        proposal: ProposeIsr,
-        error_code: ErrorCode,
-        isr: Sequence[int],
-        leader_epoch: int,
-        partition_epoch: int,
-        elr: Sequence[int] = (),
-    ) -> None:
-        if self.leader is None or self.leader_epoch != proposal.leader_epoch:
-            return
-        self._run(
-            self.leader.alter_partition_answered(
-                attempt=proposal.attempt,
-                error_code=error_code,
-                isr=[BrokerId(broker_id) for broker_id in isr],
-                leader_epoch=leader_epoch,
-                partition_epoch=partition_epoch,
-                elr=[BrokerId(broker_id) for broker_id in elr],
-            )
-        )
+    def alter_partition_answered(self, proposal: ProposeIsr, answer: AlterPartitionResult) -> None:
+        if self.leader is not None and self.leader_epoch == proposal.leader_epoch:
+            self._run(self.leader.alter_partition_answered(proposal.attempt, answer))
 
     def tick(self) -> None:
         if self.leader is not None:
@@ -387,10 +307,6 @@ class Partition:
         return self._changes.make(
             lambda: self.log.appending_as_follower(records), settle=settle, is_wanted=self._while_role_lasts()
         )
-
-    def _sync_what_is_left(self) -> None:
-        if self.is_open:
-            self._sync_if_needed()
 
     def cut_back(self, effect: TruncateTo | RestartAt) -> ChangeOutcome[object]:
         """Drops what the leader does not have. Ends, or raises, with Refusal KAFKA_STORAGE_ERROR, also when there is no
@@ -425,16 +341,6 @@ class Partition:
         return lambda: (self.leader or self.follower) is role
 
     # --- upkeep of the log, in either role -------------------------------------------------------------------
-
-    @property
-    def is_open(self) -> bool:
-        """True while the log is served and may be changed."""
-        return not self._closed and self.log.failure is None
-
-    @property
-    def log_directory(self) -> str:
-        """The directory that holds the partition's."""
-        return self.log.directory.rpartition("/")[0]
 
     def apply_retention(self) -> ChangeOutcome[list[str]]:
         """Rolls the active segment when retention or compaction waits for it, and drops what retention lets go.
@@ -482,26 +388,6 @@ class Partition:
         # The followers' fetches wait for news, and this is some.
         self.appended.notify()
 
-    def install_cleaned(self, result: CleaningResult, segments: Sequence[Segment]) -> ChangeOutcome[list[str]]:
-        """Puts a compaction's outcome in; its result are files to be removed later. Ends, or raises, with Refusal
-        KAFKA_STORAGE_ERROR.
-        """
-        held = self.log
-        return self._changes.make(lambda: held.installing_cleaned(result, segments), is_wanted=lambda: self.log is held)
-
-    @property
-    def is_changing(self) -> bool:
-        """The log is in the middle of a change: it may be read as the leader's, and is not to be copied or replaced.
-
-        Its files may be ahead of what it knows of them: what is read of them by name is no proof of rot.
-        """
-        return self._changes.is_changing
-
-    @property
-    def current_change(self) -> ChangeOutcome[Any] | None:
-        """How the change ends that the log is in the middle of; None for none."""
-        return self._changes.current
-
     def log_moved(self, log: PartitionLog) -> None:
         """An equal log in another log directory, all of it durable, takes the place of the one so far.
 
@@ -514,58 +400,7 @@ class Partition:
         if self.follower is not None:
             self.follower.log_moved(log)
 
-    def expire_producers(self, expiration_ms: int) -> None:
-        """Forgets the sequences of producers that were silent for so long."""
-        self.log.expire_producers(self._surroundings.monotonic_ms(), expiration_ms)
-
-    def flush_if_due(self) -> None:
-        """With the page cache as durability: asks for a sync when a record has waited `flush.ms` for one."""
-        since_ms = self._unsynced_since_ms
-        if since_ms is not None and self._surroundings.monotonic_ms() - since_ms >= self.log.config.flush_ms:
-            self._surroundings.request_sync(self)
-
-    def _admit(self, size_bytes: int) -> None:
-        # Apart from the watch on the storage: a disk that is full is not broken.
-        self._surroundings.admit(self.log_directory, size_bytes)
-
     # --- events of the log -----------------------------------------------------------------------------------
-
-    def prepare_sync(self) -> SyncTicket | StepTicket | None:
-        """A step of the change that is under way, or else a sync."""
-        if not self.is_open:
-            return None
-        if self._changes.is_changing:
-            return self._changes.prepare_step()
-        if not self.log.dirty:
-            # A roll has synced it since this sync was asked for, and there will be no other one to tell by.
-            with suppress(Refusal):
-                self.log_became_durable()
-            return None
-        self._unsynced_since_ms = None
-        ticket = self.log.prepare_sync()
-        self._syncing[ticket] = self.log
-        return ticket
-
-    def complete_sync(self, ticket: SyncTicket | StepTicket) -> None:
-        if isinstance(ticket, StepTicket):
-            self._changes.complete_step(ticket)
-            if self._closed:
-                self.log.release()
-            elif not self._changes.is_changing:
-                self._sync_what_is_left()
-            return
-        log = self._syncing.pop(ticket)
-        if self._closed or log is not self.log:
-            # The log only gives up its files now; that it takes no appends any more is no failure.
-            with suppress(Refusal):
-                log.complete_sync(ticket)
-            return
-        with suppress(Refusal), self._watching_storage():
-            self.log.complete_sync(ticket, self._advance_recovery_point)
-            self.log_became_durable()
-
-    def _advance_recovery_point(self, change: Change[None]) -> None:
-        self._changes.make(lambda: change)
 
     def log_became_durable(self) -> None:
         """Tells the machine of the present role how far the log is on disk."""
@@ -578,44 +413,14 @@ class Partition:
                     self.advance_log_start(effect.offset)
             self.appended.notify()
 
-    def _sync_if_needed(self) -> None:
-        if self._surroundings.sync_before_ack and self.log.dirty:
-            self._surroundings.request_sync(self)
-        else:
-            self.log_became_durable()
-            self._note_unsynced()
+    def _request_sync(self) -> None:
+        self._surroundings.request_sync(self)
 
-    def _note_unsynced(self) -> None:
-        if not self.log.dirty:
-            return
-        if self._unsynced_since_ms is None:
-            self._unsynced_since_ms = self._surroundings.monotonic_ms()
-        is_much = self.log.unsynced_bytes >= UNSYNCED_BYTES_MAX
-        if is_much or self.log.unsynced_records >= self.log.config.flush_messages:
-            self._surroundings.request_sync(self)
+    def _directory_failed(self, reason: str) -> None:
+        self._surroundings.directory_failed(self, reason)
 
-    def storage_failed(self, reason: str) -> None:
-        """Whoever read or wrote beside the log found that its disk does not: the directory is out of use."""
-        if not self._closed:
-            self._surroundings.directory_failed(self, reason)
-
-    def found_rotten(self, corruption: Corruption) -> None:
-        """Whoever read the log found that it is damaged: it is served no more. Once told is enough."""
-        if not self._closed:
-            self._surroundings.replica_is_rotten(self, str(corruption))
-
-    @contextmanager
-    def _watching_storage(self) -> Iterator[None]:
-        try:
-            yield
-        except Refusal as refusal:
-            # A log that refused an append because the disk is full is as whole as before, and has not failed.
-            if refusal.error_code is ErrorCode.KAFKA_STORAGE_ERROR and self.log.failure is not None:
-                self._surroundings.directory_failed(self, refusal.message)
-            raise
-        except Corruption as corruption:
-            self.found_rotten(corruption)
-            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(corruption)) from corruption
+    def _is_rotten(self, reason: str) -> None:
+        self._surroundings.replica_is_rotten(self, reason)
 
     # --- effects ---------------------------------------------------------------------------------------------
 
@@ -633,18 +438,3 @@ class Partition:
                     self.low_watermark_moved.notify()
                 case _:
                     assert_never(effect)
-
-
-class _BothLocks:
-    """A context in which both are held. May be entered again and again."""
-
-    def __init__(self, *locks: Lock) -> None:
-        self._locks = locks
-
-    def __enter__(self) -> None:
-        for lock in self._locks:
-            lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        for lock in reversed(self._locks):
-            lock.release()

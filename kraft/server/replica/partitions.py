@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import NO_BROKER, NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
+from kraft.model.ids import (
+    NO_BROKER,
+    NO_LEADER_EPOCH,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicIdPartition,
+    TopicPartition,
+)
 from kraft.server.replica.partition import Partition
 
 
@@ -40,8 +49,8 @@ class OfflineReplica:
     """As the partition's: to be held by a thread that takes its directory away."""
 
     @property
-    def key(self) -> tuple[TopicId, int]:
-        return self.topic_id, self.topic_partition.partition
+    def id(self) -> TopicIdPartition:
+        return TopicIdPartition(self.topic_id, self.topic_partition.partition)
 
 
 class Partitions:
@@ -50,17 +59,17 @@ class Partitions:
     def __init__(self, exists: Callable[[TopicPartition], bool] = lambda _: True) -> None:
         """`exists` is the metadata's word: what is not held here may be held elsewhere, or be nowhere."""
         self._exists = exists
-        self._by_id: dict[tuple[TopicId, int], Partition] = {}
+        self._by_id: dict[TopicIdPartition, Partition] = {}
         self._by_name: dict[TopicPartition, Partition] = {}
-        self._offline: dict[tuple[TopicId, int], OfflineReplica] = {}
+        self._offline: dict[TopicIdPartition, OfflineReplica] = {}
 
     def add(self, partition: Partition) -> None:
         assert partition.topic_partition not in self._by_name, f"{partition.topic_partition} is held already"
-        self._by_id[partition.topic_id, partition.topic_partition.partition] = partition
+        self._by_id[partition.id] = partition
         self._by_name[partition.topic_partition] = partition
 
     def remove(self, partition: Partition) -> None:
-        del self._by_id[partition.topic_id, partition.topic_partition.partition]
+        del self._by_id[partition.id]
         del self._by_name[partition.topic_partition]
 
     # --- offline ---------------------------------------------------------------------------------------------
@@ -71,32 +80,33 @@ class Partitions:
 
     def take_offline(self, replica: OfflineReplica) -> None:
         """In place of the partition, when it is open."""
-        partition = self._by_id.get(replica.key)
+        partition = self._by_id.get(replica.id)
         if partition is not None:
             self.remove(partition)
-        self._offline[replica.key] = replica
+        self._offline[replica.id] = replica
 
-    def find_offline(self, topic_id: TopicId, partition: int) -> OfflineReplica | None:
-        return self._offline.get((topic_id, partition))
+    def find_offline(self, partition: TopicIdPartition) -> OfflineReplica | None:
+        return self._offline.get(partition)
 
     def forget_offline(self, replica: OfflineReplica) -> None:
         """It is deleted, or about to be held anew."""
-        self._offline.pop(replica.key, None)
+        self._offline.pop(replica.id, None)
 
-    def is_held(self, topic_id: TopicId, partition: int) -> bool:
-        return (topic_id, partition) in self._by_id or (topic_id, partition) in self._offline
+    def is_held(self, partition: TopicIdPartition) -> bool:
+        return partition in self._by_id or partition in self._offline
 
     # --- open ------------------------------------------------------------------------------------------------
 
-    def find(self, topic_id: TopicId, partition: int) -> Partition | None:
-        return self._by_id.get((topic_id, partition))
+    def find(self, partition: TopicIdPartition) -> Partition | None:
+        return self._by_id.get(partition)
 
-    def by_id(self, topic_id: TopicId, partition: int) -> Partition:
+    def by_id(self, partition: TopicIdPartition) -> Partition:
         """Raises Refusal UNKNOWN_TOPIC_ID, and KAFKA_STORAGE_ERROR for one that is offline."""
-        found = self.find(topic_id, partition)
+        found = self.find(partition)
         if found is None:
-            self._check_not_offline(self._offline.get((topic_id, partition)))
-            raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID, f"this broker does not hold partition {partition} of {topic_id}")
+            self._check_not_offline(self._offline.get(partition))
+            topic_id, number = partition
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID, f"this broker does not hold partition {number} of {topic_id}")
         return found
 
     def by_name(self, topic: str, partition: int) -> Partition:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -18,20 +17,21 @@ from kraft.metadata.configs import TopicConfig, overridden
 from kraft.metadata.delta import AssignedPartition, BrokerDelta, RemovedPartition, delta
 from kraft.metadata.image import MetadataImage, TopicImage
 from kraft.model.errors import Corruption
-from kraft.model.ids import NO_BROKER, NO_LEADER_EPOCH, BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
+from kraft.model.ids import NO_BROKER, NO_LEADER_EPOCH, BrokerId, Offset, TopicIdPartition, TopicPartition
+from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.loop import background
-from kraft.server.loop.threads import in_thread
 from kraft.server.loop.turns import Turns
 from kraft.server.replica.failures import ReplicaFailures
 from kraft.server.replica.fetcher import ReplicaFetcher
 from kraft.server.replica.high_watermarks import HighWatermarks
 from kraft.server.replica.log_configs import log_config
-from kraft.server.replica.log_directories import LogDirectories
 from kraft.server.replica.logs_opened_ahead import LogsOpenedAhead
-from kraft.server.replica.partition import Partition, PartitionSurroundings
+from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Damage, OfflineReplica, Partitions
 from kraft.server.replica.removals import ReplicaRemovals
-from kraft.server.replica.store import DeletedReplica, DirectoryFailed, PartitionStore
+from kraft.server.replica.storage import ReplicaStorage
+from kraft.server.replica.store import DeletedReplica, DirectoryFailed
+from kraft.server.replica.surroundings import PartitionSurroundings
 
 log = structlog.get_logger()
 
@@ -57,35 +57,31 @@ class ReplicaPublisher:
     def __init__(
         self,
         *,
-        broker_id: BrokerId,
-        broker_epoch: Callable[[], BrokerEpoch],
+        registration: OwnRegistration,
         partitions: Partitions,
-        store: PartitionStore,
-        directories: LogDirectories,
+        storage: ReplicaStorage,
         failures: ReplicaFailures,
         removals: ReplicaRemovals,
-        executor: Executor,
         defaults: TopicConfig,
-        high_watermarks: HighWatermarks,
         surroundings: PartitionSurroundings,
         make_fetcher: Callable[[BrokerId], ReplicaFetcher],
         fatal: Callable[[str], None],
     ) -> None:
-        self._broker_id = broker_id
-        self._broker_epoch = broker_epoch
+        self._registration = registration
+        self._broker_id = registration.broker_id
         self._partitions = partitions
-        self._store = store
-        self._directories = directories
+        self._storage = storage
+        self._store = storage.store
+        self._directories = storage.directories
         self._failures = failures
         self._removals = removals
-        self._executor = executor
         self._defaults = defaults
-        self._high_watermarks = high_watermarks
+        self._high_watermarks = HighWatermarks(storage.disk, storage.directories.online)
         self._surroundings = surroundings
         self._make_fetcher = make_fetcher
         self._fatal = fatal
         self._fetchers: dict[BrokerId, tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
-        self.logs_opened_ahead = LogsOpenedAhead(store, executor, defaults)
+        self.logs_opened_ahead = LogsOpenedAhead(storage, defaults)
         self._unmarked: list[DeletedReplica] = []
         self._marking: asyncio.Task[None] | None = None
         self._is_first = True
@@ -107,7 +103,7 @@ class ReplicaPublisher:
             self._reconfigure(topic)
         self._defaults_changed = False
         # Replicas that are open wait for no disk: whose leader died is led, or fetched from another one, at once.
-        held = {_key(one) for one in (*step.lead, *step.follow) if self._find(one) is not None}
+        held = {one.id for one in (*step.lead, *step.follow) if self._find(one) is not None}
         self._give_roles(step, held)
         if held:
             self._tend_fetchers()
@@ -116,7 +112,7 @@ class ReplicaPublisher:
             # What is begun may have the name of what is deleted.
             await self._names_are_free()
         if self._is_first:
-            for failure in await in_thread(self._executor, self._store.look_around):
+            for failure in await self._storage.in_thread(self._store.look_around):
                 self._failures.directory_failed(failure.directory, str(failure))
             await self._remove_what_was_marked_before()
         must_be_written = await self._open_missing([*step.lead, *step.follow], after)
@@ -131,7 +127,7 @@ class ReplicaPublisher:
             # crash, stand for a new topic of the same name, and be ahead of the truth. And a partition that is not
             # named before it takes records would, if it were lost, not be missed.
             await self._write_checkpoints(needs_room=True)
-        others = {_key(one) for one in (*step.lead, *step.follow)} - held
+        others = {one.id for one in (*step.lead, *step.follow)} - held
         self._give_roles(step, others)
         renewed = await self._renew(self._failures.metadata_changed(after), after)
         if others or renewed or step.remove:
@@ -146,13 +142,13 @@ class ReplicaPublisher:
                 offline=len(self._partitions.offline),
             )
 
-    def _give_roles(self, step: BrokerDelta, keys: Collection[tuple[TopicId, int]]) -> None:
+    def _give_roles(self, step: BrokerDelta, keys: Collection[TopicIdPartition]) -> None:
         """To those replicas that are open."""
         for assigned in step.lead:
-            if _key(assigned) in keys and (partition := self._find(assigned)) is not None:
-                partition.lead(assigned.state, self._broker_epoch())
+            if assigned.id in keys and (partition := self._find(assigned)) is not None:
+                partition.lead(assigned.state, self._registration.broker_epoch)
         for assigned in step.follow:
-            if _key(assigned) in keys and (partition := self._find(assigned)) is not None:
+            if assigned.id in keys and (partition := self._find(assigned)) is not None:
                 partition.follow(assigned.state)
 
     async def checkpoint(self) -> None:
@@ -171,7 +167,7 @@ class ReplicaPublisher:
             if not self._directories.is_online(directory):
                 continue
             try:
-                await in_thread(self._executor, self._high_watermarks.write, directory, offsets)
+                await self._storage.in_thread(self._high_watermarks.write, directory, offsets)
             except OSError as error:
                 if is_disk_full(error) and not needs_room:
                     log.warning("high watermarks are not written: no room", directory=directory, reason=str(error))
@@ -203,24 +199,24 @@ class ReplicaPublisher:
         for partition in self._partitions:
             closing = ChangeUnderWay(partition.closing())
             while closing.step is not None:
-                await in_thread(self._executor, closing.step.run)
+                await self._storage.in_thread(closing.step.run)
                 closing.go_on()
         await self.logs_opened_ahead.close()
 
     # --- partitions ------------------------------------------------------------------------------------------
 
     def _are_missing(self, assignments: Sequence[AssignedPartition]) -> bool:
-        return any(not self._partitions.is_held(*_key(one)) for one in assignments)
+        return any(not self._partitions.is_held(one.id) for one in assignments)
 
     async def _open_missing(self, assignments: Sequence[AssignedPartition], image: MetadataImage) -> bool:
         """True when what is written down of the high watermarks has to be corrected."""
         is_outdated = False
-        missing = [one for one in assignments if not self._partitions.is_held(one.topic_id, one.state.partition)]
+        missing = [one for one in assignments if not self._partitions.is_held(one.id)]
         for assigned in missing:
             if not self._directories.online:
                 break
             config = self._config(image.topics[assigned.topic_id])
-            opened = await in_thread(self._executor, self._open, assigned, config)
+            opened = await self._storage.in_thread(self._open, assigned, config)
             match opened:
                 case OfflineReplica():
                     if opened.damage is Damage.OUT_OF_REACH and opened.log_directory is not None:
@@ -237,7 +233,7 @@ class ReplicaPublisher:
         high_watermark = opened.log.log_start_offset if opened.high_watermark is None else opened.high_watermark
         self._partitions.add(
             Partition(
-                topic_partition=_name(assigned),
+                topic_partition=assigned.topic_partition,
                 topic_id=assigned.topic_id,
                 log=opened.log,
                 high_watermark=min(high_watermark, log_end),
@@ -248,7 +244,7 @@ class ReplicaPublisher:
 
     def _open(self, assigned: AssignedPartition, config: TopicConfig) -> _Opened | OfflineReplica:
         """Blocks on the disk."""
-        name, topic_id = _name(assigned), assigned.topic_id
+        name, topic_id = assigned.topic_partition, assigned.topic_id
         directory: str | None = None
         try:
             is_new = not self._store.holds(name, topic_id)
@@ -289,7 +285,7 @@ class ReplicaPublisher:
         if not is_counted_on:
             # Others have all that was acknowledged.
             return None
-        if self._high_watermarks.names(_name(assigned)):
+        if self._high_watermarks.names(assigned.topic_partition):
             return Damage.MISSING, "it was on this broker, and its directory is gone"
         if not self._high_watermarks.is_complete:
             return Damage.MISSING, "it was on this broker, and a log directory is new or was emptied"
@@ -305,9 +301,9 @@ class ReplicaPublisher:
         high_watermark: Offset | None = None,
     ) -> OfflineReplica:
         if high_watermark is None:
-            high_watermark = self._high_watermarks.take(_name(assigned))
+            high_watermark = self._high_watermarks.take(assigned.topic_partition)
         return OfflineReplica(
-            topic_partition=_name(assigned),
+            topic_partition=assigned.topic_partition,
             topic_id=assigned.topic_id,
             leader_epoch=NO_LEADER_EPOCH,
             damage=damage,
@@ -328,7 +324,7 @@ class ReplicaPublisher:
             config, state = self._config(topic), topic.partitions[replica.topic_partition.partition]
             assigned = AssignedPartition(topic=topic.topic, topic_id=topic.topic_id, state=state, is_new=False)
             try:
-                opened = await in_thread(self._executor, self._begin_anew, replica, config)
+                opened = await self._storage.in_thread(self._begin_anew, replica, config)
             except Corruption as corruption:
                 log.error("replica is not begun anew", partition=str(replica.topic_partition), reason=str(corruption))
                 continue
@@ -343,13 +339,13 @@ class ReplicaPublisher:
                     self._partitions.take_offline(lost)
                     self._failures.directory_failed(failure.directory, str(failure))
                 continue
-            if self._partitions.find_offline(*replica.key) is not replica:
+            if self._partitions.find_offline(replica.id) is not replica:
                 # Its directory failed meanwhile.
                 opened.release()
                 continue
             self._partitions.forget_offline(replica)
             self._add(assigned, _Opened(log=opened, high_watermark=None, is_new=True), config)
-            partition = self._partitions.by_id(*replica.key)
+            partition = self._partitions.by_id(replica.id)
             partition.follow(state)
             renewed = True
         if renewed:
@@ -367,7 +363,7 @@ class ReplicaPublisher:
         held = {partition.topic_partition for partition in self._partitions}
         held |= {replica.topic_partition for replica in self._partitions.offline}
         try:
-            await in_thread(self._executor, self._store.set_strays_aside, held)
+            await self._storage.in_thread(self._store.set_strays_aside, held)
         except DirectoryFailed as failure:
             self._failures.directory_failed(failure.directory, str(failure))
 
@@ -378,7 +374,7 @@ class ReplicaPublisher:
 
         What lies in a directory that is out of use stays there, and is set aside when that is back.
         """
-        partition = self._partitions.find(removed.topic_id, removed.partition)
+        partition = self._partitions.find(removed.id)
         if partition is not None:
             self._partitions.remove(partition)
             partition.retire()
@@ -387,7 +383,7 @@ class ReplicaPublisher:
                 directory=partition.log_directory,
                 files_in_use=partition.directory_in_use,
             )
-        replica = self._partitions.find_offline(removed.topic_id, removed.partition)
+        replica = self._partitions.find_offline(removed.id)
         if replica is None:
             return None
         self._partitions.forget_offline(replica)
@@ -416,7 +412,7 @@ class ReplicaPublisher:
         """Frees their names and forgets their high watermarks; the removal goes on in the background."""
         while self._unmarked:
             deleted, self._unmarked = self._unmarked, []
-            marked, failures = await in_thread(self._executor, self._store.mark_deleted, deleted)
+            marked, failures = await self._storage.in_thread(self._store.mark_deleted, deleted)
             for failure in failures:
                 self._failures.directory_failed(failure.directory, str(failure))
             for topic, count in Counter(replica.topic_partition.topic for replica in deleted).items():
@@ -426,7 +422,7 @@ class ReplicaPublisher:
             await self._write_checkpoints(needs_room=True)
 
     async def _remove_what_was_marked_before(self) -> None:
-        left = await in_thread(self._executor, self._store.marked_before)
+        left = await self._storage.in_thread(self._store.marked_before)
         for directory in left:
             self._removals.add(directory)
         if left:
@@ -437,13 +433,13 @@ class ReplicaPublisher:
     def _reconfigure(self, topic: TopicImage) -> None:
         config = self._config(topic)
         for number in topic.partitions:
-            partition = self._partitions.find(topic.topic_id, number)
+            partition = self._partitions.find(TopicIdPartition(topic.topic_id, number))
             if partition is not None:
                 partition.reconfigure(config, log_config(config))
 
     def _find(self, assigned: AssignedPartition) -> Partition | None:
         """None for a replica that is offline."""
-        return self._partitions.find(*_key(assigned))
+        return self._partitions.find(assigned.id)
 
     def _config(self, topic: TopicImage) -> TopicConfig:
         return overridden(self._defaults, topic.configs)
@@ -463,11 +459,3 @@ class ReplicaPublisher:
                 fetcher = self._make_fetcher(leader_id)
                 task = background.start(fetcher.run(), f"fetcher from broker {leader_id}", self._fatal)
                 self._fetchers[leader_id] = fetcher, task
-
-
-def _key(assigned: AssignedPartition) -> tuple[TopicId, int]:
-    return assigned.topic_id, assigned.state.partition
-
-
-def _name(assigned: AssignedPartition) -> TopicPartition:
-    return TopicPartition(assigned.topic, assigned.state.partition)

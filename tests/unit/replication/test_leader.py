@@ -5,10 +5,12 @@ from uuid import UUID
 
 import pytest
 
+from kraft.metadata.commands import AlterPartitionResult
+from kraft.metadata.image import PartitionImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from kraft.replication.effects import HighWatermarkAdvanced, IsrChanged, LeaderEffect, ProposeIsr
-from kraft.replication.leader import PartitionLeader
+from kraft.replication.leader import LeaderSettings, LogState, PartitionLeader
 
 REPLICAS = (1, 2, 3)
 LAG_MS = 1_000
@@ -16,6 +18,21 @@ LAG_MS = 1_000
 
 def brokers(ids: Sequence[int]) -> tuple[BrokerId, ...]:
     return tuple(BrokerId(broker) for broker in ids)
+
+
+def partition_state(
+    isr: Sequence[int], partition_epoch: int, *, replicas: Sequence[int] = REPLICAS, elr: Sequence[int] = ()
+) -> PartitionImage:
+    """Led by broker 1 in epoch 5."""
+    return PartitionImage(
+        partition=0,
+        replicas=brokers(replicas),
+        isr=brokers(isr),
+        leader=BrokerId(1),
+        leader_epoch=LeaderEpoch(5),
+        partition_epoch=PartitionEpoch(partition_epoch),
+        elr=brokers(elr),
+    )
 
 
 def leading(
@@ -31,24 +48,24 @@ def leading(
 ) -> PartitionLeader:
     """Broker 1, registered as 11, leads epoch 5 at partition epoch 7."""
     return PartitionLeader(
+        partition_state(isr, 7, replicas=replicas),
+        LogState(
+            start=Offset(0),
+            end=Offset(end),
+            durable_end=Offset(end if durable_end is None else durable_end),
+            high_watermark=Offset(high_watermark),
+        ),
+        LeaderSettings(
+            min_insync_replicas=min_insync_replicas,
+            replica_lag_time_max_ms=lag_ms,
+            alter_partition_timeout_ms=100,
+            retry_backoff_ms=20,
+        ),
         topic_id=TopicId(UUID(int=1)),
-        partition=0,
         broker_id=BrokerId(1),
         broker_epoch=BrokerEpoch(11),
-        leader_epoch=LeaderEpoch(5),
-        partition_epoch=PartitionEpoch(7),
-        replicas=brokers(replicas),
-        isr=brokers(isr),
-        log_start=Offset(0),
-        log_end=Offset(end),
-        durable_end=Offset(end if durable_end is None else durable_end),
-        high_watermark=Offset(high_watermark),
-        min_insync_replicas=min_insync_replicas,
-        replica_lag_time_max_ms=lag_ms,
         now_ms=0,
         is_active=lambda broker_id: broker_id not in inactive,
-        alter_partition_timeout_ms=100,
-        retry_backoff_ms=20,
     )
 
 
@@ -63,28 +80,39 @@ def fetched(leader: PartitionLeader, broker: int, offset: int, now_ms: int = 0) 
 
 
 def changed(leader: PartitionLeader, isr: Sequence[int], partition_epoch: int) -> list[LeaderEffect]:
-    return leader.partition_changed(brokers(isr), PartitionEpoch(partition_epoch), brokers(REPLICAS))
+    return leader.partition_changed(partition_state(isr, partition_epoch))
 
 
-def accepted(leader: PartitionLeader, attempt: int, isr: Sequence[int], partition_epoch: int) -> list[LeaderEffect]:
-    return leader.alter_partition_answered(
-        attempt=attempt, error_code=ErrorCode.NONE, isr=brokers(isr), leader_epoch=5, partition_epoch=partition_epoch
+def answer(
+    isr: Sequence[int],
+    partition_epoch: int,
+    *,
+    leader_epoch: int = 5,
+    elr: Sequence[int] = (),
+    error_code: ErrorCode = ErrorCode.NONE,
+) -> AlterPartitionResult:
+    return AlterPartitionResult(
+        error_code=error_code,
+        leader_id=BrokerId(1),
+        leader_epoch=LeaderEpoch(leader_epoch),
+        partition_epoch=PartitionEpoch(partition_epoch),
+        isr=list(brokers(isr)),
+        elr=list(brokers(elr)),
     )
 
 
+def accepted(leader: PartitionLeader, attempt: int, isr: Sequence[int], partition_epoch: int) -> list[LeaderEffect]:
+    return leader.alter_partition_answered(attempt, answer(isr, partition_epoch))
+
+
 def refused(leader: PartitionLeader, attempt: int, error_code: ErrorCode) -> list[LeaderEffect]:
-    return leader.alter_partition_answered(attempt=attempt, error_code=error_code)
+    return leader.alter_partition_answered(attempt, AlterPartitionResult(error_code=error_code))
 
 
 def ineligible(leader: PartitionLeader, attempt: int, isr: Sequence[int], partition_epoch: int) -> list[LeaderEffect]:
     """The controller let nobody in, and the partition is in a new partition epoch."""
-    return leader.alter_partition_answered(
-        attempt=attempt,
-        error_code=ErrorCode.INELIGIBLE_REPLICA,
-        isr=brokers(isr),
-        leader_epoch=5,
-        partition_epoch=partition_epoch,
-    )
+    refusal = answer(isr, partition_epoch, error_code=ErrorCode.INELIGIBLE_REPLICA)
+    return leader.alter_partition_answered(attempt, refusal)
 
 
 def proposals(effects: list[LeaderEffect]) -> list[tuple[int, dict[int, int]]]:
@@ -470,13 +498,7 @@ def test_r11_a_late_state_is_ignored(leader_epoch: int, partition_epoch: int) ->
     fetched(leader, 3, 10)
     changed(leader, (1,), 8)
 
-    effects = leader.alter_partition_answered(
-        attempt=1,
-        error_code=ErrorCode.NONE,
-        isr=brokers(REPLICAS),
-        leader_epoch=leader_epoch,
-        partition_epoch=partition_epoch,
-    )
+    effects = leader.alter_partition_answered(1, answer(REPLICAS, partition_epoch, leader_epoch=leader_epoch))
     assert effects == []
     assert (leader.isr, leader.partition_epoch) == ((1,), 8)
 
@@ -501,7 +523,7 @@ def test_older_metadata_is_ignored() -> None:
 def test_new_replicas_are_followed_and_removed_ones_forgotten() -> None:
     leader = leading((1, 2))
     fetched(leader, 3, 4)
-    leader.partition_changed(brokers((1, 2)), PartitionEpoch(8), brokers((1, 2, 4)))
+    leader.partition_changed(partition_state((1, 2), 8, replicas=(1, 2, 4)))
 
     assert [(state.broker_id, state.durable_end, state.in_isr) for state in leader.followers()] == [
         (2, -1, True),
@@ -554,7 +576,7 @@ def test_while_others_are_counted_on_nothing_is_committed_whatever_the_own_minim
     write(leader, 14)
     fetched(leader, 2, 12)
     assert leader.high_watermark == 12
-    effects = leader.partition_changed(brokers((1,)), PartitionEpoch(8), brokers(REPLICAS), brokers((2,)))
+    effects = leader.partition_changed(partition_state((1,), 8, elr=(2,)))
     assert effects == [IsrChanged()]
     assert (write(leader, 15), leader.high_watermark) == ([], 12)
     with pytest.raises(Refusal, match="fewer than the controller's minimum"):
@@ -562,7 +584,7 @@ def test_while_others_are_counted_on_nothing_is_committed_whatever_the_own_minim
     assert leader.acks_result(Offset(14)) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     # Nothing but that changes, and the leader goes on.
-    effects = leader.partition_changed(brokers((1,)), PartitionEpoch(9), brokers(REPLICAS))
+    effects = leader.partition_changed(partition_state((1,), 9))
     assert effects[0] == IsrChanged()
     leader.tick(5_000)
     assert leader.high_watermark == 15
@@ -573,13 +595,6 @@ def test_an_answer_to_a_proposal_says_so_before_the_metadata_does() -> None:
     write(leader, 14)
     fetched(leader, 2, 12)
     ((attempt, _),) = proposals(leader.tick(20_000))
-    leader.alter_partition_answered(
-        attempt=attempt,
-        error_code=ErrorCode.NONE,
-        isr=brokers((1,)),
-        leader_epoch=5,
-        partition_epoch=8,
-        elr=brokers((2,)),
-    )
+    leader.alter_partition_answered(attempt, answer((1,), 8, elr=(2,)))
     leader.tick(30_000)
     assert (leader.isr, leader.high_watermark) == ((1,), 12)

@@ -18,9 +18,11 @@ from kraft.replication.effects import ProposeIsr
 from kraft.server.replica.log_directories import LogDirectories
 from kraft.server.replica.move import ReplicaMove
 from kraft.server.replica.moves import ReplicaMoves
-from kraft.server.replica.partition import Partition, PartitionSurroundings
+from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
+from kraft.server.replica.storage import ReplicaStorage
 from kraft.server.replica.store import PartitionStore
+from kraft.server.replica.surroundings import PartitionSurroundings
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import ORDERS
 from tests.unit.server.replicas import DEFAULTS, ORDERS_0, WALL_MS, FailingDisk, InlineExecutor, batch, lead, until
@@ -56,10 +58,7 @@ class Mover:
         executor = executor or InlineExecutor()
         self.moves = ReplicaMoves(
             partitions=self.partitions,
-            directories=self.directories,
-            store=self.store,
-            disk=disk,
-            store_thread=executor,
+            storage=ReplicaStorage(disk=disk, directories=self.directories, store=self.store, thread=executor),
             copy_thread=executor,
             admit=self._admit,
             directory_failed=self.directory_failed,

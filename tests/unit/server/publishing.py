@@ -8,17 +8,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
-from kraft.metadata.commands import NO_BROKER_EPOCH, FailReplicasResult
+from kraft.metadata.commands import FailReplicasResult
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.metadata.records import PartitionChanged
-from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicId, TopicIdPartition
+from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.replica.failures import ReplicaFailures
 from kraft.server.replica.fetcher import ReplicaFetcher
-from kraft.server.replica.high_watermarks import HighWatermarks
 from kraft.server.replica.log_directories import LogDirectories
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.publisher import ReplicaPublisher
 from kraft.server.replica.removals import ReplicaRemovals
+from kraft.server.replica.storage import ReplicaStorage
 from kraft.server.replica.store import PartitionStore
 from tests.unit.metadata.clusters import ORDERS, ids
 from tests.unit.server.fake_controllers import FakeControllers
@@ -61,22 +62,24 @@ class Host:
     """Removes what is marked for deletion when the test says so."""
     publisher: ReplicaPublisher = field(init=False)
     image: MetadataImage = EMPTY_IMAGE
-    broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
+    registration: OwnRegistration = field(default_factory=lambda: OwnRegistration(broker_id=BrokerId(1)))
 
     def start(self, *, clean_shutdown: bool = False) -> Host:
         for name in self.names:
             self.path(name).mkdir(exist_ok=True)
         good = [str(self.path(name)) for name in self.names or [""] if name not in self.unusable]
         self.log_directories = LogDirectories(good, {str(self.path(name)): "no disk" for name in self.unusable})
-        store = PartitionStore(self.broker.disk, self.log_directories, closed_cleanly=good if clean_shutdown else ())
-        self.failures = ReplicaFailures(
-            broker_id=BrokerId(1),
-            broker_epoch=lambda: self.broker_epoch,
-            partitions=self.broker.partitions,
+        storage = ReplicaStorage(
+            disk=self.broker.disk,
             directories=self.log_directories,
+            store=PartitionStore(self.broker.disk, self.log_directories, closed_cleanly=good if clean_shutdown else ()),
+            thread=InlineExecutor(),
+        )
+        self.failures = ReplicaFailures(
+            registration=self.registration,
+            partitions=self.broker.partitions,
+            storage=storage,
             indispensable=None if self.indispensable is None else str(self.path(self.indispensable)),
-            store=store,
-            executor=InlineExecutor(),
             controllers=self.controllers.as_client(),
             fatal=self.broker.failures.append,
         )
@@ -87,16 +90,12 @@ class Host:
             directory_failed=self.failures.directory_failed,
         )
         self.publisher = ReplicaPublisher(
-            broker_id=BrokerId(1),
-            broker_epoch=lambda: self.broker_epoch,
+            registration=self.registration,
             partitions=self.broker.partitions,
-            store=store,
-            directories=self.log_directories,
+            storage=storage,
             failures=self.failures,
             removals=self.removals,
-            executor=InlineExecutor(),
             defaults=DEFAULTS,
-            high_watermarks=HighWatermarks(self.broker.disk, good),
             surroundings=replace(
                 self.broker.surroundings(),
                 directory_failed=self.failures.partition_directory_failed,
@@ -108,7 +107,7 @@ class Host:
         return self
 
     async def act_on(self, image: MetadataImage) -> None:
-        self.broker_epoch = image.brokers[BrokerId(1)].broker_epoch
+        self.registration.broker_epoch = image.brokers[BrokerId(1)].broker_epoch
         await self.publisher.publish(self.image, image)
         self.image = image
 
@@ -117,7 +116,7 @@ class Host:
         await self.publisher._names_are_free()
 
     def partition(self, number: int = 0, topic_id: TopicId = ORDERS) -> Partition:
-        return self.broker.partitions.by_id(topic_id, number)
+        return self.broker.partitions.by_id(TopicIdPartition(topic_id, number))
 
     def path(self, name: str = "") -> Path:
         return self.broker.directory / name if name else self.broker.directory

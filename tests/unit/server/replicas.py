@@ -29,8 +29,9 @@ from kraft.model.ids import (
 from kraft.replication.effects import ProposeIsr
 from kraft.runtime.disk import RealDisk
 from kraft.server.replica.log_configs import log_config
-from kraft.server.replica.partition import Partition, PartitionSurroundings
+from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
+from kraft.server.replica.surroundings import PartitionSurroundings
 from tests.unit.metadata.clusters import ORDERS, ids
 
 ORDERS_0 = TopicPartition("orders", 0)

@@ -143,7 +143,7 @@ def loader_of(controllers: Controllers, published: Published) -> MetadataLoader:
         directory_ids=tuple(request.directory_ids),
     )
     life = BrokerLifecycle(identity, FakeControllers().as_client(), heartbeat_interval_s=2, session_timeout_s=9)
-    life.broker_epoch = EPOCH
+    life.registration.broker_epoch = EPOCH
     return MetadataLoader(CLUSTER, BROKER, controllers, published.publish, is_current=life.is_registered_in)
 
 

@@ -9,13 +9,15 @@ from kraft.metadata.commands import AllocateProducerIdsRequest, ProducerIdBlock
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerEpoch, BrokerId, ProducerId
 from kraft.server.cluster.controller_client import NoController
+from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.handlers.producer_ids import WAIT_MAX_S, ProducerIdHandler
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.server.fake_controllers import FakeControllers
 
 
 def handler(controllers: FakeControllers) -> ProducerIdHandler:
-    return ProducerIdHandler(BrokerId(1), lambda: BrokerEpoch(4), controllers.as_client())
+    registration = OwnRegistration(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(4))
+    return ProducerIdHandler(registration, controllers.as_client())
 
 
 def blocks_of(size: int) -> FakeControllers:

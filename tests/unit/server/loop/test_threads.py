@@ -1,20 +1,41 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from concurrent.futures import ThreadPoolExecutor
+from threading import Lock, current_thread
 
-from kraft.server.loop.threads import in_thread
+import pytest
+
+from kraft.server.loop.threads import BothLocks, in_thread
 
 
-def test_work_is_done_in_a_thread_of_the_executor_and_its_result_awaited() -> None:
+def test_work_is_done_in_the_thread_and_its_result_comes_back() -> None:
+    def name_of(suffix: str) -> str:
+        return current_thread().name + suffix
+
+    async def scenario() -> str:
+        with ThreadPoolExecutor(1, thread_name_prefix="disk") as executor:
+            return await in_thread(executor, name_of, "!")
+
+    assert asyncio.run(scenario()) == "disk_0!"
+
+
+def test_what_work_raises_is_raised() -> None:
+    def fail() -> None:
+        raise OSError("no disk")
+
     async def scenario() -> None:
-        def work(first: int, second: int) -> tuple[int, str]:
-            return first + second, threading.current_thread().name
+        with ThreadPoolExecutor(1) as executor:
+            await in_thread(executor, fail)
 
-        with ThreadPoolExecutor(1, thread_name_prefix="store") as executor:
-            total, thread = await in_thread(executor, work, 1, 2)
-        assert total == 3
-        assert thread.startswith("store")
+    with pytest.raises(OSError, match="no disk"):
+        asyncio.run(scenario())
 
-    asyncio.run(scenario())
+
+def test_both_locks_are_held_and_let_go_each_time() -> None:
+    one, other = Lock(), Lock()
+    both = BothLocks(one, other)
+    for _ in range(2):
+        with both:
+            assert (one.locked(), other.locked()) == (True, True)
+        assert (one.locked(), other.locked()) == (False, False)

@@ -18,6 +18,7 @@ from kraft.model.replica_requests import (
 )
 from kraft.rpc.cluster_peers import ReplicationPeer
 from kraft.rpc.peers import NotAdmitted, NotServed, Unreachable
+from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.config.components import ReplicationConfig
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
 from kraft.server.replica.fetcher import ANSWER_GRACE_S, NO_ROOM_RETRY_AFTER_S, RECONNECT_AFTER_S, ReplicaFetcher
@@ -116,8 +117,7 @@ def fetcher_of(
     found: Callable[[BrokerId], None] = lambda _: None,
 ) -> ReplicaFetcher:
     return ReplicaFetcher(
-        broker_id=BrokerId(1),
-        broker_epoch=lambda: BrokerEpoch(7),
+        registration=OwnRegistration(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(7)),
         leader_id=BrokerId(2),
         peer=leader.peer,
         partitions=follower.partitions,

@@ -11,6 +11,7 @@ from kraft.metadata.commands import AlterPartitionRequest, AlterPartitionResult,
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 from kraft.server.cluster.controller_client import NoController
+from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.replica.isr_proposals import IsrProposals
 from kraft.server.replica.partition import Partition
 from tests.unit.client.virtual_time import run_virtually
@@ -39,7 +40,8 @@ class Leading:
 
 def leading(broker: Broker, answer: Any) -> Leading:
     controllers, failures = FakeControllers(alter_partition=answer), list[str]()
-    proposals = IsrProposals(BrokerId(1), lambda: BrokerEpoch(1), controllers.as_client(), failures.append)
+    registration = OwnRegistration(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1))
+    proposals = IsrProposals(registration, controllers.as_client(), failures.append)
     partition = broker.open()
     partition._surroundings = replace(broker.surroundings(), propose_isr=proposals.propose)
     lead(partition, isr=(1,))

@@ -8,8 +8,9 @@ import pytest
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
 from kraft.log.partition_log import PartitionLog
+from kraft.metadata.commands import AlterPartitionResult
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import NO_BROKER, Offset
+from kraft.model.ids import NO_BROKER, BrokerId, LeaderEpoch, Offset, PartitionEpoch
 from kraft.model.replica_requests import ReplicaFetchResult
 from kraft.replication.effects import TruncateTo
 from kraft.server.loop.purgatory import Watch
@@ -26,6 +27,10 @@ from tests.unit.server.replicas import (
     state,
     values_in,
     values_of,
+)
+
+ACCEPTED = AlterPartitionResult(
+    leader_epoch=LeaderEpoch(0), partition_epoch=PartitionEpoch(1), isr=[BrokerId(1), BrokerId(2)]
 )
 
 
@@ -174,10 +179,10 @@ def test_an_answer_to_a_proposal_of_an_earlier_leadership_changes_nothing(broker
     fetched(partition, 0)
     (proposal,) = broker.proposals
     lead(partition, epoch=1, partition_epoch=1, isr=(1,))
-    partition.alter_partition_answered(proposal, ErrorCode.NONE, [1, 2], 0, 1)
+    partition.alter_partition_answered(proposal, ACCEPTED)
     assert partition.as_leader().isr == (1,)
     follow(partition, epoch=2)
-    partition.alter_partition_answered(proposal, ErrorCode.NONE, [1, 2], 0, 1)
+    partition.alter_partition_answered(proposal, ACCEPTED)
     assert partition.leader is None
 
 
@@ -186,7 +191,7 @@ def test_an_accepted_proposal_is_the_isr(broker: Broker) -> None:
     lead(partition, isr=(1,))
     fetched(partition, 0)
     (proposal,) = broker.proposals
-    partition.alter_partition_answered(proposal, ErrorCode.NONE, [1, 2], 0, 1)
+    partition.alter_partition_answered(proposal, ACCEPTED)
     assert partition.as_leader().isr == (1, 2)
 
 
@@ -412,7 +417,7 @@ def test_with_the_page_cache_a_sync_is_asked_for_after_so_many_records(broker: B
 
 
 def test_with_the_page_cache_not_much_is_left_to_sync(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kraft.server.replica.partition.UNSYNCED_BYTES_MAX", 2 * len(batch("a")))
+    monkeypatch.setattr("kraft.server.replica.replica_log.UNSYNCED_BYTES_MAX", 2 * len(batch("a")))
     broker.sync_before_ack = False
     partition = broker.open()
     lead(partition, replicas=(1,))

@@ -1,0 +1,15 @@
+"""This broker's registration, for all parts that have to name it to others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kraft.metadata.commands import NO_BROKER_EPOCH
+from kraft.model.ids import BrokerEpoch, BrokerId
+
+
+@dataclass(slots=True, kw_only=True)
+class OwnRegistration:
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
+    """-1 until the broker is registered. Only its lifecycle sets it."""
