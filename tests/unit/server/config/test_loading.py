@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
 
@@ -10,54 +9,10 @@ import pytest
 
 from kraft.metadata.configs import KAFKA_DEFAULTS
 from kraft.server.config import values
-from kraft.server.config.checks import security_warnings
 from kraft.server.config.keys import KEYS, Required
 from kraft.server.config.loading import ConfigError, load
 from kraft.server.config.values import CONTROLLER, GRPC, Durability, NodeConfig, Role
-
-CONTRACT = """
-process.roles=broker,controller
-node.id=1
-cluster.id=kJ2Yk0mVT0ma0wV2Yk0mVQ
-controller.quorum.voters=1@localhost:9093,2@localhost:9193,3@localhost:9293
-listeners=PLAINTEXT://localhost:9092,GRPC://localhost:9094,CONTROLLER://localhost:9093
-advertised.listeners=PLAINTEXT://localhost:9092,GRPC://localhost:9094
-log.dirs=data/node-1
-"""
-
-COMBINED = """
-process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@localhost:9093
-listeners=GRPC://localhost:9094,CONTROLLER://localhost:9093
-log.dirs=data
-"""
-
-Load = Callable[[str], NodeConfig]
-Refuse = Callable[[str], str]
-
-
-@pytest.fixture(name="load_text")
-def _load_text(tmp_path: Path) -> Load:
-    def load_text(text: str) -> NodeConfig:
-        file = tmp_path / "server.properties"
-        file.write_text(text)
-        return load(file)
-
-    return load_text
-
-
-@pytest.fixture
-def refused(load_text: Load) -> Refuse:
-    def refused(text: str) -> str:
-        with pytest.raises(ConfigError) as raised:
-            load_text(text)
-        message = str(raised.value)
-        assert "\n" not in message
-        assert "server.properties" in message
-        return message
-
-    return refused
+from tests.unit.server.config_texts import COMBINED, CONTRACT, Load, Refuse
 
 
 def test_the_sample_of_the_guide_is_taken(load_text: Load) -> None:
@@ -278,62 +233,6 @@ def test_a_malformed_value_is_refused_with_what_is_allowed(refused: Refuse, line
     assert "server.properties:7: " in message
 
 
-CONFLICTS = [
-    ("listeners=CONTROLLER://localhost:9093", "a broker needs a listener GRPC, for example GRPC://localhost:9094"),
-    ("listeners=GRPC://localhost:9094", "a controller needs a listener CONTROLLER"),
-    ("process.roles=controller", "GRPC is served by a broker only"),
-    ("process.roles=broker", "CONTROLLER is served by a controller only"),
-    (
-        "process.roles=controller\nlisteners=CONTROLLER://localhost:9093,PLAINTEXT://localhost:9092",
-        "PLAINTEXT is served by a broker only",
-    ),
-    (
-        "process.roles=broker\nlisteners=GRPC://localhost:9094",
-        "names this node, 1@localhost:9093, which is no controller",
-    ),
-    ("listeners=GRPC://localhost:9093,CONTROLLER://localhost:9093", "GRPC and CONTROLLER both ask for port 9093"),
-    ("controller.quorum.voters=2@localhost:9093", "does not name this node: a controller votes, so add 1@host:9093"),
-    ("controller.quorum.voters=1@localhost:9999", "says 1@localhost:9999 for this node, whose listener is CONTROLLER"),
-    ("advertised.listeners=GRPC://0.0.0.0:9094", "GRPC://0.0.0.0:9094 is every interface, which no client can dial"),
-    ("advertised.listeners=PLAINTEXT://localhost:9092", "advertises PLAINTEXT, which listeners does not name"),
-    (
-        "listeners=GRPC://:9094,CONTROLLER://:9093",
-        "GRPC://:9094 is every interface, which no client can dial: advertise",
-    ),
-    ("min.insync.replicas=2", "min.insync.replicas=2: above default.replication.factor=1: no record could ever"),
-    ("broker.session.timeout.ms=900", "broker.heartbeat.interval.ms=500 (the default): above half of broker.session"),
-    (
-        "controller.quorum.append.linger.ms=251",
-        "above a quarter of controller.quorum.election.timeout.ms=1000: metadata changes would wait as long as",
-    ),
-    (
-        "controller.quorum.append.linger.ms=25\ncontroller.quorum.fetch.timeout.ms=99",
-        "controller.quorum.fetch.timeout.ms=99: expected a whole number from 100 to 60000",
-    ),
-    (
-        "controller.quorum.append.linger.ms=26\ncontroller.quorum.fetch.timeout.ms=100",
-        "above a quarter of controller.quorum.fetch.timeout.ms=100: metadata changes",
-    ),
-    (
-        "controller.quorum.election.backoff.max.ms=1001",
-        "above controller.quorum.election.timeout.ms=1000: a controller asks again sooner",
-    ),
-    ("replica.fetch.wait.max.ms=30000", "not below replica.lag.time.max.ms=30000"),
-    ("message.max.bytes=16777216", "not below socket.request.max.bytes=16777216"),
-    (
-        "log.cleaner.min.compaction.lag.ms=2\nlog.cleaner.max.compaction.lag.ms=1",
-        "log.cleaner.min.compaction.lag.ms (2) is above log.cleaner.max.compaction.lag.ms (1)",
-    ),
-    ("log.cleaner.threads=33", "log.cleaner.dedupe.buffer.size=33554432 (the default): below 1 MiB for each of"),
-    ("broker.id=2", "broker.id=2: contradicts node.id=1: remove it"),
-]
-
-
-@pytest.mark.parametrize(("lines", "expected"), CONFLICTS)
-def test_settings_that_do_not_fit_together_are_refused(refused: Refuse, lines: str, expected: str) -> None:
-    assert expected in refused(COMBINED + lines + "\n")
-
-
 DANGEROUS = [
     (
         "zookeeper.connect=localhost:2181",
@@ -476,84 +375,6 @@ def test_an_advertised_address_stands_for_a_door_on_every_interface(load_text: L
         + "cluster.secret.file=secret\n"
     )
     assert [listener.address for listener in config.advertised_listeners] == ["broker-1.example:19094"]
-
-
-OPEN_CONTROLLER = "listeners=GRPC://localhost:9094,CONTROLLER://0.0.0.0:9093\n"
-OPEN_BOTH = (
-    "listeners=GRPC://0.0.0.0:9094,CONTROLLER://0.0.0.0:9093\nadvertised.listeners=GRPC://broker-1.example:9094\n"
-)
-FAR_VOTERS = "controller.quorum.voters=1@localhost:9093,2@kraft-2.example:9093\n"
-TLS = (
-    "listener.security.protocol.map=CONTROLLER:SSL\nssl.keystore.type=PEM\nssl.keystore.location=own.pem\n"
-    "ssl.truststore.type=PEM\nssl.truststore.location=trusted.pem\n"
-)
-SECRET = "cluster.secret.file=secret\n"
-
-
-@pytest.mark.parametrize(
-    ("lines", "expected"),
-    [
-        (OPEN_CONTROLLER, "CONTROLLER://0.0.0.0:9093 is open to other machines, so anybody there could take part in"),
-        (
-            OPEN_CONTROLLER,
-            "set cluster.secret.file, or listener.security.protocol.map=CONTROLLER:SSL with ssl.keystore",
-        ),
-        (FAR_VOTERS, "2@kraft-2.example:9093 is on another machine: set cluster.secret.file, or listener.security"),
-        (
-            "process.roles=broker\nnode.id=4\nlisteners=GRPC://localhost:9094\ncontroller.quorum.voters=1@10.0.0.1:1\n",
-            "1@10.0.0.1:1 is on another machine: set cluster.secret.file",
-        ),
-        (OPEN_BOTH + TLS, "brokers copy partitions from each other over GRPC, which has no TLS: set cluster.secret"),
-        ("listener.security.protocol.map=CONTROLLER:SSL\n", "CONTROLLER:SSL needs ssl.keystore.location, a PEM file"),
-        (TLS.replace("ssl.truststore.location=trusted.pem\n", ""), "CONTROLLER:SSL needs ssl.truststore.location"),
-        ("ssl.keystore.location=own.pem\n", "has no effect without listener.security.protocol.map=CONTROLLER:SSL"),
-        ("ssl.keystore.type=JKS\n", "expected PEM: convert the store, for instance with openssl pkcs12"),
-        ("ssl.client.auth=none\n", "expected required: nodes always show their certificates"),
-        ("ssl.endpoint.identification.algorithm=\n", "expected https: a node's certificate always has to name its"),
-        ("listener.security.protocol.map=CONTROLLER:SASL_SSL\n", "CONTROLLER can be mapped to PLAINTEXT or SSL only"),
-        ("listener.security.protocol.map=CONTROLLER\n", "expected NAME:PROTOCOL, separated by commas"),
-        ("cluster.secret.file=\n", "expected the path of one file"),
-    ],
-)
-def test_a_node_that_would_take_anybody_for_one_of_its_cluster_is_refused(
-    refused: Refuse, lines: str, expected: str
-) -> None:
-    assert expected in refused(COMBINED + lines)
-
-
-@pytest.mark.parametrize(
-    "lines",
-    [
-        "",
-        "listeners=GRPC://[::1]:9094,CONTROLLER://127.0.0.2:9093\n",
-        OPEN_CONTROLLER + SECRET,
-        OPEN_CONTROLLER + TLS,
-        OPEN_BOTH + SECRET,
-        OPEN_BOTH + TLS + SECRET,
-        FAR_VOTERS + SECRET,
-        FAR_VOTERS + TLS,
-    ],
-)
-def test_a_node_that_knows_its_cluster_by_a_secret_or_certificates_or_by_being_alone_here_is_taken(
-    load_text: Load, lines: str
-) -> None:
-    assert security_warnings(load_text(COMBINED + lines)) == []
-
-
-def test_a_broker_that_only_clients_elsewhere_can_use_is_warned(load_text: Load) -> None:
-    lines = "listeners=GRPC://0.0.0.0:9094,CONTROLLER://localhost:9093\nadvertised.listeners=GRPC://here.example:9094\n"
-    config = load_text(COMBINED + lines)
-    (warning,) = security_warnings(config)
-    assert warning in config.warnings
-    assert (
-        "clients there are served, brokers there are not, unless every node has cluster.secret.file" in warning.message
-    )
-
-
-def test_kafkas_clients_elsewhere_can_do_everything_and_that_is_warned_of(load_text: Load) -> None:
-    lines = "listeners=PLAINTEXT://here.example:9092,GRPC://localhost:9094,CONTROLLER://localhost:9093\n"
-    (warning,) = security_warnings(load_text(COMBINED + lines))
-    assert "PLAINTEXT://here.example:9092 is open to other machines: whoever reaches it may read" in warning.message
 
 
 def test_a_broker_that_is_no_controller_names_the_voters_only(load_text: Load) -> None:
