@@ -6,14 +6,14 @@ from uuid import NAMESPACE_OID, uuid5
 import pytest
 
 from kraft.metadata.image import EMPTY_IMAGE
-from kraft.metadata.records import ClusterInitialised, RegisterBroker, TopicCreated
+from kraft.metadata.records import ClusterInitialised, TopicCreated
 from kraft.model.errors import Corruption, ErrorCode, Refusal
-from kraft.model.ids import BrokerEpoch, BrokerId, TopicId
+from kraft.model.ids import BrokerId, TopicId
 from kraft.rpc.metadata_codec import decode_records
 from kraft.server.cluster.metadata_snapshots import LoadedImage
 from kraft.server.controller.decided_entries import ENTRY_BYTES_MAX
 from kraft.server.controller.state_machine_host import StateMachineHost
-from tests.unit.metadata.clusters import registration
+from tests.unit.metadata.clusters import registered
 from tests.unit.server.fake_quorum import PAYLOAD_BYTES_MAX, FakeQuorum
 from tests.unit.server.hosting import create, leading, look, run, settle
 
@@ -250,7 +250,7 @@ def test_what_other_voters_decided_is_replayed_and_kept_for_those_who_follow() -
         waiting = asyncio.create_task(host.progress(5))
         await settle()
         quorum.tell(ClusterInitialised(cluster_id="c"), gap=3)
-        quorum.tell(_registered(7))
+        quorum.tell(registered(7, epoch=1))
         await waiting
         assert [entry.index for entry in host.entries.after(0) or []] == [3, 4]
         assert (host.committed_index, host.image.cluster_id) == (4, "c")
@@ -260,7 +260,7 @@ def test_what_other_voters_decided_is_replayed_and_kept_for_those_who_follow() -
 
 
 def test_from_a_snapshot_on_only_later_entries_change_anything() -> None:
-    before = EMPTY_IMAGE.replay([ClusterInitialised(cluster_id="c"), _registered(7)])
+    before = EMPTY_IMAGE.replay([ClusterInitialised(cluster_id="c"), registered(7, epoch=1)])
     host = StateMachineHost(lambda active: None)
     host.start_from(LoadedImage(image=before, index=4, term=2))
     assert (host.committed_index, host.registration_index) == (4, {BrokerId(7): 4})
@@ -302,15 +302,3 @@ def test_leadership_is_announced_and_withdrawn() -> None:
     assert told == [True, False]
     with pytest.raises(Refusal, match="no other is known"):
         host.check_active()
-
-
-def _registered(broker_id: int) -> RegisterBroker:
-    request = registration(broker_id)
-    return RegisterBroker(
-        broker_id=request.broker_id,
-        incarnation_id=request.incarnation_id,
-        broker_epoch=BrokerEpoch(1),
-        endpoints=request.endpoints,
-        rack="",
-        directory_ids=request.directory_ids,
-    )
