@@ -6,12 +6,11 @@ It tells of no acknowledgement, only at its end of what it could not send: so it
 from __future__ import annotations
 
 import subprocess
-import threading
 from tempfile import TemporaryFile
-from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final
 
 from tests.end_to_end.kafka_jars import kafka_jars
+from tests.end_to_end.working_thread import WorkingThread
 
 _DEADLINE_S: Final = 120.0
 _PAUSE_S: Final = 0.005
@@ -24,14 +23,14 @@ _ARGUMENTS: Final = (
 )
 
 
-class ConsoleLoad:
+class ConsoleLoad(WorkingThread):
     """A context manager."""
 
     client = "Java"
 
     def __init__(self, servers: str, topic: str) -> None:
+        super().__init__("console load", _DEADLINE_S)
         self.sent = 0
-        self._stopping = threading.Event()
         self._errors = TemporaryFile()  # noqa: SIM115  `__exit__` closes it.
         self._process = subprocess.Popen(
             [
@@ -43,7 +42,6 @@ class ConsoleLoad:
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
         )
-        self._thread = threading.Thread(target=self._feed, name="console load", daemon=True)
 
     def stop(self) -> None:
         """Sends no more; returns when it has ended, and so has sent everything. Raises AssertionError."""
@@ -54,7 +52,7 @@ class ConsoleLoad:
         errors = self._errors.read().decode("utf-8", "replace")
         assert (code, errors) == (0, ""), f"Java's console producer ended with {code}: {errors[:2_000]}"
 
-    def _feed(self) -> None:
+    def _work(self) -> None:
         pipe = self._process.stdin
         assert pipe is not None, "asked for"
         with pipe:
@@ -63,16 +61,11 @@ class ConsoleLoad:
                 pipe.flush()
                 self.sent += 1
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: Any) -> None:
+        # The thread may wait in a write to the pipe, which ends with the process.
         self._stopping.set()
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait(_DEADLINE_S)
-        self._thread.join(_DEADLINE_S)
+        super().__exit__(*raised)
         self._errors.close()

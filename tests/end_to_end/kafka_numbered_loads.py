@@ -7,20 +7,20 @@ what a client gave up, and the numbers of a partition are compared with what is 
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from types import TracebackType
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final
 
 import aiokafka
 import confluent_kafka
 import kafka
+
+from tests.end_to_end.working_thread import WorkingThread
 
 DEADLINE_S: Final = 90.0
 DELIVERY_MS_MAX: Final = 120_000
@@ -32,26 +32,23 @@ _BATCH_BYTES: Final = 8_192
 """Small batches, and so several requests under way whenever something happens."""
 
 
-class NumberedLoad(ABC):
+class NumberedLoad(WorkingThread):
     client: str
 
     def __init__(self, servers: str, topic: str, partitions: Sequence[int]) -> None:
+        super().__init__(self.client, DEADLINE_S)
         self.partitions = tuple(partitions)
         self.sent = dict.fromkeys(partitions, 0)
         self.acknowledged_at_s: dict[int, list[float]] = {partition: [] for partition in partitions}
         self.errors: Counter[str] = Counter()
         self._servers = servers
         self._topic = topic
-        self._stopping = threading.Event()
-        self._crash: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name=self.client, daemon=True)
 
     # --- for the run ---
 
     def check(self) -> None:
         """Raises what went wrong, in the thread or with a record."""
-        if self._crash is not None:
-            raise self._crash
+        super().check()
         assert not self.errors, f"{self.client} gave up: {dict(self.errors)}"
 
     def wait_for_acknowledgements(self, count: int, since_s: float) -> None:
@@ -84,26 +81,10 @@ class NumberedLoad(ABC):
         for partition, times_s in self.acknowledged_at_s.items():
             assert len(times_s) == self.sent[partition], f"a number of {self.client} is without an outcome"
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._stopping.set()
-        self._thread.join(DEADLINE_S)
-
     # --- for the clients ---
 
-    def _run(self) -> None:
-        try:
-            self._send_until_stopped()
-        except BaseException as error:  # noqa: BLE001  `check` raises it where somebody sees it.
-            self._crash = error
-
     @abstractmethod
-    def _send_until_stopped(self) -> None:
+    def _work(self) -> None:
         """Sends the next numbers until `_stopping`, and then waits for all outcomes."""
 
     def _next(self, partition: int) -> bytes:
@@ -128,7 +109,7 @@ class LibrdkafkaLoad(NumberedLoad):
         "reconnect.backoff.max.ms": 500,
     }
 
-    def _send_until_stopped(self) -> None:
+    def _work(self) -> None:
         producer = confluent_kafka.Producer({"bootstrap.servers": self._servers, **self.settings})
         try:
             while not self._stopping.is_set():
@@ -166,7 +147,7 @@ class DefaultLibrdkafkaLoad(LibrdkafkaLoad):
 class KafkaPythonLoad(NumberedLoad):
     client = "kafka-python"
 
-    def _send_until_stopped(self) -> None:
+    def _work(self) -> None:
         producer = kafka.KafkaProducer(
             bootstrap_servers=self._servers.split(","),
             enable_idempotence=True,
@@ -193,7 +174,7 @@ class KafkaPythonLoad(NumberedLoad):
 class AiokafkaLoad(NumberedLoad):
     client = "aiokafka"
 
-    def _send_until_stopped(self) -> None:
+    def _work(self) -> None:
         asyncio.run(self._send_on())
 
     async def _send_on(self) -> None:

@@ -10,6 +10,8 @@ from enum import Enum
 from itertools import groupby
 from typing import Final
 
+from kraft.testing import Cluster
+
 Headers = tuple[tuple[str, bytes | None], ...]
 
 LARGE_BYTES: Final = 1_048_576 - 256
@@ -50,6 +52,16 @@ class Place:
     grpc_servers: str
     topic: str
     partition: int
+
+    @classmethod
+    def of(cls, cluster: Cluster, topic: str) -> Place:
+        """The first partition of the topic."""
+        return cls(
+            kafka_servers=cluster.kafka_bootstrap_servers,
+            grpc_servers=cluster.bootstrap_servers,
+            topic=topic,
+            partition=0,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

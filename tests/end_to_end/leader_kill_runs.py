@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
@@ -16,6 +16,7 @@ import typer
 
 from kraft.client import Admin
 from kraft.testing import Cluster
+from tests.end_to_end.fault_runs import say
 from tests.end_to_end.numbered_load import NumberedLoad, compare
 from tests.end_to_end.records import create_topic
 from tests.end_to_end.waiting import until_in_sync
@@ -37,13 +38,48 @@ class LeaderKill:
     was_controller: bool
     gap_s: float
 
+    def __str__(self) -> str:
+        return f"node {self.node_id}, {'leader and controller' if self.was_controller else 'leader'}"
 
-def run(*, times: int, seed: int, tell: Callable[[LeaderKill], None] = lambda _: None) -> list[LeaderKill]:
-    """Kills the leader of a topic's only partition under load, starts it again and waits until all are in sync.
 
-    Raises AssertionError when something acknowledged is lost or doubled, or the producer had to give anything up.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedPartition:
+    """The only partition of a topic with replicas on all nodes, and the load on it."""
+
+    cluster: Cluster
+    admin: Admin
+    load: NumberedLoad
+    acknowledged_at_s: Sequence[float]
+
+    def kill_leader(self) -> LeaderKill:
+        """Starts the node again when the partition has another leader. Raises AssertionError."""
+        (described,) = self.admin.describe_topics([_TOPIC])
+        leader_id = described.metadata.partitions[0].leader_id
+        was_controller = self.admin.describe_quorum().leader_id == leader_id
+        before = len(self.acknowledged_at_s)
+        self.cluster.node(leader_id).kill()
+        killed_at_s = time.monotonic()
+        while not self.acknowledged_at_s or self.acknowledged_at_s[-1] < killed_at_s + _POLL_S:
+            # What was on its way at the kill may arrive right after it, and is not yet the new leader's.
+            self.load.check()
+            assert time.monotonic() < killed_at_s + _DEADLINE_S, "nothing is acknowledged any more"
+            time.sleep(_POLL_S)
+        around = self.acknowledged_at_s[max(0, before - 1) :]
+        gap_s = max(later - earlier for earlier, later in pairwise(around))
+        self.cluster.node(leader_id).start()
+        self.cluster.wait_ready(_DEADLINE_S)
+        return LeaderKill(node_id=leader_id, was_controller=was_controller, gap_s=gap_s)
+
+    def wait_in_sync(self, deadline_s: float = _DEADLINE_S) -> None:
+        until_in_sync(self.admin, _TOPIC, deadline_s)
+
+
+@contextmanager
+def led_partition(deadline_s: float = _DEADLINE_S) -> Iterator[LedPartition]:
+    """Nodes that are brokers and controllers, with a partition under load.
+
+    Raises AssertionError in the end when something acknowledged is lost or doubled, or something was given up.
     """
-    chance, kills = Random(seed), list[LeaderKill]()
     acknowledged_at_s: list[float] = []
     with Cluster(nodes=NODES) as cluster, Admin(cluster.bootstrap_servers) as admin:
         create_topic(cluster.bootstrap_servers, _TOPIC, partitions=1, replication_factor=NODES)
@@ -54,41 +90,28 @@ def run(*, times: int, seed: int, tell: Callable[[LeaderKill], None] = lambda _:
             burst_pause_s=0.005,
             on_acknowledged=lambda _: acknowledged_at_s.append(time.monotonic()),
         ) as load:
-            load.resume()
-            for _ in range(times):
-                load.wait_for_acknowledgements(_ACKNOWLEDGED_AFTERWARDS)
-                # Kills come at any moment of what the cluster does meanwhile.
-                time.sleep(chance.uniform(0.5, 1.5))
-                kills.append(kill_leader(cluster, admin, load, acknowledged_at_s, _TOPIC))
-                tell(kills[-1])
-                until_in_sync(admin, _TOPIC, _DEADLINE_S)
-            load.pause(deadline_s=_DEADLINE_S)
+            yield LedPartition(cluster=cluster, admin=admin, load=load, acknowledged_at_s=acknowledged_at_s)
+            load.pause(deadline_s=deadline_s)
             assert not load.errors, f"the load gave up: {dict(load.errors)}"
             contents = compare(cluster.bootstrap_servers, _TOPIC, load)
             assert contents.is_exact, str(contents)
+
+
+def run(*, times: int, seed: int, tell: Callable[[LeaderKill], None] = lambda _: None) -> list[LeaderKill]:
+    """Kills the leader of a partition under load, starts it again and waits until all are in sync.
+
+    Raises what `led_partition` raises.
+    """
+    chance, kills = Random(seed), list[LeaderKill]()
+    with led_partition() as partition:
+        for _ in range(times):
+            partition.load.wait_for_acknowledgements(_ACKNOWLEDGED_AFTERWARDS)
+            # Kills come at any moment of what the cluster does meanwhile.
+            time.sleep(chance.uniform(0.5, 1.5))
+            kills.append(partition.kill_leader())
+            tell(kills[-1])
+            partition.wait_in_sync()
     return kills
-
-
-def kill_leader(
-    cluster: Cluster, admin: Admin, load: NumberedLoad, acknowledged_at_s: Sequence[float], topic: str
-) -> LeaderKill:
-    """Of the topic's only partition, which is under load, and starts it again."""
-    (described,) = admin.describe_topics([topic])
-    leader_id = described.metadata.partitions[0].leader_id
-    was_controller = admin.describe_quorum().leader_id == leader_id
-    before = len(acknowledged_at_s)
-    cluster.node(leader_id).kill()
-    killed_at_s = time.monotonic()
-    while not acknowledged_at_s or acknowledged_at_s[-1] < killed_at_s + _POLL_S:
-        # What was on its way at the kill may arrive right after it, and is not yet the new leader's.
-        load.check()
-        assert time.monotonic() < killed_at_s + _DEADLINE_S, "nothing is acknowledged any more"
-        time.sleep(_POLL_S)
-    around = acknowledged_at_s[max(0, before - 1) :]
-    gap_s = max(later - earlier for earlier, later in pairwise(around))
-    cluster.node(leader_id).start()
-    cluster.wait_ready(_DEADLINE_S)
-    return LeaderKill(node_id=leader_id, was_controller=was_controller, gap_s=gap_s)
 
 
 def figures(gaps_s: Sequence[float]) -> str:
@@ -105,10 +128,7 @@ def main(times: Annotated[int, typer.Option(min=1)] = 100, seed: int = 1) -> Non
     """Kills the leader of a partition again and again, of three nodes that are brokers and controllers."""
 
     def tell(kill: LeaderKill) -> None:
-        role = "leader and controller" if kill.was_controller else "leader"
-        print(
-            f"{time.strftime('%H:%M:%S')} node {kill.node_id}, {role}: {kill.gap_s:.2f} s", file=sys.stderr, flush=True
-        )
+        say(f"{kill}: {kill.gap_s:.2f} s")
 
     kills = run(times=times, seed=seed, tell=tell)
     print(f"kill -9 of a partition's leader, {NODES} nodes, RF {NODES}, seed {seed}; nothing lost, nothing doubled")

@@ -13,8 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from kraft.client import KraftError
 from kraft.client.aio import Admin
@@ -31,6 +30,7 @@ from kraft.model.errors import Refusal
 from kraft.model.partition_requests import CreatePartitionsRequest, NewPartitions
 from kraft.model.requests import CreateTopicsRequest, NewTopic
 from kraft.rpc.peers import AdminPeer, Connections, Unreachable
+from tests.end_to_end.working_thread import WorkingThread
 
 PARTITIONS: Final = "partitions"
 CONFIG: Final = "retention.ms"
@@ -112,7 +112,7 @@ class ChangeTimes:
             time.sleep(_POLL_S)
 
 
-class NumberedChanges:
+class NumberedChanges(WorkingThread):
     """A context manager: some writers, one change at a time each, in a thread of their own.
 
     `addresses` are those of brokers; a writer whose broker does not do what it is asked goes to the next one. With
@@ -128,6 +128,7 @@ class NumberedChanges:
         attempt_s: float = 2.0,
         with_admin: bool = False,
     ) -> None:
+        super().__init__("numbered changes", _STOP_DEADLINE_S)
         self.asked = 0
         """Changes that were asked for, of the numbered ones."""
         self.times = ChangeTimes("of a broker asked directly")
@@ -142,9 +143,7 @@ class NumberedChanges:
         self._facts = Facts()
         self._under_way = 0
         self._running = threading.Event()
-        self._stopping = threading.Event()
-        self._crash: BaseException | None = None
-        self._thread = threading.Thread(target=self._work_on, name="numbered changes", daemon=True)
+        self._running.set()
 
     @property
     def acknowledged(self) -> int:
@@ -176,20 +175,12 @@ class NumberedChanges:
         assert not self._under_way, "changes are under way"
         return self._facts.differences(image)
 
-    def check(self) -> None:
-        """Raises what ended the thread."""
-        if self._crash is not None:
-            raise self._crash
-
     # --- the thread -------------------------------------------------------------------------------------------
 
-    def _work_on(self) -> None:
-        try:
-            asyncio.run(self._work())
-        except BaseException as error:  # noqa: BLE001  `check` raises it where somebody sees it.
-            self._crash = error
+    def _work(self) -> None:
+        asyncio.run(self._change_on())
 
-    async def _work(self) -> None:
+    async def _change_on(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             for writer in range(self._writers):
                 tasks.create_task(self._write(writer))
@@ -265,17 +256,6 @@ class NumberedChanges:
                     self.failures[f"the admin client: {error}"] += 1
                 finally:
                     self._under_way -= 1
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        self.resume()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._stopping.set()
-        self._thread.join(_STOP_DEADLINE_S)
 
 
 def _value(image: MetadataImage, topic: str, what: str) -> int | None:

@@ -9,11 +9,11 @@ from collections.abc import Callable, Set
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from kraft.client import KraftError, Producer, RecordMetadata, Unreachable
 from tests.end_to_end.records import read_all
+from tests.end_to_end.working_thread import WorkingThread
 
 _SETTINGS: Final[dict[str, Any]] = {
     "acks": "all",
@@ -30,7 +30,7 @@ _BURST: Final = 8
 _BURST_PAUSE_S: Final = 0.001
 
 
-class NumberedLoad:
+class NumberedLoad(WorkingThread):
     """A context manager: one idempotent producer with acks=all, sending 0, 1, 2, ... from a thread of its own.
 
     Numbers are spread over the partitions. `burst` of them go out at once, then comes a pause of `burst_pause_s`. At
@@ -50,6 +50,7 @@ class NumberedLoad:
         on_acknowledged: Callable[[int], None] = lambda _: None,
         **settings: Any,
     ) -> None:
+        super().__init__("numbered load", _STOP_DEADLINE_S)
         self.sent = 0
         """Numbers below were handed to the client."""
         self.errors: Counter[str] = Counter()
@@ -66,9 +67,7 @@ class NumberedLoad:
         self._on_acknowledged = on_acknowledged
         self._unacknowledged = 0
         self._running = threading.Event()
-        self._stopping = threading.Event()
-        self._crash: BaseException | None = None
-        self._thread = threading.Thread(target=self._send_on, name="numbered load", daemon=True)
+        self._running.set()
 
     @property
     def acknowledged(self) -> Set[int]:
@@ -105,24 +104,16 @@ class NumberedLoad:
             time.sleep(_POLL_S)
         return time.monotonic() - began_s
 
-    def check(self) -> None:
-        """Raises what ended the thread."""
-        if self._crash is not None:
-            raise self._crash
-
     # --- the thread -------------------------------------------------------------------------------------------
 
-    def _send_on(self) -> None:
-        try:
-            while not self._stopping.is_set():
-                if not self._running.wait(0.05):
-                    continue
-                for _ in range(self._burst):
-                    self._send(self.sent)
-                # The load has a rate, so that a run of many faults ends with a log that can be compared.
-                time.sleep(self._burst_pause_s)
-        except BaseException as error:  # noqa: BLE001  `check` raises it where somebody sees it.
-            self._crash = error
+    def _work(self) -> None:
+        while not self._stopping.is_set():
+            if not self._running.wait(0.05):
+                continue
+            for _ in range(self._burst):
+                self._send(self.sent)
+            # The load has a rate, so that a run of many faults ends with a log that can be compared.
+            time.sleep(self._burst_pause_s)
 
     def _send(self, number: int) -> None:
         while self._unacknowledged >= self._unacknowledged_max:
@@ -157,16 +148,8 @@ class NumberedLoad:
         with self._guard:
             return self._unacknowledged > 0
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        self.resume()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._stopping.set()
-        self._thread.join(_STOP_DEADLINE_S)
+    def __exit__(self, *raised: Any) -> None:
+        super().__exit__(*raised)
         self._producer.close(timeout_ms=0)
 
 

@@ -10,12 +10,12 @@ import time
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from kraft.client import Admin, ErrorCode, KraftError, Producer, Refusal, Unreachable
 from tests.end_to_end.records import read_all
 from tests.end_to_end.waiting import until
+from tests.end_to_end.working_thread import WorkingThread
 
 _ALIVE_MAX: Final = 12
 _REPLICATION_FACTOR: Final = 3
@@ -37,18 +37,16 @@ class _Topic:
     is_deleted: bool = False
 
 
-class NumberedTopics:
+class NumberedTopics(WorkingThread):
     """A context manager: one topic at a time, from a thread of its own."""
 
     def __init__(self, bootstrap_servers: str, *, pause_s: float = 0.05) -> None:
+        super().__init__("numbered topics", _STEP_DEADLINE_S)
         self._bootstrap_servers = bootstrap_servers
         self._pause_s = pause_s
         self._topics: list[_Topic] = []
         # Held while something is asked for, so that a check meets nothing under way.
         self._guard = threading.Lock()
-        self._stopping = threading.Event()
-        self._crash: BaseException | None = None
-        self._thread = threading.Thread(target=self._work, name="numbered topics", daemon=True)
 
     @property
     def created(self) -> int:
@@ -75,8 +73,7 @@ class NumberedTopics:
 
         While quiet. What a broker says of the metadata may be old for a moment, so it is asked until the deadline.
         """
-        if self._crash is not None:
-            raise self._crash
+        super().check()
         with Admin(self._bootstrap_servers) as admin:
 
             def wrong() -> list[str]:
@@ -99,13 +96,10 @@ class NumberedTopics:
     # --- the thread -------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        try:
-            with Admin(self._bootstrap_servers) as admin, Producer(self._bootstrap_servers, linger_ms=0) as producer:
-                while not self._stopping.wait(self._pause_s):
-                    with self.quiet():
-                        self._step(admin, producer)
-        except BaseException as error:  # noqa: BLE001  `check` raises it where somebody sees it.
-            self._crash = error
+        with Admin(self._bootstrap_servers) as admin, Producer(self._bootstrap_servers, linger_ms=0) as producer:
+            while not self._stopping.wait(self._pause_s):
+                with self.quiet():
+                    self._step(admin, producer)
 
     def _step(self, admin: Admin, producer: Producer) -> None:
         number = len(self._topics)
@@ -139,13 +133,3 @@ class NumberedTopics:
             if refusal.error_code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
         topic.is_deleted = topic.is_created
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._stopping.set()
-        self._thread.join(_STEP_DEADLINE_S)

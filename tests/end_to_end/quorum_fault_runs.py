@@ -2,48 +2,45 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from random import SystemRandom
+from collections.abc import Sequence
 from statistics import quantiles
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from chaos.toxiproxy import ToxiproxyFailed, ToxiproxyMissing
 from kraft.testing import NodeFailed
 from tests.end_to_end import stale_leader_runs, voter_kill_runs
+from tests.end_to_end.fault_runs import Seed, Times, chosen, judged, say
 from tests.end_to_end.stale_leader_runs import StaleLeader, StaleLeaders
 from tests.end_to_end.voter_kill_runs import ControllerKill, EntireKill
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help="Faults of the controllers.")
 
-Times = Annotated[int, typer.Option(min=1)]
-Seed = Annotated[int | None, typer.Option(help="By default a new one, which is printed.")]
+FAILURES: Final = (NodeFailed, ToxiproxyMissing, ToxiproxyFailed)
 
 
 @app.command()
 def kill_all(times: Times = 50, seed: Seed = None) -> None:
     """kill -9 of all three nodes at once: every acknowledged change and record is there, and every node starts."""
-    chosen = _chosen(seed)
+    seed = chosen(seed)
 
     def tell(made: EntireKill) -> None:
-        _say(
+        say(
             f"changed after {made.changed_s:.2f} s, ready after {made.ready_s:.2f} s: "
             f"{made.acknowledged_changes:,} changes acknowledged; records: {made.contents}"
         )
 
-    with _judged():
-        kills = voter_kill_runs.kill_all(times=times, seed=chosen, tell=tell)
-        _print_figures(
-            f"{len(kills)} times kill -9 of all 3 nodes at once, seed {chosen}; every node started every time",
+    with judged(*FAILURES):
+        kills = voter_kill_runs.kill_all(times=times, seed=seed, tell=tell)
+        print(
+            f"{len(kills)} times kill -9 of all 3 nodes at once, seed {seed}; every node started every time",
             f"{kills[-1].acknowledged_changes:,} changes of the metadata acknowledged, 0 lost",
             f"{kills[-1].contents.acknowledged:,} records acknowledged, 0 lost, 0 repeated",
             f"from the start to the first new commit: {_figures([made.changed_s for made in kills])}",
             f"from the start until every node serves: {_figures([made.ready_s for made in kills])}",
+            sep="\n",
         )
 
 
@@ -54,21 +51,21 @@ def kill_controller(
     seed: Seed = None,
 ) -> None:
     """kill -9 of the active controller: another takes over soon, and no produce fails."""
-    chosen = _chosen(seed)
+    seed = chosen(seed)
 
     def tell(made: ControllerKill) -> None:
         gaps = " ".join(f"{gap_s:.2f}" for gap_s in made.gaps_s)
-        _say(
+        say(
             f"node {made.node_id}: elected {made.elected_s:.2f} s, changed {made.changed_s:.2f} s, admin "
             f"{made.admin_changed_s:.2f} s, gaps {gaps} s, back {made.back_s:.2f} s"
         )
 
-    with _judged():
-        found = voter_kill_runs.kill_controller(times=times, seed=chosen, separate=separate, tell=tell)
+    with judged(*FAILURES):
+        found = voter_kill_runs.kill_controller(times=times, seed=seed, separate=separate, tell=tell)
         kills = found.kills
         nodes = "3 controllers, with 3 brokers beside them" if separate else "3 nodes, each broker and controller"
-        _print_figures(
-            f"{len(kills)} times kill -9 of the active one of {nodes}, seed {chosen}",
+        print(
+            f"{len(kills)} times kill -9 of the active one of {nodes}, seed {seed}",
             f"{found.acknowledged_changes:,} changes of the metadata acknowledged, 0 lost",
             f"{found.contents.acknowledged:,} records acknowledged, none given up, 0 lost, 0 repeated",
             f"from the kill to the next leader: {_figures([made.elected_s for made in kills])}",
@@ -78,27 +75,28 @@ def kill_controller(
             f"longest produce gap of the least concerned: {_figures([made.gaps_s[0] for made in kills])}",
             f"started again and in sync: {_figures([made.back_s for made in kills])}",
             f"changes without an outcome: {found.change_failures or 'none'}",
+            sep="\n",
         )
 
 
 @app.command()
 def pause_leader(times: Times = 20, seed: Seed = None) -> None:
     """SIGSTOP of the active controller, SIGCONT when another leads: nothing stale is acted on."""
-    chosen = _chosen(seed)
-    with _judged():
-        _print_stale(stale_leader_runs.pause_leader(times=times, seed=chosen, tell=_tell_stale), chosen)
+    seed = chosen(seed)
+    with judged(*FAILURES):
+        _print_stale(stale_leader_runs.pause_leader(times=times, seed=seed, tell=_tell_stale), seed)
 
 
 @app.command()
 def isolate_leader(times: Times = 20, seed: Seed = None) -> None:
     """The active controller cut off from all others, but not from clients: nothing stale is acted on."""
-    chosen = _chosen(seed)
-    with _judged():
-        _print_stale(stale_leader_runs.isolate_leader(times=times, seed=chosen, tell=_tell_stale), chosen)
+    seed = chosen(seed)
+    with judged(*FAILURES):
+        _print_stale(stale_leader_runs.isolate_leader(times=times, seed=seed, tell=_tell_stale), seed)
 
 
 def _tell_stale(made: StaleLeader) -> None:
-    _say(
+    say(
         f"node {made.node_id} {made.fault}: others changed after {made.changed_s:.2f} s, it claimed to lead for "
         f"{made.claimed_s:.2f} s; asked for {made.asked}, in sync again after {made.healed_s:.2f} s"
     )
@@ -107,7 +105,7 @@ def _tell_stale(made: StaleLeader) -> None:
 def _print_stale(all_of_them: StaleLeaders, seed: int) -> None:
     found = all_of_them.found
     kinds = Counter(made.fault for made in found)
-    _print_figures(
+    print(
         f"{len(found)} times the active one of 3 nodes {' or '.join(f'{kind} ({n})' for kind, n in kinds.items())}, "
         f"seed {seed}",
         f"{sum(made.asked for made in found):,} changes asked of it when it led no more: 0 acknowledged, 0 appeared",
@@ -119,13 +117,10 @@ def _print_stale(all_of_them: StaleLeaders, seed: int) -> None:
         f"it said that it led, once replaced or cut off: {_figures([made.claimed_s for made in found])}",
         f"in sync again: {_figures([made.healed_s for made in found])}",
         f"changes without an outcome: {all_of_them.change_failures or 'none'}",
+        sep="\n",
     )
     longest_s = max(made.claimed_s for made in found)
     assert longest_s <= stale_leader_runs.CLAIM_S_MAX, f"one said for {longest_s:.1f} s that it led"
-
-
-def _chosen(seed: int | None) -> int:
-    return SystemRandom().randrange(1_000_000) if seed is None else seed
 
 
 def _figures(seconds: Sequence[float]) -> str:
@@ -133,28 +128,6 @@ def _figures(seconds: Sequence[float]) -> str:
     return (
         f"min {min(seconds):.2f}, p50 {cuts[49]:.2f}, p99 {cuts[98]:.2f}, max {max(seconds):.2f} s (n={len(seconds)})"
     )
-
-
-def _say(text: str) -> None:
-    """A line for each cycle, beside the figures."""
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
-
-
-def _print_figures(*lines: str) -> None:
-    for line in lines:
-        print(line)
-
-
-@contextmanager
-def _judged() -> Iterator[None]:
-    """What did not hold, or cannot be run here, ends in one line and exit code 1."""
-    try:
-        yield
-    except (AssertionError, TimeoutError, NodeFailed, ToxiproxyMissing, ToxiproxyFailed) as failure:
-        print(f"{type(failure).__name__}: {failure}", file=sys.stderr)
-        for note in getattr(failure, "__notes__", ()):
-            print(note, file=sys.stderr)
-        raise typer.Exit(1) from None
 
 
 if __name__ == "__main__":

@@ -35,5 +35,11 @@ def read_all(bootstrap_servers: str, topic: str) -> Counter[int]:
     return found
 
 
+def bounds(bootstrap_servers: str, partition: TopicPartition) -> tuple[int, int]:
+    """The partition's first offset, and the one behind its last."""
+    with Consumer(bootstrap_servers) as consumer:
+        return consumer.beginning_offsets([partition])[partition], consumer.end_offsets([partition])[partition]
+
+
 def once_each(count: int) -> Counter[int]:
     return Counter(range(count))

@@ -8,15 +8,13 @@ and over. In the end each number is there once, in its place, and nothing is lef
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from types import TracebackType
-from typing import Annotated, Final, Self
+from typing import Annotated, Final
 
 import kafka
 import typer
@@ -26,12 +24,14 @@ from kraft.testing import Cluster
 from tests.end_to_end.kafka_numbered_loads import Comparison, LibrdkafkaLoad, compare, read_numbers
 from tests.end_to_end.records import create_topic
 from tests.end_to_end.waiting import until
+from tests.end_to_end.working_thread import WorkingThread
 
 _TOPIC: Final = "moving"
 _REPLICA: Final = f"{_TOPIC}-0"
 _ACKNOWLEDGED_AFTERWARDS: Final = 20
 _KILL_WITHIN_S: Final = 0.5
 _PAUSE_S: Final = 0.01
+_STOP_DEADLINE_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,17 +53,16 @@ class Verdict:
         return f"{self.kills} kills ({left}), {self.moves} moves: {self.comparison}, left over {self.leftovers}"
 
 
-class Mover:
+class Mover(WorkingThread):
     """Has the replica moved, again as soon as it is there, until the end of the `with`."""
 
     def __init__(self, servers: str, directories: list[Path]) -> None:
+        super().__init__("mover", _STOP_DEADLINE_S)
         self.moves = 0
         self._servers = servers
         self._directories = directories
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="mover", daemon=True)
 
-    def _run(self) -> None:
+    def _work(self) -> None:
         while not self._stopping.is_set():
             try:
                 admin = KafkaAdminClient(
@@ -90,16 +89,6 @@ class Mover:
         while places(self._directories) != [target] and time.monotonic() < until_s:
             self._stopping.wait(_PAUSE_S)
         self.moves += places(self._directories) == [target]
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._stopping.set()
-        self._thread.join(60)
 
 
 def places(directories: list[Path]) -> list[Path]:

@@ -45,13 +45,7 @@ def confluent(servers: str) -> AdminClient:
 def create(cluster: Cluster, admin: AdminClient, topic: str, **configs: str) -> Place:
     config = {**ROOMY, **{key.replace("_", "."): value for key, value in configs.items()}}
     admin.create_topics([NewTopic(topic, 1, 3, config=config)])[topic].result(DEADLINE_S)
-    return place_of(cluster, topic)
-
-
-def place_of(cluster: Cluster, topic: str) -> Place:
-    return Place(
-        kafka_servers=cluster.kafka_bootstrap_servers, grpc_servers=cluster.bootstrap_servers, topic=topic, partition=0
-    )
+    return Place.of(cluster, topic)
 
 
 def codecs_on_disk(cluster: Cluster, topic: str) -> list[list[str]]:
@@ -123,7 +117,7 @@ def test_kafka_python_creates_topics_that_say_it(cluster: Cluster, servers: str,
         admin.create_topics([PlainNewTopic(topic, 1, 3, topic_configs=configs)])
     finally:
         admin.close()
-    write_by_confluent(place_of(cluster, topic), "zstd", one("v"))
+    write_by_confluent(Place.of(cluster, topic), "zstd", one("v"))
     check_codecs(cluster, topic, ["zstd" if topic == "plain-producer" else "gzip"])
 
 

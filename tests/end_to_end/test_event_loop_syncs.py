@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from kraft.client import Admin, Consumer, Producer, TopicPartition
+from kraft.client import Admin, Producer, TopicPartition
 from kraft.testing import Cluster
 from tests.end_to_end import sync_watching_node
+from tests.end_to_end.records import bounds
 from tests.end_to_end.waiting import until, until_in_sync
 
 BROKERS = (2, 3, 4)
@@ -52,18 +53,13 @@ def leader_of(admin: Admin, topic: str) -> int:
     return admin.describe_topics([topic])[0].metadata.partitions[0].leader_id
 
 
-def ends(cluster: Cluster, place: TopicPartition) -> tuple[int, int]:
-    with Consumer(cluster.bootstrap_servers) as consumer:
-        return consumer.beginning_offsets([place])[place], consumer.end_offsets([place])[place]
-
-
 def appends_epochs_and_retention(cluster: Cluster, admin: Admin) -> None:
     small = {"segment.bytes": "4096", "file.delete.delay.ms": "0", "min.insync.replicas": "1"}
     admin.create_topic("dropped", 1, 3, {**small, "retention.bytes": "16384"})
     admin.create_topic("compacted", 1, 3, {**small, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"})
     for topic in ("dropped", "compacted"):
         publish(cluster, topic, 60)
-    until(lambda: ends(cluster, TopicPartition("dropped", 0))[0] > 0, "retention drops nothing")
+    until(lambda: bounds(cluster.bootstrap_servers, TopicPartition("dropped", 0))[0] > 0, "retention drops nothing")
     killed = leader_of(admin, "dropped")
     cluster.node(killed).kill()
     for topic in ("dropped", "compacted"):
@@ -83,7 +79,7 @@ def a_follower_begins_anew(cluster: Cluster, admin: Admin) -> None:
     publish(cluster, "deleted", 30)
     place = TopicPartition("deleted", 0)
     admin.delete_records({place: 35}, timeout_ms=20_000)
-    assert ends(cluster, place) == (35, 40)
+    assert bounds(cluster.bootstrap_servers, place) == (35, 40)
     cluster.node(away).start()
     cluster.wait_ready()
     until_in_sync(admin, "deleted")
@@ -109,7 +105,7 @@ def a_follower_truncates(cluster: Cluster, admin: Admin) -> None:
     cluster.node(alone).start()
     cluster.wait_ready()
     until_in_sync(admin, "unclean")
-    assert ends(cluster, TopicPartition("unclean", 0)) == (0, 7)
+    assert bounds(cluster.bootstrap_servers, TopicPartition("unclean", 0)) == (0, 7)
 
 
 def logged(cluster: Cluster, event: str) -> bool:

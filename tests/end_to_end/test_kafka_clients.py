@@ -43,13 +43,7 @@ def cluster() -> Iterator[Cluster]:
 def create(cluster: Cluster, topic: str, partitions: int = 1, configs: Mapping[str, str] = FOR_EVER) -> Place:
     with Admin(cluster.bootstrap_servers) as admin:
         admin.create_topic(topic, partitions, 3, dict(configs))
-    return place_of(cluster, topic)
-
-
-def place_of(cluster: Cluster, topic: str) -> Place:
-    return Place(
-        kafka_servers=cluster.kafka_bootstrap_servers, grpc_servers=cluster.bootstrap_servers, topic=topic, partition=0
-    )
+    return Place.of(cluster, topic)
 
 
 def confluent_consumer(servers: str) -> confluent_kafka.Consumer:

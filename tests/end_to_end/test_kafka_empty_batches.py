@@ -38,8 +38,7 @@ def create_compacted(cluster: Cluster, topic: str) -> Place:
     settings = {"cleanup.policy": "compact", "segment.bytes": "10000", "min.cleanable.dirty.ratio": "0.01"}
     with Admin(cluster.bootstrap_servers) as admin:
         admin.create_topic(topic, 1, 3, settings)
-    servers = {"kafka_servers": cluster.kafka_bootstrap_servers, "grpc_servers": cluster.bootstrap_servers}
-    return Place(**servers, topic=topic, partition=0)
+    return Place.of(cluster, topic)
 
 
 def record(key: bytes, value: bytes) -> Record:

@@ -14,6 +14,7 @@ import pytest
 from kraft.client import Admin, Consumer, Producer, TopicPartition
 from kraft.testing import Cluster
 from tests.end_to_end.command_line import run_kraft
+from tests.end_to_end.records import bounds
 
 DEADLINE_S = 60.0
 NODES = (1, 2, 3)
@@ -52,11 +53,6 @@ def publish(cluster: Cluster, topic: str, pairs: list[tuple[bytes, bytes]], batc
 
 def numbered(count: int, value_bytes: int = 100) -> list[tuple[bytes, bytes]]:
     return [(b"%d" % number, (b"%d " % number).ljust(value_bytes, b".")) for number in range(count)]
-
-
-def bounds(cluster: Cluster, place: TopicPartition) -> tuple[int, int]:
-    with Consumer(cluster.bootstrap_servers) as consumer:
-        return consumer.beginning_offsets([place])[place], consumer.end_offsets([place])[place]
 
 
 def read(cluster: Cluster, place: TopicPartition) -> list[tuple[int, bytes | None, bytes | None]]:
@@ -128,10 +124,10 @@ def test_records_go_by_age_on_every_replica_when_the_topic_is_told_so_while_it_r
     assert all(len(log_files(cluster, node_id, place)) > 3 for node_id in NODES)
     # Several checks of retention pass, and every record grows older than what it will be told.
     time.sleep(1)
-    assert bounds(cluster, place) == (0, 1_000)
+    assert bounds(cluster.bootstrap_servers, place) == (0, 1_000)
     with Admin(cluster.bootstrap_servers) as admin:
         admin.alter_topic_configs("aged", {"retention.ms": "500"})
-    until(lambda: bounds(cluster, place) == (1_000, 1_000), "all records expire")
+    until(lambda: bounds(cluster.bootstrap_servers, place) == (1_000, 1_000), "all records expire")
     until_each(lambda node_id: log_files(cluster, node_id, place) == {1_000: 0}, "their files go")
     with Consumer(cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
         consumer.assign([place])
@@ -146,12 +142,12 @@ def test_records_go_by_age_on_every_replica_when_the_topic_is_told_so_while_it_r
 def test_records_go_by_size_on_every_replica_when_the_topic_is_told_so_while_it_runs(cluster: Cluster) -> None:
     place = create(cluster, "sized", segment_bytes="20000")
     publish(cluster, "sized", numbered(1_000), batches=20)
-    assert bounds(cluster, place) == (0, 1_000)
+    assert bounds(cluster.bootstrap_servers, place) == (0, 1_000)
     with Admin(cluster.bootstrap_servers) as admin:
         admin.alter_topic_configs("sized", {"retention.bytes": "50000"})
     until_each(lambda node_id: log_bytes(cluster, node_id, place) < 70_000, "the log shrinks")
     assert all(log_bytes(cluster, node_id, place) >= 50_000 for node_id in NODES)
-    begin, end = bounds(cluster, place)
+    begin, end = bounds(cluster.bootstrap_servers, place)
     assert 0 < begin < end == 1_000
     assert [offset for offset, _, _ in read(cluster, place)] == list(range(begin, end))
 
@@ -164,14 +160,14 @@ def test_deleted_records_stay_deleted_on_every_replica_and_through_every_restart
     publish(cluster, "deleted", numbered(1_000), batches=20)
     done = run_kraft(cluster, "topics", "delete-records", "deleted", "--partition", "0", "--before-offset", "777")
     assert (done.returncode, done.stdout) == (0, "partition: deleted-0\tlow_watermark: 777\n"), done.stderr
-    assert bounds(cluster, place) == (777, 1_000)
+    assert bounds(cluster.bootstrap_servers, place) == (777, 1_000)
     until_each(lambda node_id: min(log_files(cluster, node_id, place)) > 600, "their segments go")
     cluster.kill()
     cluster.start()
     cluster.wait_ready()
     until(lambda: isr(cluster, "deleted") == set(NODES), "all replicas are in sync again")
     for _ in NODES:
-        assert bounds(cluster, place) == (777, 1_000)
+        assert bounds(cluster.bootstrap_servers, place) == (777, 1_000)
         assert [offset for offset, _, _ in read(cluster, place)] == list(range(777, 1_000))
         move_leader(cluster, "deleted")
 
@@ -183,7 +179,7 @@ def test_everything_committed_is_deleted_and_the_log_goes_on_from_there(cluster:
     path.write_text('{"version": 1, "partitions": [{"topic": "emptied", "partition": 0, "offset": -1}]}')
     done = run_kraft(cluster, "topics", "delete-records", "--offset-json-file", str(path))
     assert (done.returncode, done.stdout) == (0, "partition: emptied-0\tlow_watermark: 10\n"), done.stderr
-    assert bounds(cluster, place) == (10, 10)
+    assert bounds(cluster.bootstrap_servers, place) == (10, 10)
     publish(cluster, "emptied", [(b"k", b"next")])
     assert read(cluster, place) == [(10, b"k", b"next")]
 
@@ -200,7 +196,7 @@ def test_what_cannot_be_deleted_is_refused_in_one_line(cluster: Cluster) -> None
         done = run_kraft(cluster, "topics", "delete-records", *arguments)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
         assert word in done.stderr
-    assert bounds(cluster, place) == (0, 10)
+    assert bounds(cluster.bootstrap_servers, place) == (0, 10)
 
 
 # --- compaction ----------------------------------------------------------------------------------------------

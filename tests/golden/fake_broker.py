@@ -6,12 +6,12 @@ one version of it that is offered here. Field layouts: Kafka protocol guide.
 
 from __future__ import annotations
 
-import socketserver
 import struct
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
+
+from tests.golden.frame_server import frame_server
 
 TOPIC: Final = "golden"
 PRODUCER_ID: Final = 4000
@@ -28,7 +28,6 @@ _VERSION_OF: Final = {
 }
 _COORDINATOR_NOT_AVAILABLE: Final = 15
 _UNSUPPORTED_VERSION: Final = 35
-_SOCKET_TIMEOUT_S: Final = 30.0
 
 
 class FakeBroker:
@@ -41,8 +40,15 @@ class FakeBroker:
         """The records field of every produce request."""
         self.port = 0
 
-    def answer(self, api_key: int, api_version: int, request: _Reader) -> bytes | None:
-        """The body of the response; None where the client expects no answer."""
+    def answer(self, frame: bytes) -> bytes | None:
+        """See `frame_server.Answer`."""
+        request = _Reader(frame)
+        api_key, api_version, correlation_id = request.unpack(">hhi")
+        request.string()
+        body = self._body(api_key, api_version, request)
+        return None if body is None else struct.pack(">ii", 4 + len(body), correlation_id) + body
+
+    def _body(self, api_key: int, api_version: int, request: _Reader) -> bytes | None:
         if api_key == _API_VERSIONS:
             # A newer one is refused in the oldest form, and the client asks again in that.
             return self._api_versions(0 if api_version == 0 else _UNSUPPORTED_VERSION)
@@ -117,39 +123,9 @@ def _string(text: str) -> bytes:
     return struct.pack(">h", len(text)) + text.encode()
 
 
-class _Server(socketserver.ThreadingTCPServer):
-    allow_reuse_address = True
-    daemon_threads = True
-
-    def __init__(self, broker: FakeBroker) -> None:
-        super().__init__(("127.0.0.1", 0), _Connection)
-        self.broker = broker
-        broker.port = self.server_address[1]
-
-
-class _Connection(socketserver.StreamRequestHandler):
-    timeout = _SOCKET_TIMEOUT_S
-    server: _Server
-
-    def handle(self) -> None:
-        while len(size := self.rfile.read(4)) == 4:
-            request = _Reader(self.rfile.read(int.from_bytes(size, "big")))
-            api_key, api_version, correlation_id = request.unpack(">hhi")
-            request.string()
-            body = self.server.broker.answer(api_key, api_version, request)
-            if body is not None:
-                self.wfile.write(struct.pack(">ii", 4 + len(body), correlation_id) + body)
-
-
 @contextmanager
 def fake_broker(served: bytes = b"", high_watermark: int = 0) -> Iterator[FakeBroker]:
     """Listens until the block ends. `served` is what a fetch below `high_watermark` gets."""
     broker = FakeBroker(served, high_watermark)
-    with _Server(broker) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        thread.start()
-        try:
-            yield broker
-        finally:
-            server.shutdown()
-            thread.join(_SOCKET_TIMEOUT_S)
+    with frame_server(broker.answer) as broker.port:
+        yield broker

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import aiokafka
 import confluent_kafka
@@ -22,6 +22,13 @@ KEY: Final = b"key"
 VALUE: Final = b"value"
 TIMESTAMP_MS: Final = 1_700_000_000_000
 _HEARTBEAT_MS: Final = 300
+_CONSUMER: Final[dict[str, Any]] = {
+    "client_id": "golden",
+    "group_id": GROUP,
+    "auto_offset_reset": "earliest",
+    "heartbeat_interval_ms": _HEARTBEAT_MS,
+    "enable_auto_commit": False,
+}
 _READING_S: Final = 2.0
 _WAIT_S: Final = 20.0
 
@@ -69,15 +76,7 @@ def _kafka_python(address: str) -> None:
     producer = kafka.KafkaProducer(bootstrap_servers=address, client_id="golden", enable_idempotence=True)
     producer.send(TOPIC, key=KEY, value=VALUE, timestamp_ms=TIMESTAMP_MS).get(_WAIT_S)
     producer.close(_WAIT_S)
-    consumer = kafka.KafkaConsumer(
-        TOPIC,
-        bootstrap_servers=address,
-        client_id="golden",
-        group_id=GROUP,
-        auto_offset_reset="earliest",
-        heartbeat_interval_ms=_HEARTBEAT_MS,
-        enable_auto_commit=False,
-    )
+    consumer = kafka.KafkaConsumer(TOPIC, bootstrap_servers=address, **_CONSUMER)
     deadline = time.monotonic() + _READING_S
     while time.monotonic() < deadline:
         consumer.poll(100)
@@ -94,15 +93,7 @@ async def _aiokafka_talk(address: str) -> None:
         bootstrap_servers=address, client_id="golden", enable_idempotence=True
     ) as producer:
         await producer.send_and_wait(TOPIC, key=KEY, value=VALUE, timestamp_ms=TIMESTAMP_MS)
-    async with aiokafka.AIOKafkaConsumer(
-        TOPIC,
-        bootstrap_servers=address,
-        client_id="golden",
-        group_id=GROUP,
-        auto_offset_reset="earliest",
-        heartbeat_interval_ms=_HEARTBEAT_MS,
-        enable_auto_commit=False,
-    ) as consumer:
+    async with aiokafka.AIOKafkaConsumer(TOPIC, bootstrap_servers=address, **_CONSUMER) as consumer:
         await consumer.getmany(timeout_ms=round(_READING_S * 1000))
         await consumer.commit({aiokafka.TopicPartition(TOPIC, 0): (7, "note")})
 

@@ -6,11 +6,9 @@ it is asked, and so offers every version: clients use the newest that they know.
 
 from __future__ import annotations
 
-import socketserver
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Final
 from uuid import UUID
 
@@ -18,7 +16,7 @@ from kraft.wire.api_keys import ApiKey, request_type
 from kraft.wire.api_versions import advertised
 from kraft.wire.codec import decode
 from kraft.wire.declaration import Message
-from kraft.wire.frame import SIZE_BYTES, decode_request_header, encode_response
+from kraft.wire.frame import decode_request_header, encode_response
 from kraft.wire.schema import (
     api_versions,
     fetch,
@@ -34,14 +32,13 @@ from kraft.wire.schema import (
     produce,
     sync_group,
 )
+from tests.golden.frame_server import HOST, frame_server
 
 TOPIC: Final = "golden"
 TOPIC_ID: Final = UUID(int=0x60_1D)
 GROUP: Final = "golden-group"
 MEMBER: Final = "member-1"
-HOST: Final = "127.0.0.1"
 _NODE: Final = 1
-_SOCKET_TIMEOUT_S: Final = 30.0
 _EMPTY_FETCH_S: Final = 0.05
 """How long a fetch of nothing is held back, so that the client does not ask without pause."""
 
@@ -201,36 +198,9 @@ _ANSWERS: Final[dict[ApiKey, Callable[[RecordingBroker, Any], Message]]] = {
 }
 
 
-class _Server(socketserver.ThreadingTCPServer):
-    allow_reuse_address = True
-    daemon_threads = True
-
-    def __init__(self, broker: RecordingBroker) -> None:
-        super().__init__((HOST, 0), _Connection)
-        self.broker = broker
-        broker.port = self.server_address[1]
-
-
-class _Connection(socketserver.StreamRequestHandler):
-    timeout = _SOCKET_TIMEOUT_S
-    server: _Server
-
-    def handle(self) -> None:
-        # A client that leaves does not wait for the answer to its last fetch.
-        with suppress(ConnectionError):
-            while len(size := self.rfile.read(SIZE_BYTES)) == SIZE_BYTES:
-                self.wfile.write(self.server.broker.answer(self.rfile.read(int.from_bytes(size, "big"))))
-
-
 @contextmanager
 def recording_broker() -> Iterator[RecordingBroker]:
     """Listens until the block ends."""
     broker = RecordingBroker()
-    with _Server(broker) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        thread.start()
-        try:
-            yield broker
-        finally:
-            server.shutdown()
-            thread.join(_SOCKET_TIMEOUT_S)
+    with frame_server(broker.answer) as broker.port:
+        yield broker

@@ -28,7 +28,8 @@ from kraft.log.verification.scrub import Expected, scrub_segment
 from kraft.model.errors import Corruption
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.simulation.modelled_log import new_disk, open_log
-from tests.simulation.sim_disk import CrashMode, SimDisk
+from tests.simulation.sim_content import CrashMode
+from tests.simulation.sim_disk import SimDisk
 from tests.unit.log.log_building import NOW_MS
 
 SEGMENT_BYTES: Final = 64 << 10

@@ -24,16 +24,11 @@ from kraft.model.errors import KraftError
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.simulation.failed_syncs import fail_everywhere
 from tests.simulation.half_deleted import delete_halves
+from tests.simulation.log_expectations import Broken, Expectation, knows_its_producers, meets, read_bytes
 from tests.simulation.log_workload import SMALL, Workload
-from tests.simulation.modelled_log import (
-    Broken,
-    Expectation,
-    knows_its_producers,
-    meets,
-    open_log,
-    read_bytes,
-)
-from tests.simulation.sim_disk import CrashMode, SimDisk
+from tests.simulation.modelled_log import open_log
+from tests.simulation.sim_content import CrashMode
+from tests.simulation.sim_disk import SimDisk
 from tests.unit.log.log_building import batch_of, stored
 
 CONFIGS: Final = (

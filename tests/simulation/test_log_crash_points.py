@@ -11,7 +11,8 @@ from kraft.model.ids import LeaderEpoch, Offset
 from tests.simulation.crash_points import crash_everywhere
 from tests.simulation.half_deleted import delete_halves
 from tests.simulation.modelled_log import new_disk, open_log
-from tests.simulation.sim_disk import CrashMode, SimDisk
+from tests.simulation.sim_content import CrashMode
+from tests.simulation.sim_disk import SimDisk
 from tests.unit.log.log_building import append, read_all, stored
 
 

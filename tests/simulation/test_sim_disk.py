@@ -10,7 +10,8 @@ import pytest
 
 from kraft.log.disk import Disk
 from kraft.runtime.disk import RealDisk
-from tests.simulation.sim_disk import SECTOR_BYTES, CrashMode, PowerFailure, SimDisk, SyncFailure
+from tests.simulation.sim_content import SECTOR_BYTES, CrashMode, SyncFailure
+from tests.simulation.sim_disk import PowerFailure, SimDisk
 
 SEEDS = range(300)
 

@@ -1,72 +1,18 @@
-"""`kraft topics`, `produce`, `consume` and `quorum` from their arguments to what they print, against a fake cluster."""
+"""`kraft topics`, `configs`, `produce` and `consume` from arguments to what they print, against a fake cluster."""
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
 from kraft.cli import main as command_line
-from kraft.client.loop_thread import shared_loop
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode
+from tests.unit.cli.shell import Shell
 from tests.unit.client.fake_cluster import FakeCluster
-
-
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
-    async def make() -> FakeCluster:
-        return FakeCluster()
-
-    made = shared_loop().run(make())
-    monkeypatch.setattr("kraft.client.network._grpc_connections", lambda: made)
-    return made
-
-
-class Shell:
-    """Runs commands as the console script does, and remembers what they printed."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, capture: pytest.CaptureFixture[bytes], directory: Path) -> None:
-        self._monkeypatch = monkeypatch
-        self._capture = capture
-        self._input = directory / "input"
-        self.out = ""
-        self.err = ""
-
-    def run(self, *arguments: str, stdin: bytes = b"") -> int:
-        self._input.write_bytes(stdin)
-        self._monkeypatch.setattr(sys, "argv", ["kraft", *arguments])
-        code = 0
-        with self._input.open() as file:
-            self._monkeypatch.setattr(sys, "stdin", file)
-            try:
-                command_line.main()
-            except SystemExit as end:
-                code = end.code if isinstance(end.code, int) else 0
-        captured = self._capture.readouterr()
-        self.out, self.err = captured.out.decode(), captured.err.decode()
-        return code
-
-    def succeed(self, *arguments: str, stdin: bytes = b"") -> str:
-        code = self.run(*arguments, "--bootstrap-server", "broker-1:9094,broker-2:9094", stdin=stdin)
-        assert code == 0, self.err
-        return self.out
-
-    def fail(self, *arguments: str, stdin: bytes = b"") -> str:
-        """The one line that says why."""
-        assert self.run(*arguments, "--bootstrap-server", "broker-1:9094", stdin=stdin) == 1
-        assert self.out == ""
-        return self.err
-
-
-@pytest.fixture
-def kraft(
-    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path
-) -> Shell:
-    return Shell(monkeypatch, capsysbinary, tmp_path)
 
 
 def put(cluster: FakeCluster, topic: str, *values: bytes, partition: int = 0) -> None:
@@ -395,101 +341,6 @@ def test_a_topic_or_partition_that_is_missing_is_named(kraft: Shell, cluster: Fa
     cluster.create("orders")
     err = kraft.fail("consume", "orders", "--partition", "4")
     assert err == "kraft: UNKNOWN_TOPIC_OR_PARTITION: topic 'orders' has partitions 0 to 0, not 4\n"
-
-
-# --- quorum and the rest -----------------------------------------------------------------------------------------
-
-
-def test_the_quorum_is_described_as_kafkas_own_command_does(kraft: Shell) -> None:
-    assert kraft.succeed("quorum", "describe", "--status").splitlines() == [
-        "ClusterId:              kJ2Yk0mVT0ma0wV2Yk0mVQ",
-        "LeaderId:               2",
-        "LeaderEpoch:            5",
-        "HighWatermark:          41",
-        "MaxFollowerLag:         -1",
-        "MaxFollowerLagTimeMs:   -1",
-        "CurrentVoters:          [1,2,3]",
-        "CurrentObservers:       [7]",
-    ]
-    lines = kraft.succeed("quorum", "describe", "--replication").splitlines()
-    assert [line.split() for line in lines] == [
-        ["NodeId", "LogEndOffset", "Lag", "LastFetchTimestamp", "LastCaughtUpTimestamp", "Status"],
-        ["2", "41", "0", "1000", "1000", "Leader"],
-        ["1", "40", "1", "995", "900", "Follower"],
-        ["3", "-1", "-1", "995", "-1", "Follower"],
-        ["7", "41", "0", "990", "990", "Observer"],
-    ]
-    assert kraft.succeed("quorum", "describe").splitlines() == [
-        *kraft.succeed("quorum", "describe", "--status").splitlines(),
-        "",
-        *lines,
-    ]
-    human = kraft.succeed("quorum", "describe", "--replication", "--human-readable").splitlines()
-    assert human[2].split() == ["1", "40", "1", "5", "ms", "ago", "100", "ms", "ago", "Follower"]
-
-
-def test_the_quorum_as_json_keeps_its_names(kraft: Shell) -> None:
-    described = json.loads(kraft.succeed("quorum", "describe", "--output", "json"))
-    assert {"leader_id", "leader_epoch", "high_watermark", "voters", "observers"} <= set(described)
-    assert described["voters"][0]["lag"] == 1
-
-
-# --- brokers, features -------------------------------------------------------------------------------------------
-
-
-def test_brokers_are_listed_with_their_state(kraft: Shell, cluster: FakeCluster) -> None:
-    cluster.fenced.add(2)
-    rows = [line.split() for line in kraft.succeed("brokers", "list").splitlines()]
-    assert rows == [
-        ["BrokerId", "State", "Addresses", "Rack", "Epoch", "Leaders", "Replicas", "InSync", "LogDirs"],
-        ["1", "active", "GRPC://broker-1:9094", "a", "11", "2", "6", "5", "1"],
-        ["2", "fenced", "GRPC://broker-2:9094", "-", "12", "2", "6", "5", "1"],
-        ["3", "shutting-down", "GRPC://broker-3:9094", "-", "13", "2", "6", "5", "1"],
-    ]
-    listed = json.loads(kraft.succeed("brokers", "list", "--output", "json"))
-    assert [(each["broker_id"], each["state"], each["fenced_by_operator"]) for each in listed] == [
-        (1, "active", False),
-        (2, "fenced", True),
-        (3, "shutting-down", False),
-    ]
-
-
-def test_one_broker_is_described(kraft: Shell) -> None:
-    lines = dict(line.split(":", 1) for line in kraft.succeed("brokers", "describe", "1").splitlines())
-    assert lines["State"].strip() == "active"
-    assert lines["Features"].strip() == "metadata.version 1 to 2"
-    assert json.loads(kraft.succeed("brokers", "describe", "1", "--output", "json"))["epoch"] == 11
-    assert kraft.fail("brokers", "describe", "9") == "kraft: BROKER_ID_NOT_REGISTERED: there is no broker 9\n"
-
-
-def test_a_broker_is_fenced_unfenced_and_unregistered(kraft: Shell, cluster: FakeCluster) -> None:
-    assert kraft.succeed("brokers", "fence", "1") == "Broker 1 is fenced.\n"
-    assert kraft.succeed("brokers", "fence", "1") == "Broker 1 is fenced already.\n"
-    assert kraft.succeed("brokers", "unfence", "1") == "Broker 1 is no longer fenced by an operator.\n"
-    assert kraft.succeed("brokers", "unfence", "1") == "Broker 1 was not fenced by an operator.\n"
-    assert kraft.succeed("brokers", "unregister", "1") == "Broker 1 is no longer registered.\n"
-    assert cluster.fenced == set()
-
-
-def test_fencing_that_costs_a_leader_has_to_be_insisted_on(kraft: Shell) -> None:
-    assert "without a leader" in kraft.fail("brokers", "fence", "2")
-    forced = json.loads(kraft.succeed("brokers", "fence", "2", "--force", "--output", "json"))
-    assert forced == {"broker_id": 2, "fenced": True, "leaderless": ["orders-0"]}
-
-
-def test_feature_levels_are_described_and_raised(kraft: Shell) -> None:
-    assert kraft.succeed("features", "describe") == (
-        "Feature: metadata.version\tSupportedMinVersion: 1\tSupportedMaxVersion: 2\tFinalizedVersionLevel: 1\t"
-        "Epoch: 41\n"
-    )
-    upgrade = ("features", "upgrade", "--feature", "metadata.version=2")
-    assert kraft.succeed(*upgrade, "--dry-run") == "metadata.version can be upgraded to 2.\n"
-    assert kraft.succeed(*upgrade) == "metadata.version was upgraded to 2.\n"
-    assert kraft.succeed(*upgrade) == "metadata.version is at 2 already.\n"
-    described = json.loads(kraft.succeed("features", "describe", "--output", "json"))
-    assert described["features"][0]["finalized_level"] == 2
-    assert kraft.run("features", "upgrade", "--feature", "metadata.version") == 2
-    assert "is not NAME=LEVEL" in kraft.err
 
 
 # --- the rest ----------------------------------------------------------------------------------------------------

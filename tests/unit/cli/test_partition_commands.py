@@ -11,11 +11,9 @@ import pytest
 from kraft.metadata.controller import fence_broker
 from kraft.metadata.records import PartitionChanged
 from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch
-from tests.unit.cli.test_client_commands import Shell, cluster, kraft
+from tests.unit.cli.shell import Shell
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.metadata.clusters import epoch_of, ids
-
-__all__ = ["cluster", "kraft"]
 
 
 def replicas(cluster: FakeCluster, topic: str) -> list[list[int]]:

@@ -6,14 +6,8 @@ A partition has one log, which every leader sees whole: what replication does is
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict, deque
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 from uuid import UUID, uuid5
 
-from kraft.log.format.record_batch import BatchHeader, assign_offsets, decode_batch, read_header, split, validate
-from kraft.log.format.record_codec import Record
-from kraft.log.leader_epochs import LeaderEpochCache
 from kraft.metadata.configs import KAFKA_DEFAULTS
 from kraft.metadata.controller import alter_partition_reassignments, create_partitions, elect_leaders
 from kraft.metadata.features import METADATA_VERSION, SETTINGS_AS_METADATA
@@ -28,81 +22,15 @@ from kraft.model import partition_requests as partition_changes
 from kraft.model import quota_requests as quotas
 from kraft.model import requests as values
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import LeaderEpoch, Offset, TopicId, TopicPartition
+from kraft.model.ids import TopicId, TopicPartition
 from kraft.rpc.peers import NotServed, Unreachable
 from kraft.server.handlers.describe_topics import topic_metadata
+from tests.unit.client.fake_configs import altered, described
+from tests.unit.client.fake_partition import FakePartition
 from tests.unit.client.fake_streams import FakeFetchStream, FakeProduceStream, FakeStream
 from tests.unit.metadata import clusters
 
 NAMESPACE = UUID(int=7)
-
-
-@dataclass
-class FakePartition:
-    leader_id: int
-    leader_epoch: int = 0
-    batches: list[bytes] = field(default_factory=list)
-    log_start_offset: int = 0
-    end_offset: int = 0
-    recent: dict[int, deque[BatchHeader]] = field(default_factory=lambda: defaultdict(lambda: deque(maxlen=5)))
-    refusals: deque[ErrorCode] = field(default_factory=deque)
-    """Answers to the next produce requests, in place of appending."""
-    size_max: int = 1 << 20
-
-    def records(self) -> list[Record]:
-        return [record for batch in self.batches for record in decode_batch(batch)]
-
-    def append(self, records: bytes) -> tuple[ErrorCode, int]:
-        header = validate(records)
-        if self.refusals:
-            return self.refusals.popleft(), -1
-        if len(records) > self.size_max:
-            return ErrorCode.MESSAGE_TOO_LARGE, -1
-        recent = self.recent[header.producer_id]
-        if header.has_producer:
-            for known in recent:
-                if known.base_sequence == header.base_sequence and known.record_count == header.record_count:
-                    return ErrorCode.NONE, known.base_offset
-            # As brokers do: a producer that is not known, perhaps because its records are gone, may begin anywhere.
-            if recent and header.base_sequence != (recent[-1].last_sequence + 1) & 0x7FFFFFFF:
-                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
-        stored = bytearray(records)
-        assign_offsets(stored, 0, Offset(self.end_offset), LeaderEpoch(self.leader_epoch))
-        placed = read_header(stored)
-        recent.append(placed)
-        self.batches.append(bytes(stored))
-        base_offset, self.end_offset = self.end_offset, placed.next_offset
-        return ErrorCode.NONE, base_offset
-
-    def elect_unclean(self, leader_id: int, end_offset: int) -> None:
-        """A replica that has only what lies before `end_offset` leads in the next epoch."""
-        self.batches = [batch for batch in self.batches if read_header(batch).next_offset <= end_offset]
-        self.end_offset = end_offset
-        self.leader_id = leader_id
-        self.leader_epoch += 1
-
-    def epoch_end(self, epoch: int) -> tuple[int, int]:
-        epochs = LeaderEpochCache()
-        for batch in map(read_header, self.batches):
-            epochs = epochs.with_epoch(LeaderEpoch(batch.leader_epoch), Offset(batch.base_offset))
-        epochs = epochs.with_epoch(LeaderEpoch(self.leader_epoch), Offset(self.end_offset))
-        return epochs.end_offset_for(LeaderEpoch(epoch), Offset(self.end_offset))
-
-    def objection(self, broker_id: int, current_leader_epoch: int) -> ErrorCode:
-        """To a consumer that asks this broker, and believes to be in that epoch; -1 for none."""
-        if current_leader_epoch not in (-1, self.leader_epoch):
-            stale = current_leader_epoch < self.leader_epoch
-            return ErrorCode.FENCED_LEADER_EPOCH if stale else ErrorCode.UNKNOWN_LEADER_EPOCH
-        return ErrorCode.NONE if broker_id == self.leader_id else ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-    def read(self, offset: int, bytes_max: int) -> bytes:
-        chosen: list[bytes] = []
-        for batch in self.batches:
-            if read_header(batch).next_offset > offset:
-                if chosen and sum(map(len, chosen)) + len(batch) > bytes_max:
-                    break
-                chosen.append(batch)
-        return b"".join(chosen)
 
 
 class FakeCluster:
@@ -260,17 +188,8 @@ class FakeBroker:
     def _offset(self, asked: values.ListOffsetsPartition) -> values.ListOffsetsPartitionResult:
         partition = self.cluster.partition(asked.topic, asked.partition)
         code, offset, timestamp_ms = partition.objection(self.broker_id, asked.current_leader_epoch), -1, -1
-        if code is not ErrorCode.NONE:
-            pass
-        elif asked.timestamp_ms == values.LATEST_TIMESTAMP:
-            offset = partition.end_offset
-        elif asked.timestamp_ms == values.EARLIEST_TIMESTAMP:
-            offset = partition.log_start_offset
-        else:
-            for record in partition.records():
-                if record.timestamp_ms >= asked.timestamp_ms:
-                    offset, timestamp_ms = record.offset, record.timestamp_ms
-                    break
+        if code is ErrorCode.NONE:
+            offset, timestamp_ms = partition.find(asked.timestamp_ms)
         return values.ListOffsetsPartitionResult(
             topic=asked.topic,
             partition=asked.partition,
@@ -418,29 +337,8 @@ class FakeBroker:
         self, request: configs.DescribeConfigsRequest, timeout_s: float
     ) -> configs.DescribeConfigsResponse:
         await self._answering("describe_configs")
-        return configs.DescribeConfigsResponse(results=[self._described(asked) for asked in request.resources])
-
-    def _described(self, asked: configs.ConfigResource) -> configs.ResourceDescription:
-        if asked.resource_type is configs.ConfigResourceType.BROKER:
-            assert asked.resource_name in ("", str(self.broker_id))
-            file = configs.ConfigSource.STATIC_BROKER_CONFIG
-            entries = [_config("node.id", asked.resource_name, file)] if asked.resource_name else []
-            entries += [
-                _config(key, value, configs.ConfigSource.DYNAMIC_BROKER_CONFIG)
-                for key, value in sorted(self.cluster.broker_configs.get(asked.resource_name, {}).items())
-            ]
-        else:
-            own = self.cluster.configs.get(asked.resource_name, {})
-            entries = [_config("segment.bytes", "1073741824", configs.ConfigSource.DEFAULT_CONFIG)]
-            entries += [
-                _config(key, value, configs.ConfigSource.DYNAMIC_TOPIC_CONFIG) for key, value in sorted(own.items())
-            ]
-        known = asked.resource_name in self.cluster.topics or asked.resource_type is configs.ConfigResourceType.BROKER
-        return configs.ResourceDescription(
-            resource_type=asked.resource_type,
-            resource_name=asked.resource_name,
-            error_code=ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            entries=entries if known else [],
+        return configs.DescribeConfigsResponse(
+            results=[described(self.cluster, self.broker_id, asked) for asked in request.resources]
         )
 
     async def incremental_alter_configs(
@@ -448,23 +346,7 @@ class FakeBroker:
     ) -> configs.IncrementalAlterConfigsResponse:
         await self._answering("incremental_alter_configs")
         self.cluster.alterations.append(request)
-        results = []
-        for asked in request.resources:
-            of_broker = asked.resource_type is configs.ConfigResourceType.BROKER
-            kept = self.cluster.broker_configs if of_broker else self.cluster.configs
-            own = kept.setdefault(asked.resource_name, {})
-            for alteration in [] if request.validate_only else asked.alterations:
-                own.pop(alteration.key, None)
-                if alteration.value is not None:
-                    own[alteration.key] = alteration.value
-            known = of_broker or asked.resource_name in self.cluster.topics
-            results.append(
-                configs.ResourceAlterationResult(
-                    resource_type=asked.resource_type,
-                    resource_name=asked.resource_name,
-                    error_code=ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                )
-            )
+        results = [altered(self.cluster, asked, request.validate_only) for asked in request.resources]
         return configs.IncrementalAlterConfigsResponse(results=results)
 
     async def describe_brokers(
@@ -607,24 +489,8 @@ class FakeBroker:
         )
 
 
-def _config(key: str, value: str, source: configs.ConfigSource) -> configs.ConfigEntry:
-    return configs.ConfigEntry(
-        key=key,
-        value=value,
-        source=source,
-        is_default=source is configs.ConfigSource.DEFAULT_CONFIG,
-        read_only=False,
-        type=configs.ConfigType.LONG,
-        synonyms=[configs.ConfigSynonym(key=key, value=value, source=source)],
-    )
-
-
 def _result(topic: str, code: ErrorCode) -> values.TopicResult:
     return values.TopicResult(topic=topic, error_code=code, topic_id=uuid5(NAMESPACE, topic), partitions=1)
-
-
-def all_values(batches: Iterable[bytes]) -> list[bytes | None]:
-    return [record.value for data in batches for _, batch in split(data) for record in decode_batch(batch)]
 
 
 def tp(topic: str, partition: int = 0) -> TopicPartition:

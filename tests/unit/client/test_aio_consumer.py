@@ -13,7 +13,8 @@ from kraft.log.format.compression import Codec
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
-from tests.unit.client.fake_cluster import FakeCluster, all_values, tp
+from tests.unit.client.fake_cluster import FakeCluster, tp
+from tests.unit.client.fake_partition import all_values
 from tests.unit.client.virtual_time import run_virtually, virtual_network
 
 

@@ -18,7 +18,7 @@ from kraft.log.format.record_batch import TimestampType
 from kraft.log.log_config import LogConfig
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.simulation.modelled_log import ModelledLog
-from tests.simulation.sim_disk import CrashMode
+from tests.simulation.sim_content import CrashMode
 
 RUNS = 320
 STEPS_IN_A_RUN = 40

@@ -20,6 +20,7 @@ from kraft.metadata.records import (
     RegisterBroker,
     TopicCreated,
 )
+from kraft.model.feature_requests import FeatureRange
 from kraft.model.ids import (
     BrokerEpoch,
     BrokerId,
@@ -50,6 +51,22 @@ def registration(broker_id: int, *, process: int = 1, cluster_id: str = CLUSTER)
     )
 
 
+def registered(
+    broker_id: int, *, epoch: int, process: int = 1, rack: str = "", features: Sequence[FeatureRange] = ()
+) -> RegisterBroker:
+    """The record of a registration."""
+    request = registration(broker_id, process=process)
+    return RegisterBroker(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        broker_epoch=BrokerEpoch(epoch),
+        endpoints=request.endpoints,
+        rack=rack,
+        directory_ids=request.directory_ids,
+        features=list(features),
+    )
+
+
 def cluster(*broker_ids: int, racks: Mapping[int, str] | None = None) -> MetadataImage:
     """Unfenced brokers, registered in the given order: so the first has epoch 1. Features are at their latest."""
     records: list[MetadataRecord] = [
@@ -57,19 +74,11 @@ def cluster(*broker_ids: int, racks: Mapping[int, str] | None = None) -> Metadat
         *(FeatureLevelSet(feature=each.feature, level=each.max_level) for each in SUPPORTED_FEATURES.values()),
     ]
     for epoch, broker_id in enumerate(broker_ids, start=1):
-        request = registration(broker_id)
-        records.append(
-            RegisterBroker(
-                broker_id=request.broker_id,
-                incarnation_id=request.incarnation_id,
-                broker_epoch=BrokerEpoch(epoch),
-                endpoints=request.endpoints,
-                rack=(racks or {}).get(broker_id, ""),
-                directory_ids=request.directory_ids,
-                features=request.features,
-            )
-        )
-        records.append(BrokerUnfenced(broker_id=request.broker_id, broker_epoch=BrokerEpoch(epoch)))
+        rack = (racks or {}).get(broker_id, "")
+        records += [
+            registered(broker_id, epoch=epoch, rack=rack, features=list(SUPPORTED_FEATURES.values())),
+            BrokerUnfenced(broker_id=BrokerId(broker_id), broker_epoch=BrokerEpoch(epoch)),
+        ]
     return EMPTY_IMAGE.replay(records)
 
 

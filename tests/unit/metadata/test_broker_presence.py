@@ -9,9 +9,9 @@ from kraft.metadata.broker_presence import (
 )
 from kraft.metadata.controller import fence_broker
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.records import BrokerUnfenced, RegisterBroker
+from kraft.metadata.records import BrokerUnfenced
 from kraft.model.ids import BrokerEpoch, BrokerId
-from tests.unit.metadata.clusters import cluster, registration
+from tests.unit.metadata.clusters import cluster, registered, registration
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 FIRST, SECOND = BrokerEpoch(1), BrokerEpoch(2)
@@ -108,16 +108,8 @@ def test_a_broker_that_was_wrongly_taken_for_gone_is_not_judged_by_its_address_a
     assert dial(presence, 200, nobody_listens=True, image=image) == [1]
     presence.heard(ONE, FIRST)
     assert dialled_ids(presence, 100 * DIAL_INTERVAL_MS, image) == []
-    request = registration(1, process=2)
-    registered = RegisterBroker(
-        broker_id=ONE,
-        incarnation_id=request.incarnation_id,
-        broker_epoch=SECOND,
-        endpoints=request.endpoints,
-        rack="",
-        directory_ids=request.directory_ids,
-    )
-    image = image.replay([registered, BrokerUnfenced(broker_id=ONE, broker_epoch=SECOND)])
+    again = registered(1, epoch=SECOND, process=2)
+    image = image.replay([again, BrokerUnfenced(broker_id=ONE, broker_epoch=SECOND)])
     assert dialled_ids(presence, 100 * DIAL_INTERVAL_MS, image) == [1]
 
 

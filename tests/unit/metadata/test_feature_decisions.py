@@ -14,11 +14,10 @@ from kraft.metadata.features import (
     range_of,
 )
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
-from kraft.metadata.records import ClusterInitialised, FeatureLevelSet, RegisterBroker
+from kraft.metadata.records import ClusterInitialised, FeatureLevelSet
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.feature_requests import FeatureRange, FeatureUpdate, UpdateFeaturesRequest
-from kraft.model.ids import BrokerEpoch
-from tests.unit.metadata.clusters import CLUSTER, cluster, registration
+from tests.unit.metadata.clusters import CLUSTER, cluster, registered, registration
 
 
 def to(level: int, feature: str = METADATA_VERSION, *, validate_only: bool = False) -> UpdateFeaturesRequest:
@@ -30,20 +29,7 @@ def earlier_cluster(*features: list[FeatureRange]) -> MetadataImage:
     """At the first level, with a broker for each list of what it supports."""
     image = EMPTY_IMAGE.replay([ClusterInitialised(cluster_id=CLUSTER)])
     for broker_id, supported in enumerate(features, start=1):
-        request = registration(broker_id)
-        image = image.replay(
-            [
-                RegisterBroker(
-                    broker_id=request.broker_id,
-                    incarnation_id=request.incarnation_id,
-                    broker_epoch=BrokerEpoch(broker_id),
-                    endpoints=request.endpoints,
-                    rack="",
-                    directory_ids=request.directory_ids,
-                    features=supported,
-                )
-            ]
-        )
+        image = image.replay([registered(broker_id, epoch=broker_id, features=supported)])
     return image
 
 

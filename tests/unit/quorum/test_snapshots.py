@@ -14,7 +14,8 @@ from kraft.model.errors import Corruption
 from kraft.quorum import snapshots
 from kraft.quorum.snapshots import Snapshot, SnapshotId, SnapshotStore
 from kraft.runtime.disk import RealDisk
-from tests.simulation.sim_disk import CrashMode, PowerFailure, SimDisk
+from tests.simulation.sim_content import CrashMode
+from tests.simulation.sim_disk import PowerFailure, SimDisk
 from tests.unit.log.memory_disk import MemoryDisk
 
 CHUNKS = (b"first" * 10, b"second", b"t")

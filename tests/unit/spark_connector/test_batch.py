@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 
 import pytest
 from pyspark.sql.datasource import InputPartition
@@ -11,15 +10,6 @@ from spark_connector.batch import KraftBatchReader
 from spark_connector.cluster import TopicMissing
 from spark_connector.options import batch_options
 from tests.unit.spark_connector.file_cluster import FileCluster
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> FileCluster:
-    cluster = FileCluster(tmp_path)
-    cluster.create_topic("a", partitions=2)
-    cluster.append("a", 0, [f"a0-{number}" for number in range(30)])
-    cluster.append("a", 1, [f"a1-{number}" for number in range(10)])
-    return cluster
 
 
 def reader(cluster: FileCluster, **options: str) -> KraftBatchReader:

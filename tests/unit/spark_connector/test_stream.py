@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import logging
 import pickle
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,15 +14,6 @@ from spark_connector.data_loss import DataLoss
 from spark_connector.options import stream_options
 from spark_connector.stream import KraftStreamReader
 from tests.unit.spark_connector.file_cluster import ConnectedFileCluster, FileCluster
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> FileCluster:
-    cluster = FileCluster(tmp_path)
-    cluster.create_topic("a", partitions=2)
-    cluster.append("a", 0, [f"a0-{number}" for number in range(30)])
-    cluster.append("a", 1, [f"a1-{number}" for number in range(10)])
-    return cluster
 
 
 @pytest.fixture(autouse=True)

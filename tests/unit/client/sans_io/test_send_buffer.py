@@ -17,7 +17,7 @@ from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
 from kraft.model.requests import ProducePartitionResult
-from tests.unit.client.fake_cluster import FakePartition
+from tests.unit.client.fake_partition import FakePartition
 
 ORDERS = TopicPartition("orders", 0)
 

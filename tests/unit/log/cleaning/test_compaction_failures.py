@@ -10,21 +10,12 @@ import pytest
 from kraft.log.cleaning.cleaned_segments import discard
 from kraft.log.cleaning.compaction import CleaningAborted, clean
 from kraft.log.cleaning.segment_swap import complete_swaps
-from kraft.log.format.record_batch import (
-    read_header,
-)
+from kraft.log.format.record_batch import read_header
 from kraft.model.errors import Corruption
 from kraft.model.ids import Offset
-from tests.simulation.sim_disk import CrashMode, PowerFailure, SimDisk
-from tests.unit.log.compacted_log import (
-    COMPACT,
-    MAP_BYTES,
-    NOW_MS,
-    CompactedLog,
-    batch_at,
-    new_log,
-    view,
-)
+from tests.simulation.sim_content import CrashMode
+from tests.simulation.sim_disk import PowerFailure, SimDisk
+from tests.unit.log.compacted_log import COMPACT, MAP_BYTES, NOW_MS, CompactedLog, batch_at, new_log, view
 from tests.unit.log.memory_disk import MemoryDisk
 
 

@@ -26,7 +26,6 @@ from kraft.log.format.record_codec import Record, RecordColumns
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.golden import clients
 from tests.golden.records import BASE_TIMESTAMP_MS, RECORDS
-from tests.unit.log.format.codec_variants import compiled_codec, pure_codec
 
 FOLDER = Path(clients.__file__).parent / "batches"
 CLIENTS = ("aiokafka", "kafka-python", "librdkafka")
@@ -45,16 +44,6 @@ READERS = {
     "kafka-python": clients.read_by_kafka_python,
     "librdkafka": by_librdkafka,
 }
-
-
-@pytest.fixture(scope="module", params=["pure", "compiled"])
-def codec(request: pytest.FixtureRequest) -> ModuleType:
-    if request.param == "pure":
-        return pure_codec()
-    compiled = compiled_codec()
-    if compiled is None:
-        pytest.skip("the record codec is not compiled here")
-    return compiled
 
 
 @pytest.fixture(params=READERS)

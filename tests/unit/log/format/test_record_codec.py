@@ -15,23 +15,13 @@ from hypothesis import strategies as st
 from kraft.log.format.bytes_writer import BytesWriter
 from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode, InvalidBatch
-from tests.unit.log.format.codec_variants import compiled_codec, pure_codec
+from tests.unit.log.format.codec_variants import pure_codec
 
 NULLABLE = st.none() | st.binary(max_size=300)
 HEADERS = st.lists(st.tuples(st.text(max_size=10), NULLABLE), max_size=4).map(tuple)
 TIMESTAMPS = st.integers(-(2**62), 2**62)
 FIELDS = st.tuples(TIMESTAMPS, NULLABLE, NULLABLE, HEADERS)
 INT64_MAX = 2**63 - 1
-
-
-@pytest.fixture(scope="module", params=["pure", "compiled"])
-def codec(request: pytest.FixtureRequest) -> ModuleType:
-    if request.param == "pure":
-        return pure_codec()
-    compiled = compiled_codec()
-    if compiled is None:
-        pytest.skip("the record codec is not compiled here")
-    return compiled
 
 
 def test_the_interpreted_codec_needs_no_librt() -> None:

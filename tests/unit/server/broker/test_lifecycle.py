@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from uuid import UUID
 
@@ -9,7 +9,6 @@ import pytest
 
 from kraft.metadata.commands import HeartbeatRequest, HeartbeatResult, RegisterBrokerRequest, RegistrationResult
 from kraft.metadata.features import SUPPORTED_FEATURES
-from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import Endpoint, OperatorFenceSet
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId
@@ -26,6 +25,7 @@ from kraft.server.cluster.controller_client import NoController
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import cluster
 from tests.unit.server.fake_controllers import FakeControllers
+from tests.unit.server.fake_metadata import FollowedMetadata
 
 SESSION_S = 9.0
 HEARTBEAT_S = 2.0
@@ -48,30 +48,19 @@ def lifecycle(controllers: FakeControllers) -> BrokerLifecycle:
     )
 
 
-class Metadata:
+class Metadata(FollowedMetadata):
     """As broker 1 follows it. An operator may keep it fenced."""
 
     def __init__(self) -> None:
+        super().__init__(cluster(1))
         self.published_index = 17
         self.committed: list[int] = []
-        self.image = cluster(1)
-        self._changed = asyncio.Condition()
 
     def committed_elsewhere(self, index: int) -> None:
         self.committed.append(index)
 
-    async def until(self, holds: Callable[[MetadataImage], bool], timeout_s: float) -> bool:
-        try:
-            async with asyncio.timeout(timeout_s), self._changed:
-                await self._changed.wait_for(lambda: holds(self.image))
-        except TimeoutError:
-            return False
-        return True
-
     async def operator_fences(self, fenced: bool) -> None:
-        self.image = self.image.replay([OperatorFenceSet(broker_id=BrokerId(1), fenced=fenced)])
-        async with self._changed:
-            self._changed.notify_all()
+        await self.replay(OperatorFenceSet(broker_id=BrokerId(1), fenced=fenced))
 
 
 def now() -> float:

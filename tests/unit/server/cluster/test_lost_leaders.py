@@ -1,33 +1,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
-from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import PartitionChanged
 from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch
 from kraft.server.cluster.lost_leaders import HOLD_MS_MAX, LostLeaders
 from tests.unit.client.virtual_time import LoopClock, run_virtually
 from tests.unit.metadata.clusters import ORDERS, cluster, with_topic
+from tests.unit.server.fake_metadata import FollowedMetadata
 
 IMAGE = with_topic(cluster(1, 2, 3), [2, 1], [3, 1])
 """Broker 2 leads the first partition, broker 3 the second."""
 
 
-class Metadata:
-    """What this broker acts on, and the wait for another image, as `MetadataLoader` does it."""
+class Metadata(FollowedMetadata):
+    """What this broker acts on."""
 
     def __init__(self) -> None:
-        self.image = IMAGE
-        self._changed = asyncio.Condition()
-
-    async def until(self, holds: Callable[[MetadataImage], bool], timeout_s: float) -> bool:
-        try:
-            async with asyncio.timeout(timeout_s), self._changed:
-                await self._changed.wait_for(lambda: holds(self.image))
-        except TimeoutError:
-            return False
-        return True
+        super().__init__(IMAGE)
 
     async def elect(self, partition: int, leader: int) -> None:
         record = PartitionChanged(
@@ -38,9 +28,7 @@ class Metadata:
             leader_epoch=LeaderEpoch(1),
             partition_epoch=PartitionEpoch(1),
         )
-        self.image = self.image.replay([record])
-        async with self._changed:
-            self._changed.notify_all()
+        await self.replay(record)
 
 
 async def waited_ms(lost: LostLeaders, *topics: str) -> int:

@@ -14,7 +14,6 @@ from kraft.metadata.records import (
     BrokerUnfenced,
     ClusterInitialised,
     MetadataRecord,
-    RegisterBroker,
     TopicCreated,
     TransactionAborted,
     TransactionBegun,
@@ -30,23 +29,11 @@ from kraft.server.broker.lifecycle import BrokerIdentity, BrokerLifecycle, Broke
 from kraft.server.cluster.metadata_loader import LAG_MAX_S, SILENCE_MAX_S, MetadataLoader
 from kraft.server.cluster.metadata_snapshots import LoadedImage
 from tests.unit.client.virtual_time import run_virtually
-from tests.unit.metadata.clusters import CLUSTER, registration
+from tests.unit.metadata.clusters import CLUSTER, registered, registration
 from tests.unit.server.fake_controllers import FakeControllers
 
 BROKER = BrokerId(1)
 EPOCH = BrokerEpoch(5)
-
-
-def registered(broker_id: int = BROKER, epoch: int = EPOCH) -> RegisterBroker:
-    request = registration(broker_id)
-    return RegisterBroker(
-        broker_id=request.broker_id,
-        incarnation_id=request.incarnation_id,
-        broker_epoch=BrokerEpoch(epoch),
-        endpoints=request.endpoints,
-        rack="",
-        directory_ids=request.directory_ids,
-    )
 
 
 def topic(name: str, number: int) -> TopicCreated:
@@ -161,7 +148,7 @@ async def following(*controllers: Controller, published: Published | None = None
 def up_to_date(address: str = "controller-1") -> Controller:
     controller = Controller(address)
     controller.commit(2, ClusterInitialised(cluster_id=CLUSTER))
-    controller.commit(4, registered())
+    controller.commit(4, registered(BROKER, epoch=EPOCH))
     return controller
 
 
@@ -196,12 +183,14 @@ def test_nothing_is_acted_on_before_the_registration_of_this_very_process_has_ar
         # A voter that was just started: it knows of an earlier life of this broker, and of no topic yet.
         restarted, published = Controller(), Published()
         restarted.commit(2, ClusterInitialised(cluster_id=CLUSTER))
-        restarted.commit(3, registered(epoch=EPOCH - 1), BrokerUnfenced(broker_id=BROKER, broker_epoch=BrokerEpoch(4)))
+        restarted.commit(
+            3, registered(BROKER, epoch=EPOCH - 1), BrokerUnfenced(broker_id=BROKER, broker_epoch=BrokerEpoch(4))
+        )
         async with following(restarted, published=published) as loader:
             assert not await loader.until(lambda image: bool(image.cluster_id), 5)
             assert (published.steps, loader.published_index) == ([], 0)
             restarted.commit(6, topic("orders", 1))
-            restarted.commit(7, registered())
+            restarted.commit(7, registered(BROKER, epoch=EPOCH))
             assert await loader.until(lambda image: bool(image.cluster_id), 5)
             assert published.topics() == [["orders"]]
 
@@ -218,11 +207,11 @@ def test_a_broker_whose_id_another_process_took_applies_none_of_its_successors_m
         loader = loader_of(Controllers(controller), published)
         running = asyncio.create_task(loader.run())
         if had_begun:
-            controller.commit(4, registered())
+            controller.commit(4, registered(BROKER, epoch=EPOCH))
             assert await loader.until(lambda image: bool(image.cluster_id), 5)
         steps = list(published.steps)
         # What the successor is to lead, the process before it must neither lead nor follow.
-        controller.commit(8, registered(epoch=EPOCH + 1), topic("of the successor", 1))
+        controller.commit(8, registered(BROKER, epoch=EPOCH + 1), topic("of the successor", 1))
         with pytest.raises(BrokerRefused, match="under epoch 6, not 5: another process registered as this broker"):
             async with asyncio.timeout(60):
                 await running
@@ -290,7 +279,7 @@ def test_a_controller_that_is_behind_takes_back_nothing_that_another_one_told() 
             first.is_down = True
             await asyncio.sleep(1)
             assert behind.open_streams == 1
-            behind.commit(4, registered())
+            behind.commit(4, registered(BROKER, epoch=EPOCH))
             await asyncio.sleep(1)
             assert (len(published.steps), loader.published_index) == (1, 4)
 
@@ -409,7 +398,7 @@ def snapshot_of(image: MetadataImage, index: int) -> list[MetadataBatch]:
 
 def image_with(*topics: str) -> MetadataImage:
     created = [topic(name, number) for number, name in enumerate(topics, start=1)]
-    return EMPTY_IMAGE.replay([ClusterInitialised(cluster_id=CLUSTER), registered(), *created])
+    return EMPTY_IMAGE.replay([ClusterInitialised(cluster_id=CLUSTER), registered(BROKER, epoch=EPOCH), *created])
 
 
 def test_a_snapshot_is_acted_on_when_it_is_whole_and_entries_go_on_from_there() -> None:
@@ -454,13 +443,13 @@ def test_a_snapshot_that_overtakes_what_was_acted_on_is_one_step_from_there() ->
 
 def test_a_broker_goes_on_from_where_its_earlier_life_was_and_acts_when_it_is_known_anew() -> None:
     async def scenario() -> None:
-        before = EMPTY_IMAGE.replay([ClusterInitialised(cluster_id=CLUSTER), registered(epoch=EPOCH - 1)])
+        before = EMPTY_IMAGE.replay([ClusterInitialised(cluster_id=CLUSTER), registered(BROKER, epoch=EPOCH - 1)])
         controller, published = Controller(), Published()
         loader = loader_of(Controllers(controller), published)
         loader.start_from(LoadedImage(image=before, index=40, term=2))
         running = asyncio.create_task(loader.run())
         assert not await loader.until(lambda image: bool(image.cluster_id), 1)
-        controller.commit(41, registered())
+        controller.commit(41, registered(BROKER, epoch=EPOCH))
         assert await loader.until(lambda image: bool(image.cluster_id), 5)
         assert (controller.asked_after[0], loader.published_index) == (40, 41)
         assert published.steps == [(EMPTY_IMAGE, loader.image)]

@@ -11,14 +11,14 @@ from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.broker_presence import CONFIRM_AFTER_MS, DIAL_INTERVAL_MS
 from kraft.metadata.configs import KAFKA_DEFAULTS
 from kraft.metadata.controller import unfence_broker
-from kraft.metadata.records import BrokerUnfenced, Endpoint, RegisterBroker
+from kraft.metadata.records import BrokerUnfenced, Endpoint
 from kraft.model.errors import Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.rpc.cluster_messages import AttendRequest
 from kraft.server.controller.broker_watch import LOOK_INTERVAL_S, BrokerWatch
 from kraft.server.controller.state_machine_host import StateMachineHost
 from tests.unit.client.virtual_time import LoopClock, run_virtually
-from tests.unit.metadata.clusters import registration
+from tests.unit.metadata.clusters import registered
 from tests.unit.server.fake_quorum import FakeQuorum
 
 SESSION_S = 9.0
@@ -54,17 +54,8 @@ class WatchingController:
             nobody_listens=self._nobody_listens,
         )
         for broker_id in (1, 2):
-            request = registration(broker_id)
-            registered = RegisterBroker(
-                broker_id=request.broker_id,
-                incarnation_id=request.incarnation_id,
-                broker_epoch=BrokerEpoch(broker_id),
-                endpoints=request.endpoints,
-                rack="",
-                directory_ids=request.directory_ids,
-            )
-            unfenced = BrokerUnfenced(broker_id=request.broker_id, broker_epoch=BrokerEpoch(broker_id))
-            self.quorum.tell(registered, unfenced)
+            unfenced = BrokerUnfenced(broker_id=BrokerId(broker_id), broker_epoch=BrokerEpoch(broker_id))
+            self.quorum.tell(registered(broker_id, epoch=broker_id), unfenced)
 
     def _leadership_changed(self, active: bool) -> None:
         self.watch.leadership_changed(active)

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from dataclasses import replace
-from uuid import UUID
 
 import pytest
 from structlog.testing import capture_logs
@@ -16,13 +14,10 @@ from kraft.metadata.commands import (
     FailReplicasRequest,
     HeartbeatRequest,
 )
-from kraft.metadata.controller import ControllerDefaults
 from kraft.metadata.features import UnsupportedFeatureLevel
-from kraft.metadata.image import BrokerRegistration
 from kraft.metadata.records import (
     BrokerConfigSet,
     ClusterInitialised,
-    Endpoint,
     FeatureLevelSet,
     PartitionCreated,
     TopicConfigSet,
@@ -42,67 +37,14 @@ from kraft.model.config_requests import (
     ResourceAlteration,
 )
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch
+from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 from kraft.model.requests import CreateTopicsRequest, DeleteTopicsRequest, DescribeTopicsRequest, NewTopic
 from kraft.rpc.cluster_messages import FollowMetadataRequest, MetadataBatch
 from kraft.rpc.metadata_codec import decode_records
 from kraft.server.cluster.metadata_snapshots import decode_image
-from kraft.server.controller.controller_node import ControllerConfig, ControllerNode
-from tests.unit.client.virtual_time import LoopClock, Unchanging, run_virtually
+from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import CLUSTER, ORDERS, registration
-from tests.unit.server.fake_quorum import FakeQuorum
-from tests.unit.server.replicas import until
-
-SESSION_S = 9.0
-
-
-class Parts:
-    def __init__(self) -> None:
-        defaults = ControllerDefaults(partitions=1, replication_factor=1)
-        config = ControllerConfig(
-            cluster_id=CLUSTER, node_id=1, broker_session_timeout_ms=int(SESSION_S * 1_000), defaults=defaults
-        )
-        self.node = ControllerNode(config, LoopClock(), Unchanging(), nobody_listens=self._nobody_listens)
-        self.quorum = FakeQuorum(self.node.host, commits_at_once=True)
-        self.node.attach(self.quorum)
-
-    async def _nobody_listens(self, _: Sequence[Endpoint]) -> bool:
-        return False
-
-    def broker(self, broker_id: int) -> BrokerRegistration:
-        return self.node.host.image.brokers[BrokerId(broker_id)]
-
-    async def register(self, broker_id: int) -> BrokerEpoch:
-        result = await self.node.register_broker(registration(broker_id))
-        assert result.error_code is ErrorCode.NONE, result.error_message
-        return result.broker_epoch
-
-    async def beat(self, broker_id: int, epoch: int, *, index: int | None = None, wants_shutdown: bool = False) -> bool:
-        """Whether the broker is fenced after it."""
-        result = await self.node.heartbeat(
-            HeartbeatRequest(
-                broker_id=BrokerId(broker_id),
-                broker_epoch=BrokerEpoch(epoch),
-                metadata_index=self.node.host.committed_index if index is None else index,
-                wants_shutdown=wants_shutdown,
-            )
-        )
-        assert result.error_code is ErrorCode.NONE, result.error_message
-        return result.is_fenced
-
-
-@asynccontextmanager
-async def controller(*, leading: bool = True) -> AsyncIterator[Parts]:
-    parts = Parts()
-    running = asyncio.create_task(parts.node.run())
-    if leading:
-        parts.quorum.lead(1)
-        await asyncio.sleep(0.2)
-    try:
-        yield parts
-    finally:
-        running.cancel()
-        await asyncio.wait([running])
+from tests.unit.server.controlling import SESSION_S, controller
 
 
 def follow(after_index: int = 0, cluster_id: str = CLUSTER) -> FollowMetadataRequest:
@@ -146,112 +88,6 @@ def test_a_controller_that_is_not_active_sends_everybody_elsewhere() -> None:
             ):
                 with pytest.raises(Refusal, match="NOT_CONTROLLER"):
                     await refused
-
-    run_virtually(scenario())
-
-
-def test_nobody_registers_before_the_cluster_has_its_id() -> None:
-    async def scenario() -> None:
-        parts = Parts()
-        parts.quorum.lead(1)
-        result = await parts.node.register_broker(registration(1))
-        assert (result.error_code, parts.quorum.payloads) == (ErrorCode.NOT_CONTROLLER, [])
-
-    run_virtually(scenario())
-
-
-def test_a_broker_is_put_into_service_by_the_heartbeat_that_shows_that_it_acted_on_its_registration() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            epoch = await parts.register(1)
-            assert await parts.beat(1, epoch, index=parts.node.host.committed_index - 1)
-            assert not await parts.beat(1, epoch)
-            assert not parts.broker(1).fenced
-
-    run_virtually(scenario())
-
-
-def test_a_broker_that_falls_silent_is_fenced_when_its_session_is_over() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            epoch = await parts.register(1)
-            await parts.beat(1, epoch)
-            await asyncio.sleep(SESSION_S - 0.2)
-            assert not parts.broker(1).fenced
-            await asyncio.sleep(0.5)
-            assert parts.broker(1).fenced
-            assert not await parts.beat(1, epoch), "it was only slow, and is back"
-
-    run_virtually(scenario())
-
-
-def test_nobody_is_fenced_for_silence_that_another_controller_was_there_to_hear() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            epoch = await parts.register(1)
-            await parts.beat(1, epoch)
-            parts.quorum.lose()
-            await asyncio.sleep(5 * SESSION_S)
-            assert not parts.broker(1).fenced
-            parts.quorum.lead(2)
-            await asyncio.sleep(SESSION_S - 0.2)
-            assert not parts.broker(1).fenced
-
-    run_virtually(scenario())
-
-
-def test_a_broker_that_comes_back_while_it_is_being_fenced_is_watched_over() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            epoch = await parts.register(1)
-            await parts.beat(1, epoch)
-            parts.quorum.commits_at_once = False
-            await until(lambda: bool(parts.quorum.waiting), SESSION_S + 1)
-            parts.quorum.commits_at_once = True
-            # The fencing is committed. Its author has not gone on yet when the broker's heartbeat is there.
-            parts.quorum.commit()
-            assert not await parts.beat(1, epoch)
-            await asyncio.sleep(2 * SESSION_S)
-            assert parts.broker(1).fenced, "it was not heard from for two sessions"
-
-    run_virtually(scenario())
-
-
-def test_another_process_under_the_id_of_a_broker_that_lives_is_refused_until_its_session_is_over() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            epoch = await parts.register(1)
-            await parts.beat(1, epoch)
-            another = replace(registration(1, process=2), directory_ids=[DirectoryId(UUID(int=77))])
-            refused = await parts.node.register_broker(another)
-            assert refused.error_code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
-            await asyncio.sleep(SESSION_S + 0.5)
-            assert (await parts.node.register_broker(another)).broker_epoch > epoch
-
-    run_virtually(scenario())
-
-
-def test_a_broker_of_another_cluster_is_refused() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            result = await parts.node.register_broker(registration(1, cluster_id="another"))
-            assert result.error_code is ErrorCode.INCONSISTENT_CLUSTER_ID
-            assert "check cluster.id" in result.error_message
-
-    run_virtually(scenario())
-
-
-def test_a_controlled_shutdown_ends_with_the_leave_to_stop() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            epoch = await parts.register(1)
-            await parts.beat(1, epoch)
-            request = HeartbeatRequest(
-                broker_id=BrokerId(1), broker_epoch=epoch, metadata_index=99, wants_shutdown=True
-            )
-            answers = [await parts.node.heartbeat(request) for _ in range(2)]
-            assert [answer.may_stop for answer in answers] == [False, True]
-            assert parts.broker(1).fenced
 
     run_virtually(scenario())
 

@@ -1,73 +1,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager
 from uuid import NAMESPACE_OID, uuid5
 
 import pytest
 
-from kraft.metadata.decision import Decision, RecordsOnDemand
-from kraft.metadata.features import METADATA_VERSION, SETTINGS_AS_METADATA
-from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
-from kraft.metadata.records import (
-    ClusterInitialised,
-    FeatureLevelSet,
-    MetadataRecord,
-    RegisterBroker,
-    TopicConfigSet,
-    TopicCreated,
-    TransactionAborted,
-    TransactionBegun,
-    TransactionEnded,
-)
+from kraft.metadata.image import EMPTY_IMAGE
+from kraft.metadata.records import ClusterInitialised, TopicCreated
 from kraft.model.errors import Corruption, ErrorCode, Refusal
-from kraft.model.ids import BrokerEpoch, BrokerId, TopicId
+from kraft.model.ids import BrokerId, TopicId
 from kraft.rpc.metadata_codec import decode_records
 from kraft.server.cluster.metadata_snapshots import LoadedImage
 from kraft.server.controller.decided_entries import ENTRY_BYTES_MAX
 from kraft.server.controller.state_machine_host import StateMachineHost
-from tests.unit.metadata.clusters import registration
+from tests.unit.metadata.clusters import registered
 from tests.unit.server.fake_quorum import PAYLOAD_BYTES_MAX, FakeQuorum
-
-
-@asynccontextmanager
-async def leading(**options: bool) -> AsyncIterator[tuple[StateMachineHost, FakeQuorum]]:
-    host = StateMachineHost(lambda active: None)
-    quorum = FakeQuorum(host, **options)
-    host.attach(quorum)
-    quorum.lead(1)
-    running = asyncio.create_task(host.run())
-    try:
-        yield host, quorum
-    finally:
-        running.cancel()
-        await asyncio.wait([running])
-
-
-async def settle() -> None:
-    for _ in range(10):
-        await asyncio.sleep(0)
-
-
-def create(topic: str) -> Callable[[MetadataImage], Decision[str]]:
-    """Creates a topic, or refuses as a decider does."""
-
-    def decide(image: MetadataImage) -> Decision[str]:
-        if image.topic(topic) is not None:
-            raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, topic)
-        topic_id = TopicId(uuid5(NAMESPACE_OID, topic))
-        return Decision(records=[TopicCreated(topic=topic, topic_id=topic_id)], response=f"created {topic}")
-
-    return decide
-
-
-def look(image: MetadataImage) -> Decision[list[str]]:
-    return Decision(records=[], response=sorted(image.topic_ids))
-
-
-def run(scenario: Coroutine[None, None, None]) -> None:
-    asyncio.run(scenario)
+from tests.unit.server.hosting import create, leading, look, run, settle
 
 
 def test_an_answer_is_given_only_after_the_decision_was_committed_and_replayed() -> None:
@@ -302,7 +250,7 @@ def test_what_other_voters_decided_is_replayed_and_kept_for_those_who_follow() -
         waiting = asyncio.create_task(host.progress(5))
         await settle()
         quorum.tell(ClusterInitialised(cluster_id="c"), gap=3)
-        quorum.tell(_registered(7))
+        quorum.tell(registered(7, epoch=1))
         await waiting
         assert [entry.index for entry in host.entries.after(0) or []] == [3, 4]
         assert (host.committed_index, host.image.cluster_id) == (4, "c")
@@ -312,7 +260,7 @@ def test_what_other_voters_decided_is_replayed_and_kept_for_those_who_follow() -
 
 
 def test_from_a_snapshot_on_only_later_entries_change_anything() -> None:
-    before = EMPTY_IMAGE.replay([ClusterInitialised(cluster_id="c"), _registered(7)])
+    before = EMPTY_IMAGE.replay([ClusterInitialised(cluster_id="c"), registered(7, epoch=1)])
     host = StateMachineHost(lambda active: None)
     host.start_from(LoadedImage(image=before, index=4, term=2))
     assert (host.committed_index, host.registration_index) == (4, {BrokerId(7): 4})
@@ -354,181 +302,3 @@ def test_leadership_is_announced_and_withdrawn() -> None:
     assert told == [True, False]
     with pytest.raises(Refusal, match="no other is known"):
         host.check_active()
-
-
-# --- decisions that take several entries ---------------------------------------------------------------------------
-
-CONFIGS = 3_000
-
-
-def create_large(topic: str, *, value: str = "1") -> Callable[[MetadataImage], Decision[str]]:
-    """A topic with so many records that one entry does not hold them."""
-
-    def decide(image: MetadataImage) -> Decision[str]:
-        created = create(topic)(image)
-        topic_id = TopicId(uuid5(NAMESPACE_OID, topic))
-        configs = [TopicConfigSet(topic_id=topic_id, key=f"key-{number}", value=value) for number in range(CONFIGS)]
-        return Decision(records=RecordsOnDemand([*created.records, *configs]), response=created.response)
-
-    return decide
-
-
-def split(quorum: FakeQuorum) -> None:
-    """Every node of the cluster knows transactions."""
-    quorum.tell(FeatureLevelSet(feature=METADATA_VERSION, level=SETTINGS_AS_METADATA))
-
-
-def decoded(quorum: FakeQuorum) -> list[list[MetadataRecord]]:
-    return [decode_records(payload, 1) for payload in quorum.payloads]
-
-
-async def answered(answer: asyncio.Task[str], quorum: FakeQuorum) -> str:
-    """Commits whatever is proposed until the answer is there."""
-    while not answer.done():
-        await settle()
-        if quorum.waiting:
-            quorum.commit()
-    return await answer
-
-
-def test_a_large_decision_takes_entries_of_32_kib_and_counts_when_the_last_is_committed() -> None:
-    async def scenario() -> None:
-        async with leading() as (host, quorum):
-            split(quorum)
-            before = host.current_image()
-            answer = asyncio.create_task(host.submit(create_large("orders")))
-            while len(quorum.payloads) < 3:
-                await settle()
-                assert host.current_image() == before, "a snapshot has nothing of it"
-                assert not answer.done()
-                if len(quorum.payloads) < 3:
-                    quorum.commit()
-            assert await answered(answer, quorum) == "created orders"
-            assert len(host.image.topics[TopicId(uuid5(NAMESPACE_OID, "orders"))].configs) == CONFIGS
-            assert host.committed_index == quorum.index
-            entries = decoded(quorum)
-            assert len(entries) > 3
-            assert max(map(len, quorum.payloads)) <= ENTRY_BYTES_MAX + 16
-            assert (entries[0][0], entries[-1][-1]) == (TransactionBegun(), TransactionEnded())
-            assert [len(entry.payload) for entry in host.entries.after(1) or []] == list(map(len, quorum.payloads))
-
-    run(scenario())
-
-
-def test_commands_before_and_after_a_large_one_keep_their_order() -> None:
-    async def scenario() -> None:
-        async with leading(commits_at_once=True) as (host, quorum):
-            split(quorum)
-            commands = [create("a"), create_large("b"), create("b"), create("c")]
-            answers = await asyncio.gather(*(host.submit(decide) for decide in commands), return_exceptions=True)
-            assert answers[:2] == ["created a", "created b"]
-            assert isinstance(answers[2], Refusal)
-            assert answers[3] == "created c"
-            assert [type(record) for record in decoded(quorum)[0]] == [TopicCreated]
-            assert sorted(host.image.topic_ids) == ["a", "b", "c"]
-
-    run(scenario())
-
-
-def test_while_some_node_would_not_know_transactions_one_entry_holds_everything() -> None:
-    async def scenario() -> None:
-        async with leading(commits_at_once=True) as (host, quorum):
-            assert await host.submit(create_large("orders")) == "created orders"
-            assert [len(entry) for entry in decoded(quorum)] == [CONFIGS + 1]
-
-    run(scenario())
-
-
-def test_a_new_controller_aborts_unasked_what_the_one_before_left_unfinished() -> None:
-    async def scenario() -> None:
-        host = StateMachineHost(lambda active: None)
-        quorum = FakeQuorum(host, commits_at_once=True)
-        host.attach(quorum)
-        split(quorum)
-        quorum.tell(TransactionBegun(), TopicCreated(topic="orders", topic_id=TopicId(uuid5(NAMESPACE_OID, "orders"))))
-        assert (host.committed_index, host.image.topic("orders")) == (1, None)
-        quorum.lead(2)
-        running = asyncio.create_task(host.run())
-        await settle()
-        assert decoded(quorum) == [[TransactionAborted()]]
-        assert host.committed_index == quorum.index
-        assert await host.submit(create("orders")) == "created orders"
-        running.cancel()
-        await asyncio.wait([running])
-
-    run(scenario())
-
-
-@pytest.mark.parametrize("but_commits", [True, False])
-def test_a_transaction_whose_entry_has_an_unknown_outcome_is_aborted_by_its_author(but_commits: bool) -> None:
-    async def scenario() -> None:
-        async with leading() as (host, quorum):
-            split(quorum)
-            answer = asyncio.create_task(host.submit(create_large("orders")))
-            await settle()
-            quorum.commit()
-            await settle()
-            quorum.time_out(but_commits=but_commits)
-            with pytest.raises(Refusal, match="NOT_CONTROLLER"):
-                await answer
-            again = asyncio.create_task(host.submit(create("orders")))
-            assert await answered(again, quorum) == "created orders"
-            assert [TransactionAborted()] in decoded(quorum)
-            assert host.image.topics[TopicId(uuid5(NAMESPACE_OID, "orders"))].configs == {}
-
-    run(scenario())
-
-
-def test_a_transaction_with_a_record_that_no_entry_can_hold_is_aborted_without_another_command() -> None:
-    async def scenario() -> None:
-        async with leading(commits_at_once=True) as (host, quorum):
-            split(quorum)
-
-            def decide(image: MetadataImage) -> Decision[str]:
-                records = [*create_large("orders")(image).records, *create("x" * PAYLOAD_BYTES_MAX)(image).records]
-                return Decision(records=records, response="")
-
-            with pytest.raises(Refusal, match="ask for less at a time"):
-                await host.submit(decide)
-            async with asyncio.timeout(5):
-                while decode_records(quorum.payloads[-1], 1) != [TransactionAborted()]:
-                    await host.progress(0.1)
-            assert host.committed_index == quorum.index
-            assert host.image.topic("orders") is None
-
-    run(scenario())
-
-
-def test_other_tasks_have_their_turn_while_a_large_decision_is_made() -> None:
-    async def scenario() -> None:
-        async with leading(commits_at_once=True) as (host, quorum):
-            split(quorum)
-            seen: list[int] = []
-
-            def decided() -> Iterator[MetadataRecord]:
-                for number in range(5_000):
-                    seen.append(number)
-                    yield TopicCreated(topic=f"{number}", topic_id=TopicId(uuid5(NAMESPACE_OID, str(number))))
-
-            records = RecordsOnDemand(decided())
-            answer = asyncio.create_task(host.submit(lambda image: Decision(records=records, response="done")))
-            turns = set()
-            while not answer.done():
-                await asyncio.sleep(0)
-                turns.add(len(seen))
-            assert await answer == "done"
-            assert len(turns) >= len(quorum.payloads) - 1 > 3
-
-    run(scenario())
-
-
-def _registered(broker_id: int) -> RegisterBroker:
-    request = registration(broker_id)
-    return RegisterBroker(
-        broker_id=request.broker_id,
-        incarnation_id=request.incarnation_id,
-        broker_epoch=BrokerEpoch(1),
-        endpoints=request.endpoints,
-        rack="",
-        directory_ids=request.directory_ids,
-    )

@@ -3,121 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor, Future
+from collections.abc import Awaitable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from kraft.log.format.record_batch import build_batch
-from kraft.log.format.record_codec import Record
-from kraft.log.record_checks import AT_ONCE_RECORDS_MAX, RECORD_ERRORS_MAX
+from kraft.log.record_checks import RECORD_ERRORS_MAX
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.requests import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
-from kraft.server.handlers.produce import TURN_S_MIN, ProduceHandler
+from kraft.model.requests import ProducePartition, ProduceRequest, ProduceResponse
 from kraft.server.replica.log_configs import log_config
-from kraft.server.replica.partition import Partition
-from kraft.server.replica.waiting_appends import WaitingAppends, WaitingClient
+from kraft.server.replica.waiting_appends import WaitingClient
 from tests.unit.client.virtual_time import run_virtually
-from tests.unit.server.replicas import (
-    DEFAULTS,
-    ORDERS_0,
-    Broker,
-    InlineExecutor,
-    fetched,
-    follow,
-    lead,
-    settle,
-    values_in,
-)
-
-COUNT = AT_ONCE_RECORDS_MAX + 1
-COMPACT = ("compact",)
-
-
-class HeldExecutor(Executor):
-    """Does its work one by one when the test says so."""
-
-    def __init__(self) -> None:
-        self.submitted: list[tuple[Future[Any], Callable[[], Any]]] = []
-
-    def submit(self, work: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
-        done: Future[Any] = Future()
-        self.submitted.append((done, lambda: work(*arguments, **named)))
-        return done
-
-    async def run_next(self) -> None:
-        await settle()
-        done, work = self.submitted.pop(0)
-        try:
-            done.set_result(work())
-        except Exception as error:  # noqa: BLE001  As an executor does.
-            done.set_exception(error)
-        await settle()
-
-
-class Waiting:
-    """A broker with one compacted partition that it leads, and a thread that does what the test lets it do."""
-
-    def __init__(self, directory: Path, bytes_max: int = 1 << 20, **configs: Any) -> None:
-        self.broker = Broker(directory)
-        self.thread = HeldExecutor()
-        self.appends = WaitingAppends(self.thread, bytes_max)
-        self.handler = ProduceHandler(self.broker.partitions, self.appends)
-        self.partition = self.broker.open(**{"cleanup_policy": COMPACT, **configs})
-        lead(self.partition, epoch=1, isr=(1,))
-
-    def produce(
-        self, *batches: bytes, acks: int = 1, timeout_ms: int = 30_000, client: WaitingClient | None = None
-    ) -> asyncio.Future[ProduceResponse | None]:
-        partitions = [ProducePartition(topic="orders", partition=0, records=each) for each in batches]
-        request = ProduceRequest(request_id=7, acks=acks, timeout_ms=timeout_ms, partitions=partitions)
-        begun = self.handler.begin(request, client)
-        assert isinstance(begun, Awaitable)
-        return asyncio.ensure_future(begun)
-
-    def produce_at_once(self, batch: bytes) -> ProducePartitionResult:
-        (result,) = self._answer(batch).partitions
-        return result
-
-    def _answer(self, batch: bytes) -> ProduceResponse:
-        partitions = [ProducePartition(topic="orders", partition=0, records=batch)]
-        answer = self.handler.begin(ProduceRequest(request_id=7, acks=1, timeout_ms=9, partitions=partitions))
-        assert isinstance(answer, ProduceResponse)
-        return answer
-
-    def values(self, partition: Partition | None = None) -> list[str]:
-        return [value for value in values_in(partition or self.partition) if value]
+from tests.unit.server.held_appends import COMPACT, COUNT, Waiting, code_of, large, small
+from tests.unit.server.replicas import DEFAULTS, ORDERS_0, InlineExecutor, fetched, follow, lead, settle
 
 
 @pytest.fixture
 def waiting(tmp_path: Path) -> Waiting:
     return Waiting(tmp_path)
-
-
-def large(value: str, sequence: int = -1, count: int = COUNT, key: bytes | None = b"k") -> bytes:
-    """More records than the event loop looks into; the first one has the value."""
-    return of([value, *[""] * (count - 1)], sequence, key)
-
-
-def small(value: str, sequence: int = -1, key: bytes | None = b"k") -> bytes:
-    return of([value], sequence, key)
-
-
-def of(values: list[str], sequence: int, key: bytes | None) -> bytes:
-    records = [Record(at, 1_000, key, value.encode()) for at, value in enumerate(values)]
-    if sequence < 0:
-        return build_batch(records)
-    return build_batch(records, producer_id=5, producer_epoch=0, base_sequence=sequence)
-
-
-async def code_of(answer: Awaitable[ProduceResponse | None]) -> ErrorCode:
-    response = await answer
-    assert response is not None
-    (result,) = response.partitions
-    return result.error_code
 
 
 def test_few_records_are_looked_into_at_once(waiting: Waiting) -> None:
@@ -462,80 +366,5 @@ def test_a_queue_goes_on_after_it_was_empty(tmp_path: Path) -> None:
         for value in "abc":
             assert await code_of(waiting.produce(large(value))) is ErrorCode.NONE
         assert waiting.values() == ["a", "b", "c"]
-
-    run_virtually(scenario())
-
-
-# --- the time of a turn ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("acks", [0, 1, -1])
-def test_the_producers_timeout_is_no_bound_for_the_turn(tmp_path: Path, acks: int) -> None:
-    """As in Kafka, where it bounds the wait for the replicas."""
-
-    async def scenario() -> None:
-        waiting = Waiting(tmp_path)
-        answer = waiting.produce(large("a"), acks=acks, timeout_ms=0)
-        await settle()
-        await asyncio.sleep(TURN_S_MIN / 2)
-        assert not answer.done()
-        await waiting.thread.run_next()
-        if acks == 0:
-            assert await answer is None
-        else:
-            # No time was left for the sync, and yet the records are there.
-            assert await code_of(answer) is (ErrorCode.NONE if acks == 1 else ErrorCode.REQUEST_TIMED_OUT)
-        assert waiting.values() == ["a"]
-
-    run_virtually(scenario())
-
-
-@pytest.mark.parametrize("acks", [1, -1])
-def test_nothing_is_appended_after_the_answer_that_it_was_not_its_turn(tmp_path: Path, acks: int) -> None:
-    async def scenario() -> None:
-        waiting = Waiting(tmp_path)
-        answer = waiting.produce(large("a"), acks=acks, timeout_ms=0)
-        await settle()
-        await asyncio.sleep(TURN_S_MIN)
-        assert await code_of(answer) is ErrorCode.REQUEST_TIMED_OUT
-        await waiting.thread.run_next()
-        assert waiting.values() == []
-
-    run_virtually(scenario())
-
-
-def test_replicas_have_the_producers_time_from_the_turn_on(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        waiting = Waiting(tmp_path)
-        lead(waiting.partition, epoch=2)
-        answers = [waiting.produce(large(value), acks=-1, timeout_ms=1_000) for value in ("a", "b")]
-        await settle()
-        await asyncio.sleep(2)
-        await waiting.thread.run_next()
-        waiting.broker.sync()
-        await asyncio.sleep(0.9)
-        fetched(waiting.partition, COUNT)
-        assert await code_of(answers[0]) is ErrorCode.NONE
-        await waiting.thread.run_next()
-        await asyncio.sleep(0.9)
-        assert not answers[1].done()
-        await asyncio.sleep(0.2)
-        assert await code_of(answers[1]) is ErrorCode.REQUEST_TIMED_OUT
-        assert waiting.values() == ["a", "b"]
-
-    run_virtually(scenario())
-
-
-def test_the_answer_comes_within_the_producers_time_when_that_is_longer_than_a_turn(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        waiting = Waiting(tmp_path)
-        lead(waiting.partition, epoch=2)
-        began_s = asyncio.get_running_loop().time()
-        answer = waiting.produce(large("a"), acks=-1, timeout_ms=30_000)
-        await settle()
-        await asyncio.sleep(20)
-        await waiting.thread.run_next()
-        assert await code_of(answer) is ErrorCode.REQUEST_TIMED_OUT
-        assert asyncio.get_running_loop().time() - began_s == pytest.approx(30, abs=0.1)
 
     run_virtually(scenario())

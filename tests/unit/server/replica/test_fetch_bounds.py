@@ -5,28 +5,17 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
 from kraft.model.replica_requests import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
 from tests.unit.client.virtual_time import run_virtually
-from tests.unit.server.replica.test_fetcher import CONFIG, Leader, fetching, followed, led
+from tests.unit.server.fetching_replicas import CONFIG, Leader, fetching, followed, led
 from tests.unit.server.replicas import Broker, batch, until, values_in
 
 VALUES = [f"value {number:03}" for number in range(40)]
 BATCH_BYTES = len(batch(VALUES[0]))
-
-
-@pytest.fixture
-def leader(tmp_path: Path) -> Leader:
-    return Leader(Broker(tmp_path / "leader", broker_id=2))
-
-
-@pytest.fixture
-def follower(tmp_path: Path) -> Broker:
-    return Broker(tmp_path / "follower", broker_id=1)
 
 
 @pytest.mark.parametrize(("batches_each", "rounds"), [(1, 40), (4, 10), (100, 1)])

@@ -1,0 +1,95 @@
+"""A partition of the fake cluster: one log, which every leader sees whole."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kraft.log.format.record_batch import BatchHeader, assign_offsets, decode_batch, read_header, split, validate
+from kraft.log.format.record_codec import Record
+from kraft.log.leader_epochs import LeaderEpochCache
+from kraft.model.errors import ErrorCode
+from kraft.model.ids import LeaderEpoch, Offset
+from kraft.model.requests import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+
+
+@dataclass
+class FakePartition:
+    leader_id: int
+    leader_epoch: int = 0
+    batches: list[bytes] = field(default_factory=list)
+    log_start_offset: int = 0
+    end_offset: int = 0
+    recent: dict[int, deque[BatchHeader]] = field(default_factory=lambda: defaultdict(lambda: deque(maxlen=5)))
+    refusals: deque[ErrorCode] = field(default_factory=deque)
+    """Answers to the next produce requests, in place of appending."""
+    size_max: int = 1 << 20
+
+    def records(self) -> list[Record]:
+        return [record for batch in self.batches for record in decode_batch(batch)]
+
+    def append(self, records: bytes) -> tuple[ErrorCode, int]:
+        header = validate(records)
+        if self.refusals:
+            return self.refusals.popleft(), -1
+        if len(records) > self.size_max:
+            return ErrorCode.MESSAGE_TOO_LARGE, -1
+        recent = self.recent[header.producer_id]
+        if header.has_producer:
+            for known in recent:
+                if known.base_sequence == header.base_sequence and known.record_count == header.record_count:
+                    return ErrorCode.NONE, known.base_offset
+            # As brokers do: a producer that is not known, perhaps because its records are gone, may begin anywhere.
+            if recent and header.base_sequence != (recent[-1].last_sequence + 1) & 0x7FFFFFFF:
+                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+        stored = bytearray(records)
+        assign_offsets(stored, 0, Offset(self.end_offset), LeaderEpoch(self.leader_epoch))
+        placed = read_header(stored)
+        recent.append(placed)
+        self.batches.append(bytes(stored))
+        base_offset, self.end_offset = self.end_offset, placed.next_offset
+        return ErrorCode.NONE, base_offset
+
+    def elect_unclean(self, leader_id: int, end_offset: int) -> None:
+        """A replica that has only what lies before `end_offset` leads in the next epoch."""
+        self.batches = [batch for batch in self.batches if read_header(batch).next_offset <= end_offset]
+        self.end_offset = end_offset
+        self.leader_id = leader_id
+        self.leader_epoch += 1
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        epochs = LeaderEpochCache()
+        for batch in map(read_header, self.batches):
+            epochs = epochs.with_epoch(LeaderEpoch(batch.leader_epoch), Offset(batch.base_offset))
+        epochs = epochs.with_epoch(LeaderEpoch(self.leader_epoch), Offset(self.end_offset))
+        return epochs.end_offset_for(LeaderEpoch(epoch), Offset(self.end_offset))
+
+    def find(self, timestamp_ms: int) -> tuple[int, int]:
+        """Offset and timestamp of the first record then or later; without a timestamp for the log's start or end."""
+        if timestamp_ms == LATEST_TIMESTAMP:
+            return self.end_offset, -1
+        if timestamp_ms == EARLIEST_TIMESTAMP:
+            return self.log_start_offset, -1
+        found = (record for record in self.records() if record.timestamp_ms >= timestamp_ms)
+        return next(((record.offset, record.timestamp_ms) for record in found), (-1, -1))
+
+    def objection(self, broker_id: int, current_leader_epoch: int) -> ErrorCode:
+        """To a consumer that asks this broker, and believes to be in that epoch; -1 for none."""
+        if current_leader_epoch not in (-1, self.leader_epoch):
+            stale = current_leader_epoch < self.leader_epoch
+            return ErrorCode.FENCED_LEADER_EPOCH if stale else ErrorCode.UNKNOWN_LEADER_EPOCH
+        return ErrorCode.NONE if broker_id == self.leader_id else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def read(self, offset: int, bytes_max: int) -> bytes:
+        chosen: list[bytes] = []
+        for batch in self.batches:
+            if read_header(batch).next_offset > offset:
+                if chosen and sum(map(len, chosen)) + len(batch) > bytes_max:
+                    break
+                chosen.append(batch)
+        return b"".join(chosen)
+
+
+def all_values(batches: Iterable[bytes]) -> list[bytes | None]:
+    return [record.value for data in batches for _, batch in split(data) for record in decode_batch(batch)]
