@@ -16,8 +16,9 @@ java:
 demo: java setup ## real data through three nodes into Spark, with a leader killed on the way
 	@$(BIN)/kraft demo
 
-test: java setup ## all tests; ARGS="-k name" passes arguments on to pytest
-	@$(BIN)/python -m pytest $(ARGS)
+# A file's tests stay in one process, for they share a cluster; end_to_end, which takes longest, is begun first.
+test: java setup ## all tests on all cores; ARGS="-k name" passes arguments on to pytest, "-n 0" runs them in one process
+	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: setup ## ruff, mypy, and the import rules of the architecture
 	$(BIN)/ruff check

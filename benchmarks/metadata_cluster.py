@@ -144,17 +144,16 @@ class ScaleCluster:
     """Controllers that run until `close`."""
 
     def __init__(self, directory: Path) -> None:
-        reserved = ReservedPorts(CONTROLLERS)
+        self._reserved = ReservedPorts(CONTROLLERS)
         settings = {
             "broker.session.timeout.ms": str(_SESSION_TIMEOUT_MS),
             "metadata.log.max.record.bytes.between.snapshots": str(_SNAPSHOT_ENTRY_BYTES),
         }
         plans = [
             NodePlan(node_id=_FIRST_CONTROLLER + place, grpc_port=None, controller_port=port, settings=settings)
-            for place, port in enumerate(reserved.ports)
+            for place, port in enumerate(self._reserved.ports)
         ]
         cluster_files.write(directory, plans, CLUSTER_ID)
-        reserved.release()
         self.nodes = {plan.node_id: NodeProcess(directory, plan) for plan in plans}
         self.voters = [Voter(BrokerId(plan.node_id), HOST, plan.controller_port or 0) for plan in plans]
         # As a node of the cluster: controllers answer nobody else.
@@ -178,6 +177,7 @@ class ScaleCluster:
         await asyncio.to_thread(stop_all, self.nodes.values())
         for broker in self.brokers:
             broker.close()
+        self._reserved.release()
 
     async def active(self) -> NodeProcess:
         """The controller that decides. Raises TimeoutError."""

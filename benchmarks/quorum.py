@@ -179,12 +179,10 @@ def _commits(leader: Voter, window: int, count: int, payload_bytes: int) -> _Mea
 
 @contextmanager
 def _three_voters(directory: Path) -> Iterator[list[Voter]]:
-    reserved = ReservedPorts(VOTERS)
-    reserved.release()
-    with ExitStack() as ending:
+    with ReservedPorts(VOTERS) as ports, ExitStack() as ending:
         voters = []
         for node_id in range(1, VOTERS + 1):
-            voter = Voter(node_id, directory, reserved.ports)
+            voter = Voter(node_id, directory, ports)
             ending.callback(voter.stop)
             voters.append(voter)
         yield voters

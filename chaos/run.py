@@ -128,13 +128,11 @@ class _Execution:
                 cluster = stack.enter_context(Cluster(self._plan.nodes, self._directory / "cluster"))
                 yield cluster, None, cluster.bootstrap_servers
                 return
-            reserved = ReservedPorts(self._plan.nodes + 1)
-            api_port, *ports = reserved.ports
+            api_port, *ports = stack.enter_context(ReservedPorts(self._plan.nodes + 1))
             advertised = {
                 node_id: {"advertised.listeners": f"GRPC://{HOST}:{port}"} for node_id, port in enumerate(ports, 1)
             }
             cluster = Cluster(self._plan.nodes, self._directory / "cluster", node_overrides=advertised)
-            reserved.release()
             proxies = [
                 Link(name=links.link_name(node.node_id), listen_port=port, upstream=node.address or "")
                 for node, port in zip(cluster.nodes, ports, strict=True)

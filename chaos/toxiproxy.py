@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,8 @@ import requests
 import toxiproxy.api
 from toxiproxy import Proxy, Toxiproxy
 
+from chaos.tool_cache import made_once
+
 Answer = TypeVar("Answer")
 
 VERSION: Final = "v2.12.0"
@@ -27,7 +28,6 @@ MODULE: Final = f"github.com/Shopify/toxiproxy/v2/cmd/server@{VERSION}"
 PROGRAM: Final = "toxiproxy-server"
 HOST: Final = "127.0.0.1"
 
-_ROOT: Final = Path(__file__).resolve().parents[1]
 _BUILD_DEADLINE_S: Final = 300.0
 _ANSWER_DEADLINE_S: Final = 5.0
 _START_DEADLINE_S: Final = 15.0
@@ -58,48 +58,38 @@ def find_or_build(tell: Callable[[str], None] = lambda _: None) -> Path:
     installed = shutil.which(PROGRAM)
     if installed is not None:
         return Path(installed)
-    built = _tools_directory() / PROGRAM
-    if built.exists():
-        return built
+    try:
+        return made_once(f"{PROGRAM}-{VERSION}", lambda path: _build(path, tell))
+    except OSError as error:
+        raise ToxiproxyMissing(f"{PROGRAM} cannot be built: {error}") from None
+
+
+def _build(built: Path, tell: Callable[[str], None]) -> None:
     go = shutil.which("go")
     if go is None:
-        raise ToxiproxyMissing(f"there is no {PROGRAM} on the PATH or in {built.parent}, and no go to build it with")
+        raise ToxiproxyMissing(f"there is no {PROGRAM} on the PATH or built earlier, and no go to build it with")
     tell(f"building {PROGRAM} {VERSION} with {go}, which takes about half a minute")
-    return _build(go, built)
-
-
-def _tools_directory() -> Path:
-    """Of the source tree, where git ignores it; an installed package keeps it in the user's cache."""
-    if (_ROOT / "pyproject.toml").exists():
-        return _ROOT / ".tools"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kraft"
-
-
-def _build(go: str, built: Path) -> Path:
-    built.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=built.parent) as temporary:
-        environment = os.environ | {"GOBIN": temporary}
-        if "HOME" not in os.environ:
-            # Go refuses to guess where its caches are; what it leaves must be removable with the directory.
-            environment |= {"GOPATH": f"{temporary}/go", "GOCACHE": f"{temporary}/cache", "GOFLAGS": "-modcacherw"}
-        try:
-            finished = subprocess.run(
-                [go, "install", MODULE],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=_BUILD_DEADLINE_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise ToxiproxyMissing(f"go install {MODULE} took more than {_BUILD_DEADLINE_S:.0f} s") from None
-        if finished.returncode != 0:
-            lines = finished.stderr.strip().splitlines() or ["no reason given"]
-            raise ToxiproxyMissing(f"go install {MODULE} failed: {lines[-1]}")
-        # The program appears at once or not at all, also when two runs build it at the same time.
-        (Path(temporary) / "server").replace(built)
-    return built
+    temporary = built.parent
+    environment = os.environ | {"GOBIN": str(temporary)}
+    if "HOME" not in os.environ:
+        # Go refuses to guess where its caches are; what it leaves must be removable with the directory.
+        environment |= {"GOPATH": f"{temporary}/go", "GOCACHE": f"{temporary}/cache", "GOFLAGS": "-modcacherw"}
+    try:
+        finished = subprocess.run(
+            [go, "install", MODULE],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_BUILD_DEADLINE_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ToxiproxyMissing(f"go install {MODULE} took more than {_BUILD_DEADLINE_S:.0f} s") from None
+    if finished.returncode != 0:
+        lines = finished.stderr.strip().splitlines() or ["no reason given"]
+        raise ToxiproxyMissing(f"go install {MODULE} failed: {lines[-1]}")
+    (temporary / "server").rename(built)
 
 
 # --- a running server --------------------------------------------------------------------------------------------

@@ -1,43 +1,81 @@
-"""Ports for nodes to be, kept from others until the nodes take them."""
+"""Ports for nodes to be, kept from every other process that reserves ports here."""
 
 from __future__ import annotations
 
 import random
 import socket
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
 
 from kraft.local.cluster_files import HOST
 
-# Below the range from which the kernel takes ports for outgoing connections (32768 to 60999 by default): a port from
-# that range may be gone when a killed node comes back for it.
-_LOWEST, _HIGHEST = 15_000, 31_999
-_ATTEMPTS_MAX = 1_000
+_LOWEST = 10_000
+_EPHEMERAL = 32_768
+_EPHEMERAL_RANGE_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_ATTEMPTS_MAX = 2_000
 
 
 class ReservedPorts:
-    """Ports bound, but not listened on, until `release`: other reservations, of other processes too, pass them by."""
+    """A context manager that gives `ports`: free for TCP, and no other reservation's until `release`.
 
-    def __init__(self, count: int) -> None:
-        self._sockets: list[socket.socket] = []
+    With each port, those that lie `offsets` above it are reserved too. Raises OSError when no such ports are found.
+    """
+
+    def __init__(self, count: int, offsets: Sequence[int] = (0,)) -> None:
+        self._claims = ExitStack()
         self.ports: list[int] = []
+        candidates = _port_range()
         # Not the global generator: tests seed it, and parallel runs would all try the same ports.
         chance = random.SystemRandom()
         for _ in range(_ATTEMPTS_MAX):
             if len(self.ports) == count:
                 return
-            self._try(chance.randint(_LOWEST, _HIGHEST))
+            port = chance.randrange(candidates.start, candidates.stop - max(offsets))
+            with suppress(OSError), ExitStack() as claims:
+                for offset in offsets:
+                    claims.enter_context(_claim(port + offset))
+                self._claims.push(claims.pop_all())
+                self.ports.append(port)
         self.release()
-        raise OSError(f"no {count} free ports found between {_LOWEST} and {_HIGHEST} on {HOST}")
+        raise OSError(f"no {count} free ports found between {candidates.start} and {candidates.stop - 1} on {HOST}")
 
     def release(self) -> None:
-        while self._sockets:
-            self._sockets.pop().close()
+        self._claims.close()
 
-    def _try(self, port: int) -> None:
-        reservation = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        try:
-            reservation.bind((HOST, port))
-        except OSError:
-            reservation.close()
-            return
-        self._sockets.append(reservation)
-        self.ports.append(port)
+    def __enter__(self) -> list[int]:
+        return self.ports
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def _port_range() -> range:
+    """Below the ports that the kernel gives to outgoing connections, or a killed node may not get its own again."""
+    try:
+        first_ephemeral = int(_EPHEMERAL_RANGE_FILE.read_text().split()[0])
+    except OSError:
+        # Not Linux. Other systems begin higher.
+        first_ephemeral = _EPHEMERAL
+    # Where hardly anything is left below, there is nothing better than the usual range.
+    return range(_LOWEST, min(first_ephemeral, _EPHEMERAL) if first_ephemeral > _LOWEST + 1_000 else _EPHEMERAL)
+
+
+def _claim(port: int) -> socket.socket:
+    """A UDP socket on that port: only one process can have it, and the kernel closes it with the process.
+
+    TCP has ports of its own, so a node can listen, end, and listen again while the claim is held. Raises OSError when
+    the port is claimed, or in use for TCP.
+    """
+    claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        claim.bind((HOST, port))
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.bind((HOST, port))
+    except OSError:
+        claim.close()
+        raise
+    return claim

@@ -78,7 +78,6 @@ class Cluster:
 
     def start(self) -> None:
         """Start every node that does not run; return at once."""
-        self._reserved.release()
         self._local.start()
 
     def wait_ready(self, deadline_s: float = READY_DEADLINE_S) -> None:

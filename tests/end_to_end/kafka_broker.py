@@ -48,13 +48,12 @@ def kafka_brokers(jars: Path, settings: Mapping[str, str], nodes: int = 1) -> It
 
     Ids count from 1. `settings` are for every node's file.
     """
-    reserved = ReservedPorts(2 * nodes)
-    with tempfile.TemporaryDirectory(prefix="kafka-") as directory:
+    with ReservedPorts(2 * nodes) as ports, tempfile.TemporaryDirectory(prefix="kafka-") as directory:
         planned = [
             _Node(
                 node_id=number,
-                client_port=reserved.ports[2 * number - 2],
-                controller_port=reserved.ports[2 * number - 1],
+                client_port=ports[2 * number - 2],
+                controller_port=ports[2 * number - 1],
                 directory=Path(directory) / f"n{number}",
             )
             for number in range(1, nodes + 1)
@@ -64,7 +63,6 @@ def kafka_brokers(jars: Path, settings: Mapping[str, str], nodes: int = 1) -> It
             node.directory.mkdir()
             node.config_path.write_text(_properties(node, planned, settings))
             _run(jars, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(node.config_path))
-        reserved.release()
         running = [_start(jars, node) for node in planned]
         try:
             for node, process in zip(planned, running, strict=True):

@@ -1,6 +1,6 @@
 """Kafka's own tools, to read our files and to ask our brokers: where their jars are found, and how one is run.
 
-The jars are fetched once, by Maven, into `.tools` of the source tree. A test that needs them is skipped, with the
+The jars are fetched once, by Maven (see `chaos.tool_cache`). A test that needs them is skipped, with the
 reason, where there is no Java, no Maven, or nowhere to fetch from.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -17,7 +16,8 @@ from typing import Final
 
 import pytest
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+from chaos.tool_cache import made_once
+
 POM: Final = Path(__file__).with_name("kafka_tools") / "pom.xml"
 FETCH_DEADLINE_S: Final = 180.0
 RUN_DEADLINE_S: Final = 60.0
@@ -34,13 +34,9 @@ class Finished:
 
 def kafka_jars() -> Path:
     """The directory of the jars. Skips the test that asks when there is none and there cannot be one."""
-    for program in ("java", "mvn"):
-        if shutil.which(program) is None and (program == "java" or not _directory().is_dir()):
-            pytest.skip(f"there is no {program}, so Kafka's tools cannot be run")
-    directory = _directory()
-    if not directory.is_dir():
-        _fetch(directory)
-    return directory
+    if shutil.which("java") is None:
+        pytest.skip("there is no java, so Kafka's tools cannot be run")
+    return made_once(_name(), _fetch)
 
 
 def run_kafka_tool(jars: Path, main_class: str, *arguments: str | Path) -> Finished:
@@ -65,33 +61,29 @@ def run_kafka_tool(jars: Path, main_class: str, *arguments: str | Path) -> Finis
     return Finished(code=finished.returncode, output=finished.stdout.decode(), errors=finished.stderr.decode())
 
 
-def _directory() -> Path:
+def _name() -> str:
     pom = POM.read_text()
     found = re.search(r"<kafka\.version>([^<]+)</kafka\.version>", pom)
     assert found is not None, f"{POM} names no version of Kafka"
     # Another list of jars is another directory, so that one that was fetched for an older list is not taken for it.
-    return ROOT / ".tools" / f"kafka-{found[1]}-{sha256(pom.encode()).hexdigest()[:8]}"
+    return f"kafka-{found[1]}-{sha256(pom.encode()).hexdigest()[:8]}"
 
 
 def _fetch(directory: Path) -> None:
-    directory.parent.mkdir(exist_ok=True)
-    # The directory appears whole or not at all, also when two runs fetch at the same time.
-    with tempfile.TemporaryDirectory(dir=directory.parent) as temporary:
-        jars = Path(temporary) / "jars"
-        command = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", "-DincludeScope=runtime"]
-        try:
-            finished = subprocess.run(
-                [*command, f"-DoutputDirectory={jars}"],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=FETCH_DEADLINE_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            pytest.skip(f"Maven did not fetch Kafka's tools within {FETCH_DEADLINE_S:.0f} s")
-        if finished.returncode != 0 or not jars.is_dir():
-            lines = [line for line in finished.stdout.splitlines() if line.startswith("[ERROR]")] or ["no reason given"]
-            pytest.skip(f"Maven cannot fetch Kafka's tools: {lines[0][:300]}")
-        if not directory.is_dir():
-            jars.rename(directory)
+    if shutil.which("mvn") is None:
+        pytest.skip("there is no mvn, so Kafka's tools cannot be fetched")
+    command = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", "-DincludeScope=runtime"]
+    try:
+        finished = subprocess.run(
+            [*command, f"-DoutputDirectory={directory}"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=FETCH_DEADLINE_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"Maven did not fetch Kafka's tools within {FETCH_DEADLINE_S:.0f} s")
+    if finished.returncode != 0 or not directory.is_dir():
+        lines = [line for line in finished.stdout.splitlines() if line.startswith("[ERROR]")] or ["no reason given"]
+        pytest.skip(f"Maven cannot fetch Kafka's tools: {lines[0][:300]}")

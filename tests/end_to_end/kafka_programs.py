@@ -1,7 +1,7 @@
 """Clients of Kafka that are programs of their own: kcat, Java's consoles, and scripts for kafkajs.
 
-Each is skipped, with the reason, where it is not installed and cannot be fetched. kafkajs is fetched once, by npm, into
-`.tools` of the source tree.
+Each is skipped, with the reason, where it is not installed and cannot be fetched. kafkajs is fetched once, by npm
+(see `chaos.tool_cache`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -18,7 +17,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.end_to_end.kafka_jars import ROOT, kafka_jars
+from chaos.tool_cache import made_once
+from tests.end_to_end.kafka_jars import kafka_jars
 
 RUN_DEADLINE_S: Final = 90.0
 _FETCH_DEADLINE_S: Final = 120.0
@@ -84,36 +84,27 @@ def _run(command: Sequence[str | bytes], given: bytes, directory: Path | None = 
 def _kafkajs_directory() -> Path:
     # Another list of packages is another directory, so that one fetched for an older list is not taken for it.
     name = f"{_KAFKAJS[0].replace('@', '-')}-{sha256(' '.join(_KAFKAJS).encode()).hexdigest()[:8]}"
-    directory = ROOT / ".tools" / name
-    if not directory.is_dir():
-        _fetch_kafkajs(directory)
-    return directory
+    return made_once(name, _fetch_kafkajs)
 
 
 def _fetch_kafkajs(directory: Path) -> None:
-    directory.parent.mkdir(exist_ok=True)
-    # The directory appears whole or not at all, also when two runs fetch at the same time.
-    with tempfile.TemporaryDirectory(dir=directory.parent) as temporary:
-        made = Path(temporary) / "made"
-        made.mkdir()
-        command = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(made), *_KAFKAJS]
-        try:
-            finished = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=_FETCH_DEADLINE_S,
-                check=False,
-                env=_environment_of_npm(),
-            )
-        except subprocess.TimeoutExpired:
-            # Here and below: what cannot be fetched says nothing of Kraft.
-            pytest.skip(f"npm did not fetch kafkajs within {_FETCH_DEADLINE_S:.0f} s")
-        if finished.returncode != 0:
-            pytest.skip(f"npm cannot fetch kafkajs: {finished.stderr.strip().splitlines()[:1]}")
-        if not directory.is_dir():
-            made.rename(directory)
+    directory.mkdir()
+    command = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(directory), *_KAFKAJS]
+    try:
+        finished = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_FETCH_DEADLINE_S,
+            check=False,
+            env=_environment_of_npm(),
+        )
+    except subprocess.TimeoutExpired:
+        # Here and below: what cannot be fetched says nothing of Kraft.
+        pytest.skip(f"npm did not fetch kafkajs within {_FETCH_DEADLINE_S:.0f} s")
+    if finished.returncode != 0:
+        pytest.skip(f"npm cannot fetch kafkajs: {finished.stderr.strip().splitlines()[:1]}")
 
 
 def _environment_of_npm() -> dict[str, str]:

@@ -23,11 +23,10 @@ from tests.end_to_end.test_bad_input import run, the_one_line
 class Machine:
     """Three configuration files, which name each other and no secret."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, ports: list[int]) -> None:
         self.cluster_id = random_cluster_id()
         self.directory = directory
-        self._reserved = ReservedPorts(6)
-        self.grpc, self.controller = self._reserved.ports[:3], self._reserved.ports[3:]
+        self.grpc, self.controller = ports[:3], ports[3:]
         self.configs = [self._write(node_id) for node_id in (1, 2, 3)]
 
     def _write(self, node_id: int) -> Path:
@@ -46,7 +45,6 @@ class Machine:
 
     def start(self, config: Path) -> tuple[str, int]:
         """What is said of the node, and its pid."""
-        self._reserved.release()
         done = run("server", "start", "-c", config, "--daemon")
         assert done.returncode == 0, done.stderr
         said, where = done.stdout.splitlines()
@@ -59,9 +57,10 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:
-    made = Machine(tmp_path)
-    yield made
-    run("server", "stop", "--cluster-id", made.cluster_id)
+    with ReservedPorts(6) as ports:
+        made = Machine(tmp_path, ports)
+        yield made
+        run("server", "stop", "--cluster-id", made.cluster_id)
 
 
 def test_three_nodes_start_in_the_background_serve_and_are_stopped_together(machine: Machine) -> None:
@@ -98,7 +97,6 @@ def test_a_node_that_cannot_start_in_the_background_says_why(machine: Machine) -
         run("server", "start", "-c", config, "-daemon")
     )
     run("storage", "format", "-c", config)
-    machine._reserved.release()
     with socket.create_server((HOST, machine.grpc[0])):
         told = the_one_line(run("server", "start", "-c", config, "--daemon"))
     assert f"{HOST}:{machine.grpc[0]}" in told
@@ -110,7 +108,6 @@ def test_a_node_that_cannot_start_in_the_background_says_why(machine: Machine) -
 def test_a_single_node_is_in_service_when_it_is_said_to_be_and_its_output_can_be_thrown_away(machine: Machine) -> None:
     (config, *_) = machine.configs
     config.write_text(re.sub(r"voters=([^,]+),\S+", r"voters=\1", config.read_text()))
-    machine._reserved.release()
     done = run("server", "start", "-c", config, "--daemon", "--log-file", "/dev/null")
     assert done.stdout.startswith("Node 1 is in service.\npid "), done.stderr
     with Admin(f"{HOST}:{machine.grpc[0]}") as admin:

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,16 +43,10 @@ def the_one_line(finished: subprocess.CompletedProcess[str]) -> str:
     return lines[0]
 
 
-def free_ports(count: int) -> list[int]:
-    reserved = ReservedPorts(count)
-    reserved.release()
-    return reserved.ports
-
-
 @pytest.fixture
-def plan() -> NodePlan:
-    grpc_port, controller_port = free_ports(2)
-    return NodePlan(node_id=1, grpc_port=grpc_port, controller_port=controller_port)
+def plan() -> Iterator[NodePlan]:
+    with ReservedPorts(2) as (grpc_port, controller_port):
+        yield NodePlan(node_id=1, grpc_port=grpc_port, controller_port=controller_port)
 
 
 @pytest.fixture
@@ -148,21 +143,17 @@ def test_a_second_process_on_a_directory_is_refused(plan: NodePlan, tmp_path: Pa
         cluster.wait_ready()
 
 
-def test_ports_that_kraft_dev_cannot_have_are_named_with_the_remedy(plan: NodePlan) -> None:
-    base_port = (plan.grpc_port or 0) - 2
-    with socket.create_server((HOST, base_port + 2)):
+def test_ports_that_kraft_dev_cannot_have_are_named_with_the_remedy() -> None:
+    with ReservedPorts(1, offsets=(0, 1, 2)) as (base_port,), socket.create_server((HOST, base_port + 2)):
         told = the_one_line(run("dev", "--nodes", "1", "--base-port", str(base_port)))
     assert f"port {base_port + 2}, for GRPC of node 1: the port is in use: stop what has it" in told
     assert "--base-port" in told
 
 
 def test_an_advertised_address_that_the_node_cannot_reach_is_refused(config: Path) -> None:
-    # Bound and not listened on, so that nobody else answers there.
-    reserved = ReservedPorts(1)
-    (nowhere,) = reserved.ports
-    config.write_text(f"{config.read_text()}advertised.listeners=GRPC://{HOST}:{nowhere}\n")
-    told = the_one_line(run("server", "start", "-c", config))
-    reserved.release()
+    with ReservedPorts(1) as (nowhere,):
+        config.write_text(f"{config.read_text()}advertised.listeners=GRPC://{HOST}:{nowhere}\n")
+        told = the_one_line(run("server", "start", "-c", config))
     assert f"advertised.listeners names GRPC://{HOST}:{nowhere}, which this node itself cannot reach (conn" in told
     assert "set advertised.listeners=GRPC://host:port to where clients reach this node" in told
 
@@ -174,9 +165,8 @@ def test_an_advertised_name_that_nobody_knows_is_refused(config: Path) -> None:
 
 
 def test_an_advertised_address_for_kafkas_clients_that_speaks_otherwise_is_refused(config: Path) -> None:
-    with Cluster(nodes=1) as other:
+    with Cluster(nodes=1) as other, ReservedPorts(1) as (port,):
         (listening,) = (line for line in config.read_text().splitlines() if line.startswith("listeners="))
-        (port,) = free_ports(1)
         replace(config, listening, f"{listening},PLAINTEXT://{HOST}:{port}")
         grpc = listening.partition("GRPC://")[2].partition(",")[0]
         advertised = f"GRPC://{grpc},PLAINTEXT://{other.node(1).address}"

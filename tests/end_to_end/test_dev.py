@@ -72,10 +72,9 @@ def _start_dev() -> Iterator[Callable[..., Dev]]:
 
 
 @pytest.fixture
-def base_port() -> str:
-    reserved = ReservedPorts(1)
-    reserved.release()
-    return str(reserved.ports[0])
+def base_port() -> Iterator[str]:
+    with ReservedPorts(1, offsets=[node + listener for node in (0, 100, 200) for listener in (0, 1, 2)]) as (port,):
+        yield str(port)
 
 
 def test_three_nodes_answer_are_listed_and_end_with_control_c(start_dev: Callable[..., Dev], base_port: str) -> None:

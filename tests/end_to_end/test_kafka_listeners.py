@@ -65,19 +65,18 @@ class ClusterListeners:
 @pytest.fixture(name="listeners", scope="module")
 def _listeners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterListeners]:
     directory: Path = tmp_path_factory.mktemp("cluster")
-    reserved = ReservedPorts(7)
-    listeners = ClusterListeners(reserved.ports)
-    cluster_files.write(directory, listeners.plans(), storage.random_cluster_id())
-    cluster = LocalCluster(directory, listeners.plans())
-    reserved.release()
-    cluster.start()
-    try:
-        cluster.wait_ready()
-        with Admin(cluster.bootstrap_servers) as admin:
-            admin.create_topic("led-by-both", 2, 1)
-        yield listeners
-    finally:
-        cluster.stop()
+    with ReservedPorts(7) as ports:
+        listeners = ClusterListeners(ports)
+        cluster_files.write(directory, listeners.plans(), storage.random_cluster_id())
+        cluster = LocalCluster(directory, listeners.plans())
+        cluster.start()
+        try:
+            cluster.wait_ready()
+            with Admin(cluster.bootstrap_servers) as admin:
+                admin.create_topic("led-by-both", 2, 1)
+            yield listeners
+        finally:
+            cluster.stop()
 
 
 def told(address: str) -> Any:

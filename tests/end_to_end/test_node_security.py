@@ -58,26 +58,24 @@ def voters_of(cluster: Cluster) -> str:
 @contextmanager
 def intruder(cluster: Cluster, directory: Path, node_id: int, **settings: str) -> Iterator[NodeProcess]:
     """A node of our own making that believes to belong to the cluster; a voter if it takes a voter's id."""
-    reserved = ReservedPorts(2)
-    grpc_port, controller_port = reserved.ports
-    voters, taken = voters_of(cluster).split(","), node_id <= len(cluster.nodes)
-    if taken:
-        voters[node_id - 1] = f"{node_id}@{HOST}:{controller_port}"
-    named = {key.replace("_", "."): value for key, value in settings.items()}
-    plan = NodePlan(
-        node_id=node_id,
-        grpc_port=None if taken else grpc_port,
-        controller_port=controller_port if taken else None,
-        settings={"controller.quorum.voters": ",".join(voters), **named},
-    )
-    cluster_files.write(directory, [plan], cluster.cluster_id)
-    reserved.release()
-    node = NodeProcess(directory, plan)
-    node.start()
-    try:
-        yield node
-    finally:
-        node.kill()
+    with ReservedPorts(1) as (port,):
+        voters, taken = voters_of(cluster).split(","), node_id <= len(cluster.nodes)
+        if taken:
+            voters[node_id - 1] = f"{node_id}@{HOST}:{port}"
+        named = {key.replace("_", "."): value for key, value in settings.items()}
+        plan = NodePlan(
+            node_id=node_id,
+            grpc_port=None if taken else port,
+            controller_port=port if taken else None,
+            settings={"controller.quorum.voters": ",".join(voters), **named},
+        )
+        cluster_files.write(directory, [plan], cluster.cluster_id)
+        node = NodeProcess(directory, plan)
+        node.start()
+        try:
+            yield node
+        finally:
+            node.kill()
 
 
 def wait_for_refusal(cluster: Cluster, reason: str) -> dict[str, Any]:
@@ -276,13 +274,11 @@ def test_a_node_whose_certificate_nobody_would_accept_does_not_start(config: Pat
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
-    reserved = ReservedPorts(2)
-    grpc_port, controller_port = reserved.ports
-    reserved.release()
-    plan = NodePlan(node_id=1, grpc_port=grpc_port, controller_port=controller_port)
-    cluster_files.write(tmp_path, [plan], "kJ2Yk0mVT0ma0wV2Yk0mVQ")
-    return cluster_files.config_file(tmp_path, 1)
+def config(tmp_path: Path) -> Iterator[Path]:
+    with ReservedPorts(2) as (grpc_port, controller_port):
+        plan = NodePlan(node_id=1, grpc_port=grpc_port, controller_port=controller_port)
+        cluster_files.write(tmp_path, [plan], "kJ2Yk0mVT0ma0wV2Yk0mVQ")
+        yield cluster_files.config_file(tmp_path, 1)
 
 
 def test_controllers_that_are_open_to_other_machines_do_not_start_without_a_secret_or_certificates(

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.unit.quorum.loopback import free_ports
+from kraft.local.free_ports import ReservedPorts
 
 REPOSITORY = Path(__file__).parents[2]
 PROGRAM = Path(__file__).with_name("quorum_voter.py")
@@ -202,13 +202,13 @@ async def wait_until_committed(voter: VoterProcess, expected: list[str]) -> None
 
 @asynccontextmanager
 async def three_voters(directory: Path) -> AsyncIterator[list[VoterProcess]]:
-    ports = free_ports(3)
-    voters = [VoterProcess(node_id, directory, ports) for node_id in (1, 2, 3)]
-    try:
-        await asyncio.gather(*(voter.start() for voter in voters))
-        yield voters
-    finally:
-        await asyncio.gather(*(voter.stop() for voter in voters))
+    with ReservedPorts(3) as ports:
+        voters = [VoterProcess(node_id, directory, ports) for node_id in (1, 2, 3)]
+        try:
+            await asyncio.gather(*(voter.start() for voter in voters))
+            yield voters
+        finally:
+            await asyncio.gather(*(voter.stop() for voter in voters))
 
 
 def play(directory: Path, scene: Callable[[list[VoterProcess]], Awaitable[None]]) -> None:

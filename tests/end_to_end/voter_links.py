@@ -52,21 +52,19 @@ def voters_behind_links(cluster: Cluster, program: Path) -> Iterator[VoterLinks]
     """`cluster` has not been started, and is to be started in here; `program` is Toxiproxy's server."""
     voters = cluster_files.read(cluster.directory)[0].quorum.voters
     pairs = [(voter, other) for voter in voters for other in voters if voter is not other]
-    reserved = ReservedPorts(len(pairs) + 1)
-    api_port, *ports = reserved.ports
-    links = {}
-    for (voter, other), port in zip(pairs, ports, strict=True):
-        name = _name(voter.node_id, other.node_id)
-        links[voter.node_id, other.node_id] = Link(name=name, listen_port=port, upstream=other.address)
-    for voter in voters:
-        told = [
-            other if other is voter else Voter(other.node_id, HOST, links[voter.node_id, other.node_id].listen_port)
-            for other in voters
-        ]
-        _rewrite(cluster_files.config_file(cluster.directory, voter.node_id), ",".join(map(str, told)))
-    reserved.release()
-    with Server(program, api_port, list(links.values())) as server:
-        yield VoterLinks(server, [voter.node_id for voter in voters])
+    with ReservedPorts(len(pairs) + 1) as (api_port, *ports):
+        links = {}
+        for (voter, other), port in zip(pairs, ports, strict=True):
+            name = _name(voter.node_id, other.node_id)
+            links[voter.node_id, other.node_id] = Link(name=name, listen_port=port, upstream=other.address)
+        for voter in voters:
+            told = [
+                other if other is voter else Voter(other.node_id, HOST, links[voter.node_id, other.node_id].listen_port)
+                for other in voters
+            ]
+            _rewrite(cluster_files.config_file(cluster.directory, voter.node_id), ",".join(map(str, told)))
+        with Server(program, api_port, list(links.values())) as server:
+            yield VoterLinks(server, [voter.node_id for voter in voters])
 
 
 def _name(from_id: int, to_id: int) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -77,3 +80,41 @@ def test_a_run_of_nothing_misses_every_proof(tmp_path: Path, capsys: pytest.Capt
     told = capsys.readouterr()
     assert "proofs: B09 is shown by a command, which is not run here: python -m benchmarks" in told.out
     assert "proofs: A01: tests/end_to_end/test_durability.py::" in told.err
+
+
+TESTS = """
+import pytest
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_passes(number):
+    pass
+
+class TestClass:
+    def test_fails(self):
+        assert 1 == 2
+
+def test_is_skipped():
+    pytest.skip("there is no kcat")
+"""
+
+
+@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "2", "--dist", "loadfile")])
+def test_a_run_on_several_cores_reports_as_one_in_one_process_does(workers: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_log.py").write_text(TESTS)
+    path = tmp_path / "report.xml"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *workers, f"--junitxml={path}", f"--rootdir={tmp_path}", "tests"],
+        env=environment | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        cwd=tmp_path,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert sorted((case.module, case.name, case.outcome) for case in cases(path)) == [
+        ("tests.test_log", "test_is_skipped", "skipped: there is no kcat"),
+        ("tests.test_log", "test_passes[1]", "passed"),
+        ("tests.test_log", "test_passes[2]", "passed"),
+        ("tests.test_log.TestClass", "test_fails", "failed: assert 1 == 2"),
+    ]

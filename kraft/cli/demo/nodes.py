@@ -20,22 +20,19 @@ NODES: Final = 3
 @contextmanager
 def started_nodes(directory: Path) -> Iterator[LocalCluster]:
     """Nodes that are starting inside, and stopped in order afterwards; by force, if that does not work."""
-    reserved = ReservedPorts(2 * NODES)
-    try:
+    with ReservedPorts(2 * NODES) as ports:
         plans = [
-            NodePlan(node_id=node_id, grpc_port=reserved.ports[2 * node_id - 2], controller_port=port)
-            for node_id, port in enumerate(reserved.ports[1::2], start=1)
+            NodePlan(node_id=node_id, grpc_port=grpc_port, controller_port=controller_port)
+            for node_id, (grpc_port, controller_port) in enumerate(zip(ports[::2], ports[1::2], strict=True), start=1)
         ]
         cluster_files.write(directory, plans, storage.random_cluster_id())
-    finally:
-        reserved.release()
-    cluster = LocalCluster(directory, plans)
-    try:
-        cluster.start()
-        yield cluster
-    except BaseException:
-        # What went wrong is told; how the nodes then ended is not.
-        with suppress(NodeFailed):
-            cluster.stop()
-        raise
-    cluster.stop()
+        cluster = LocalCluster(directory, plans)
+        try:
+            cluster.start()
+            yield cluster
+        except BaseException:
+            # What went wrong is told; how the nodes then ended is not.
+            with suppress(NodeFailed):
+                cluster.stop()
+            raise
+        cluster.stop()

@@ -31,6 +31,8 @@ class MemoryCluster:
         self._lost_answers_every = lost_answers_every
         self._failed_polls_every = failed_polls_every
         self._polls_break = polls_break
+        self.has_failed_as_told = not failed_polls_every
+        """Whether a poll has raised, if some are to."""
 
     def admin(self, _: str) -> MemoryAdmin:
         return MemoryAdmin(self)
@@ -50,6 +52,7 @@ class MemoryCluster:
         if self._polls_break:
             raise ZeroDivisionError("a bug of the client")
         if self._failed_polls_every and next(self._polls) % self._failed_polls_every == 0:
+            self.has_failed_as_told = True
             raise Unreachable("a:1", "closed")
 
 

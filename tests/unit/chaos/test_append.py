@@ -19,7 +19,10 @@ DEADLINE_S = 20.0
 
 @pytest.fixture
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[MemoryCluster, int], AppendWorkload]:
-    """Runs the workload until so many values are acknowledged, then drains it; the history is in tmp_path."""
+    """Runs the workload until so many values are acknowledged and what is to fail has failed, then drains it.
+
+    The history is in tmp_path.
+    """
 
     def run(cluster: MemoryCluster, acknowledged: int) -> AppendWorkload:
         monkeypatch.setattr(append, "Admin", cluster.admin)
@@ -30,7 +33,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[MemoryClu
             workload = AppendWorkload("a:1", PLAN, notes, seed=1)
             workload.start()
             deadline = time.monotonic() + DEADLINE_S
-            while notes.acknowledged < acknowledged and time.monotonic() < deadline:
+            while time.monotonic() < deadline and (notes.acknowledged < acknowledged or not cluster.has_failed_as_told):
                 time.sleep(0.005)
             workload.stop()
             if not workload.crashes:

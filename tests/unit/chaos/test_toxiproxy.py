@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -60,11 +61,10 @@ HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("-port") + 1])), Handler).s
 
 @pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A source tree of its own, in which nothing was built, and a PATH on which nothing is."""
-    (tmp_path / "pyproject.toml").touch()
+    """A cache in which nothing was built, and a PATH on which nothing is."""
     programs = tmp_path / "bin"
     programs.mkdir()
-    monkeypatch.setattr(toxiproxy, "_ROOT", tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(programs))
     return tmp_path
 
@@ -75,14 +75,14 @@ def script(path: Path, text: str) -> Path:
     return path
 
 
-def free_port() -> int:
-    reserved = ReservedPorts(1)
-    reserved.release()
-    return reserved.ports[0]
+@pytest.fixture
+def free_port() -> Iterator[int]:
+    with ReservedPorts(1) as (port,):
+        yield port
 
 
 def test_without_program_and_go_the_reason_names_both(tools: Path) -> None:
-    with pytest.raises(ToxiproxyMissing, match=r"no toxiproxy-server on the PATH or in .*/\.tools, and no go"):
+    with pytest.raises(ToxiproxyMissing, match=r"no toxiproxy-server on the PATH or built earlier, and no go"):
         find_or_build()
 
 
@@ -100,7 +100,7 @@ def test_go_builds_it_once(tools: Path) -> None:
     assert built.read_text() == "install github.com/Shopify/toxiproxy/v2/cmd/server@v2.12.0\n"
     assert find_or_build(said.append) == built
     assert len(said) == 1
-    assert [path.name for path in built.parent.iterdir()] == ["toxiproxy-server"]
+    assert built == tools / "kraft" / "toxiproxy-server-v2.12.0"
 
 
 def test_a_failed_build_is_told_in_one_line(tools: Path) -> None:
@@ -114,12 +114,12 @@ def test_a_link_whose_name_would_be_a_path_is_refused() -> None:
         Link(name="broker/1", listen_port=1, upstream="127.0.0.1:2")
 
 
-def test_a_server_that_hangs_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_hangs_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_port: int) -> None:
     monkeypatch.setattr(toxiproxy, "_ANSWER_DEADLINE_S", 0.5)
     marker, log = tmp_path / "hung", tmp_path / "log"
     program = script(tmp_path / "program", STAND_IN.format(python=sys.executable, marker=marker, log=log))
     before = children()
-    with Server(program, free_port(), [Link(name="broker-1", listen_port=1, upstream="127.0.0.1:2")]) as server:
+    with Server(program, free_port, [Link(name="broker-1", listen_port=1, upstream="127.0.0.1:2")]) as server:
         server.mend("broker-1")
         assert server.restarts == 1
 
@@ -128,23 +128,24 @@ def test_a_server_that_hangs_is_started_again(tmp_path: Path, monkeypatch: pytes
     assert children() == before
 
 
-def test_a_server_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_never_answers_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_port: int
+) -> None:
     monkeypatch.setattr(toxiproxy, "_START_DEADLINE_S", 0.3)
     program = script(tmp_path / "program", "#!/bin/sh\nexec sleep 60\n")
     before = children()
-    with pytest.raises(ToxiproxyFailed, match="does not answer"), Server(program, free_port(), []):
+    with pytest.raises(ToxiproxyFailed, match="does not answer"), Server(program, free_port, []):
         raise AssertionError("never running")
     assert children() == before
 
 
-def test_a_server_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
-    port = free_port()
+def test_a_server_ends_with_the_process_that_started_it(tmp_path: Path, free_port: int) -> None:
     log = tmp_path / "log"
     program = script(tmp_path / "program", STAND_IN.format(python=sys.executable, marker=log, log=log))
     code = f"""
 import pathlib, time
 from chaos.toxiproxy import Server
-with Server(pathlib.Path({str(program)!r}), {port}, []):
+with Server(pathlib.Path({str(program)!r}), {free_port}, []):
     print("up", flush=True)
     time.sleep(60)
 """
@@ -161,7 +162,7 @@ with Server(pathlib.Path({str(program)!r}), {port}, []):
         server.wait(10)
 
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port), timeout=1)
+        socket.create_connection(("127.0.0.1", free_port), timeout=1)
 
 
 def children() -> list[psutil.Process]:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
@@ -29,29 +30,30 @@ MakeCluster = Callable[..., LocalCluster]
 def _make_cluster(tmp_path: Path) -> Iterator[MakeCluster]:
     clusters = []
 
-    def make_cluster(*behaviours: str) -> LocalCluster:
-        clusters.append(fake_cluster(tmp_path, *behaviours))
-        return clusters[-1]
+    with ExitStack() as held:
 
-    yield make_cluster
-    for cluster in clusters:
-        for node in cluster.nodes.values():
-            if node.is_running:
-                node.kill()
+        def make_cluster(*behaviours: str) -> LocalCluster:
+            ports = held.enter_context(ReservedPorts(2 * len(behaviours)))
+            clusters.append(fake_cluster(tmp_path, ports, *behaviours))
+            return clusters[-1]
+
+        yield make_cluster
+        for cluster in clusters:
+            for node in cluster.nodes.values():
+                if node.is_running:
+                    node.kill()
 
 
-def fake_cluster(directory: Path, *behaviours: str) -> LocalCluster:
-    reserved = ReservedPorts(2 * len(behaviours))
+def fake_cluster(directory: Path, ports: list[int], *behaviours: str) -> LocalCluster:
     plans = [
         NodePlan(
             node_id=node_id,
-            grpc_port=reserved.ports[2 * node_id - 2],
-            controller_port=reserved.ports[2 * node_id - 1],
+            grpc_port=ports[2 * node_id - 2],
+            controller_port=ports[2 * node_id - 1],
             settings={"broker.rack": behaviour},
         )
         for node_id, behaviour in enumerate(behaviours, start=1)
     ]
-    reserved.release()
     cluster_files.write(directory, plans, storage.random_cluster_id())
     return LocalCluster(directory, plans, FAKE_NODE)
 
@@ -195,15 +197,6 @@ def wait_until(condition: Callable[[], bool], deadline_s: float = 15) -> None:
     while not condition():
         assert time.monotonic() < deadline, "not in time"
         time.sleep(0.02)
-
-
-def test_reserved_ports_are_passed_by_until_released() -> None:
-    reserved = ReservedPorts(5)
-    assert len(set(reserved.ports)) == 5
-    others = ReservedPorts(5)
-    assert not set(reserved.ports) & set(others.ports)
-    reserved.release()
-    others.release()
 
 
 def test_the_launcher_leaves_no_descriptor_behind(make_cluster: MakeCluster) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import random
-import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -13,6 +10,7 @@ from pathlib import Path
 
 import grpc
 
+from kraft.local.free_ports import ReservedPorts
 from kraft.quorum.config import QuorumConfig, VoterAddress
 from kraft.quorum.messages import Message
 from kraft.quorum.peer_link import SERVER_OPTIONS
@@ -29,6 +27,11 @@ ELECTION_TIMEOUT_MS_MIN, ELECTION_TIMEOUT_MS_MAX = 500, 1_000
 
 def real_world() -> QuorumWorld:
     return QuorumWorld(disk=RealDisk(), clock=SystemClock(), entropy=SystemEntropy())
+
+
+def addresses(ports: list[int]) -> dict[int, VoterAddress]:
+    """Of voters 1, 2 and so on."""
+    return {node_id: VoterAddress(host="127.0.0.1", port=port) for node_id, port in enumerate(ports, start=1)}
 
 
 class RecordingListener:
@@ -87,10 +90,9 @@ class Voter:
 
 class LoopbackCluster:
     def __init__(self, directory: Path, voter_count: int) -> None:
-        ports = free_ports(voter_count)
-        self._addresses = {
-            node_id: VoterAddress(host="127.0.0.1", port=port) for node_id, port in enumerate(ports, start=1)
-        }
+        # For as long as the cluster exists: a voter that is down must find its port again.
+        self._reserved = ReservedPorts(voter_count)
+        self._addresses = addresses(self._reserved.ports)
         self._directory = directory
         self._cuts: set[tuple[int, int]] = set()
         self.voters: dict[int, Voter] = {}
@@ -161,13 +163,3 @@ async def until(condition: Callable[[], bool]) -> None:
         if time.monotonic() > deadline_s:
             raise TimeoutError(f"not within {DEADLINE_S} s")
         await asyncio.sleep(0.005)
-
-
-def free_ports(count: int) -> list[int]:
-    """Below the range from which outgoing connections take theirs: a voter that is down must find its port again."""
-    ports: set[int] = set()
-    while len(ports) < count:
-        port = random.randrange(20_000, 32_000)
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            ports.add(port)
-    return sorted(ports)

@@ -9,15 +9,16 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
+from kraft.local.free_ports import ReservedPorts
 from kraft.quorum import peer_link
 from kraft.quorum.command import REGULAR, Command, CommandKind, encode_body
-from kraft.quorum.config import QuorumConfig, VoterAddress
+from kraft.quorum.config import QuorumConfig
 from kraft.quorum.handshake import hello
 from kraft.quorum.messages import Append, Message, VoteResponse, from_frame, size_bytes
 from kraft.quorum.pb import raft_pb2, raft_pb2_grpc
 from kraft.quorum.peer_link import PeerLink
 from kraft.quorum.peer_security import PeerSecurity
-from tests.unit.quorum.loopback import free_ports, until
+from tests.unit.quorum.loopback import addresses, until
 
 
 class QuietVoter(raft_pb2_grpc.RaftServicer):
@@ -54,10 +55,8 @@ class LinkToQuietVoter:
         request_timeout_ms: int = 1_000,
     ) -> None:
         self.request_timeout_ms = request_timeout_ms
-        ports = free_ports(3)
-        self._voters = {
-            node_id: VoterAddress(host="127.0.0.1", port=port) for node_id, port in enumerate(ports, start=1)
-        }
+        self._reserved = ReservedPorts(3)
+        self._voters = addresses(self._reserved.ports)
         self._directory = directory
         self.events: list[str] = []
         self.voter = QuietVoter(self._config(answering_node_id))

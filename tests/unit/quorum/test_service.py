@@ -8,13 +8,14 @@ from typing import Any
 import grpc
 import pytest
 
+from kraft.local.free_ports import ReservedPorts
 from kraft.quorum import service
 from kraft.quorum.config import QuorumConfig, VoterAddress
 from kraft.quorum.messages import VoteResponse, to_frames
 from kraft.quorum.pb import raft_pb2
 from kraft.quorum.pb.raft_pb2_grpc import RaftStub
 from kraft.quorum.peer_security import PeerSecurity
-from tests.unit.quorum.loopback import LoopbackCluster, Voter, free_ports, until
+from tests.unit.quorum.loopback import LoopbackCluster, Voter, addresses, until
 
 
 def hello(
@@ -186,8 +187,7 @@ def refusals_behind(security: PeerSecurity, directory: Path, *frames: bytes) -> 
     """How voter 1 of three ends a stream of these bytes, and what it tells of that."""
     told: list[tuple[str, str]] = []
 
-    async def run() -> str:
-        voters = {node_id: VoterAddress(host="127.0.0.1", port=port) for node_id, port in enumerate(free_ports(3), 1)}
+    async def run(voters: dict[int, VoterAddress]) -> str:
         config = QuorumConfig(node_id=1, cluster_id="cluster-under-test", voters=voters, directory=directory)
         refusing = replace(security, refused=lambda peer, reason: told.append((peer, reason)))
         raft = service.RaftService(config, refusing)
@@ -209,7 +209,8 @@ def refusals_behind(security: PeerSecurity, directory: Path, *frames: bytes) -> 
             await server.stop(None)
         return ""
 
-    return asyncio.run(run()), told
+    with ReservedPorts(3) as ports:
+        return asyncio.run(run(addresses(ports))), told
 
 
 def test_whoever_is_not_the_voter_that_it_says_it_is_is_refused(tmp_path: Path) -> None:

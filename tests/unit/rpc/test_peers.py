@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 
 import pytest
 
+from kraft.local.free_ports import ReservedPorts
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.requests import (
     EpochEndPartition,
@@ -28,22 +28,17 @@ async def silent(_: object) -> MetadataResponse:
     raise AssertionError("nobody waits that long")
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def test_an_address_where_nobody_listens_is_unreachable_and_named() -> None:
-    async def scenario() -> None:
-        connections, address = Connections(), f"127.0.0.1:{free_port()}"
+    async def scenario(address: str) -> None:
+        connections = Connections()
         try:
             with pytest.raises(Unreachable, match=f"{address} cannot be reached: connection refused"):
                 await connections.broker(address).metadata(MetadataRequest(topics=[]), CALL_S)
         finally:
             await connections.close()
 
-    asyncio.run(scenario())
+    with ReservedPorts(1) as (port,):
+        asyncio.run(scenario(f"127.0.0.1:{port}"))
 
 
 def test_a_peer_that_does_not_answer_in_time_is_unreachable() -> None:

@@ -13,6 +13,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
+from kraft.local.free_ports import ReservedPorts
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.server.kafka_listener.connection import (
     PIPELINED_MAX,
@@ -120,19 +121,17 @@ class Served:
 
 @asynccontextmanager
 async def served(limits: ListenerLimits) -> AsyncIterator[Served]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    requests = Requests()
-    listener = KafkaListener(limits, RefusalLog(lambda: 0), ListenerMemory(limits.frame_bytes_max))
-    await listener.listen("127.0.0.1", port, lambda peer: requests)
-    everything = Served(listener, requests, port)
-    try:
-        yield everything
-    finally:
-        for client in everything.clients:
-            client.writer.close()
-        await listener.stop(0)
+    with ReservedPorts(1) as (port,):
+        requests = Requests()
+        listener = KafkaListener(limits, RefusalLog(lambda: 0), ListenerMemory(limits.frame_bytes_max))
+        await listener.listen("127.0.0.1", port, lambda peer: requests)
+        everything = Served(listener, requests, port)
+        try:
+            yield everything
+        finally:
+            for client in everything.clients:
+                client.writer.close()
+            await listener.stop(0)
 
 
 def run(test: Callable[[Served], Coroutine[Any, Any, None]], limits: ListenerLimits = PATIENT) -> list[Any]:

@@ -12,19 +12,13 @@ from kraft.server.config.loading import load
 from kraft.server.process.ports import CannotListen, check_listeners, why_not_free
 
 
-def free_ports(count: int) -> list[int]:
-    reserved = ReservedPorts(count)
-    reserved.release()
-    return reserved.ports
-
-
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", ""])
 def test_a_port_is_free_until_somebody_listens(host: str) -> None:
-    (port,) = free_ports(1)
-    assert why_not_free(host, port) is None
-    with socket.create_server(("127.0.0.1", port)):
-        assert why_not_free(host, port) == "the port is in use"
-    assert why_not_free(host, port) is None
+    with ReservedPorts(1) as (port,):
+        assert why_not_free(host, port) is None
+        with socket.create_server(("127.0.0.1", port)):
+            assert why_not_free(host, port) == "the port is in use"
+        assert why_not_free(host, port) is None
 
 
 def test_an_address_of_another_machine_is_not_ours() -> None:
@@ -37,15 +31,11 @@ def test_a_host_name_that_nobody_knows_is_named_as_such() -> None:
 
 
 def test_the_listener_the_address_and_the_file_are_named(tmp_path: Path) -> None:
-    grpc_port, controller_port = free_ports(2)
-    plan = NodePlan(node_id=1, grpc_port=grpc_port, controller_port=controller_port)
-    cluster_files.write(tmp_path, [plan], "kJ2Yk0mVT0ma0wV2Yk0mVQ")
-    config = load(tmp_path / "node-1.properties")
-    check_listeners(config)
-    with (
-        socket.create_server(("127.0.0.1", controller_port)),
-        pytest.raises(
-            CannotListen, match=f"^cannot listen on 127.0.0.1:{controller_port} for CONTROLLER: the port is in"
-        ),
-    ):
+    with ReservedPorts(2) as (grpc_port, controller_port):
+        plan = NodePlan(node_id=1, grpc_port=grpc_port, controller_port=controller_port)
+        cluster_files.write(tmp_path, [plan], "kJ2Yk0mVT0ma0wV2Yk0mVQ")
+        config = load(tmp_path / "node-1.properties")
         check_listeners(config)
+        expected = f"^cannot listen on 127.0.0.1:{controller_port} for CONTROLLER: the port is in"
+        with socket.create_server(("127.0.0.1", controller_port)), pytest.raises(CannotListen, match=expected):
+            check_listeners(config)
