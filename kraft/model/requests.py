@@ -78,6 +78,11 @@ class ProduceResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InitProducerIdRequest:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InitProducerIdResponse:
     error_code: ErrorCode
     error_message: str = ""
@@ -428,6 +433,11 @@ class QuorumMember:
     lag: int = -1
     last_fetch_timestamp_ms: int = -1
     last_caught_up_timestamp_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeQuorumRequest:
+    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

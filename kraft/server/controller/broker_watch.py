@@ -16,7 +16,7 @@ from kraft.metadata.broker_sessions import BrokerSessions
 from kraft.metadata.records import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId
-from kraft.rpc.cluster_messages import Attendance, AttendRequest
+from kraft.rpc.cluster_calls import Attendance, AttendRequest
 from kraft.runtime.clock import Clock
 from kraft.server.controller.dialling import nobody_listens
 from kraft.server.controller.state_machine_host import StateMachineHost

@@ -9,17 +9,13 @@ import structlog
 from kraft.metadata import controller
 from kraft.metadata.configs import TopicConfig
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.quota_decisions import describe_client_quotas
 from kraft.model.broker_requests import (
     BrokerActionResult,
-    DescribeBrokersRequest,
-    DescribeBrokersResponse,
     FenceBrokerRequest,
     UnfenceBrokerRequest,
     UnregisterBrokerRequest,
 )
 from kraft.model.feature_requests import (
-    DescribeFeaturesResponse,
     FeatureRange,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
@@ -28,13 +24,16 @@ from kraft.model.ids import BrokerId
 from kraft.model.quota_requests import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
-    DescribeClientQuotasRequest,
-    DescribeClientQuotasResponse,
 )
-from kraft.rpc.services import ClusterAdminHandlers
+from kraft.rpc.call import Served
+from kraft.rpc.calls import (
+    ALTER_CLIENT_QUOTAS,
+    FENCE_BROKER,
+    UNFENCE_BROKER,
+    UNREGISTER_BROKER,
+    UPDATE_FEATURES,
+)
 from kraft.server.controller.state_machine_host import StateMachineHost
-from kraft.server.handlers.brokers import describe_brokers
-from kraft.server.handlers.features import describe_features
 
 log = structlog.get_logger()
 
@@ -57,9 +56,6 @@ class ClusterAdmin:
         self._features_of_others = features_of_others
         self._is_heard_from = is_heard_from
         self._topic_defaults = topic_defaults
-
-    async def describe_brokers(self, request: DescribeBrokersRequest) -> DescribeBrokersResponse:
-        return describe_brokers(self._host.image, request)
 
     async def fence_broker(self, request: FenceBrokerRequest) -> BrokerActionResult:
         result = await self._host.submit(
@@ -84,9 +80,6 @@ class ClusterAdmin:
         log.info("broker is unregistered", broker=request.broker_id)
         return result
 
-    async def describe_features(self) -> DescribeFeaturesResponse:
-        return describe_features(self._host.image, self._host.committed_index)
-
     async def update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
         self._host.check_active()
         others = await self._features_of_others(self._host.image)
@@ -95,20 +88,14 @@ class ClusterAdmin:
             log.info("feature levels changed", levels={each.feature: each.level for each in result.changed})
         return result
 
-    async def describe_client_quotas(self, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
-        return describe_client_quotas(self._host.image, request)
-
     async def alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
         return await self._host.submit(lambda image: controller.alter_client_quotas(image, request))
 
-    def handlers(self) -> ClusterAdminHandlers:
-        return ClusterAdminHandlers(
-            describe_brokers=self.describe_brokers,
-            fence_broker=self.fence_broker,
-            unfence_broker=self.unfence_broker,
-            unregister_broker=self.unregister_broker,
-            describe_features=self.describe_features,
-            update_features=self.update_features,
-            describe_client_quotas=self.describe_client_quotas,
-            alter_client_quotas=self.alter_client_quotas,
-        )
+    def served(self) -> list[Served]:
+        return [
+            FENCE_BROKER.served_by(self.fence_broker),
+            UNFENCE_BROKER.served_by(self.unfence_broker),
+            UNREGISTER_BROKER.served_by(self.unregister_broker),
+            UPDATE_FEATURES.served_by(self.update_features),
+            ALTER_CLIENT_QUOTAS.served_by(self.alter_client_quotas),
+        ]

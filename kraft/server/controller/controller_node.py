@@ -34,8 +34,19 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.feature_requests import FeatureRange
 from kraft.model.ids import BrokerId, TopicId
 from kraft.quorum.port import Quorum
-from kraft.rpc.cluster_messages import FollowMetadataRequest, MetadataBatch
-from kraft.rpc.cluster_services import ControllerHandlers
+from kraft.rpc.call import Served
+from kraft.rpc.calls import CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_QUORUM, INCREMENTAL_ALTER_CONFIGS
+from kraft.rpc.cluster_calls import (
+    ALLOCATE_PRODUCER_IDS,
+    ALTER_PARTITION,
+    ATTEND,
+    FAIL_REPLICAS,
+    FOLLOW_METADATA,
+    HEARTBEAT,
+    REGISTER_BROKER,
+    FollowMetadataRequest,
+    MetadataBatch,
+)
 from kraft.runtime.clock import Clock
 from kraft.runtime.entropy import Entropy
 from kraft.server.cluster.metadata_snapshots import encode_image
@@ -48,7 +59,7 @@ from kraft.server.controller.leader_balance import LeaderBalance
 from kraft.server.controller.partition_admin import PartitionAdmin
 from kraft.server.controller.quorum_view import QuorumView
 from kraft.server.controller.state_machine_host import StateMachineHost
-from kraft.server.handlers.describe_topics import describe_topics
+from kraft.server.handlers.metadata_queries import MetadataQueries
 
 log = structlog.get_logger()
 
@@ -287,24 +298,29 @@ class ControllerNode:
             )
         )
 
-    async def describe_topics(self, request: values.DescribeTopicsRequest) -> values.DescribeTopicsResponse:
-        return describe_topics(self.host.image, request)
-
-    async def describe_quorum(self) -> values.QuorumDescription:
+    async def describe_quorum(self, _: values.DescribeQuorumRequest) -> values.QuorumDescription:
         self.host.check_active()
         assert self._quorum is not None
         return self._view.describe(self._quorum.describe(), self.host.committed_index, self.host.image.brokers)
 
-    def handlers(self) -> ControllerHandlers:
-        return ControllerHandlers(
-            register_broker=self.register_broker,
-            heartbeat=self.heartbeat,
-            attend=self._watch.attend,
-            alter_partition=self.alter_partition,
-            fail_replicas=self.fail_replicas,
-            allocate_producer_ids=self.allocate_producer_ids,
-            follow_metadata=self.follow_metadata,
-        )
+    def served(self) -> list[Served]:
+        """The calls of the CONTROLLER listener."""
+        return [
+            REGISTER_BROKER.served_by(self.register_broker),
+            HEARTBEAT.served_by(self.heartbeat),
+            ATTEND.served_by(self._watch.attend),
+            ALTER_PARTITION.served_by(self.alter_partition),
+            FAIL_REPLICAS.served_by(self.fail_replicas),
+            ALLOCATE_PRODUCER_IDS.served_by(self.allocate_producer_ids),
+            FOLLOW_METADATA.served_by(self.follow_metadata),
+            CREATE_TOPICS.served_by(self.create_topics),
+            DELETE_TOPICS.served_by(self.delete_topics),
+            INCREMENTAL_ALTER_CONFIGS.served_by(self.incremental_alter_configs),
+            DESCRIBE_QUORUM.served_by(self.describe_quorum),
+            *self.cluster_admin.served(),
+            *self.partition_admin.served(),
+            *MetadataQueries(lambda: self.host.image, lambda: self.host.committed_index).served(),
+        ]
 
     def _check_initialised(self) -> None:
         self.host.check_active()

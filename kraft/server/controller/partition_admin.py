@@ -9,7 +9,6 @@ import structlog
 from kraft.metadata import controller
 from kraft.metadata.configs import TopicConfig
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.reassignment import list_partition_reassignments
 from kraft.model.errors import ErrorCode
 from kraft.model.partition_requests import (
     AlterPartitionReassignmentsRequest,
@@ -18,12 +17,11 @@ from kraft.model.partition_requests import (
     ElectionType,
     ElectLeadersRequest,
     ElectLeadersResponse,
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
     PartitionResult,
 )
 from kraft.model.requests import TopicResults
-from kraft.rpc.services import PartitionAdminHandlers
+from kraft.rpc.call import Served
+from kraft.rpc.calls import ALTER_PARTITION_REASSIGNMENTS, CREATE_PARTITIONS, ELECT_LEADERS
 from kraft.runtime.entropy import Entropy
 from kraft.server.controller.state_machine_host import StateMachineHost
 
@@ -67,18 +65,12 @@ class PartitionAdmin:
         log.info("partitions are reassigned or that is cancelled", partitions=_done(response.results))
         return response
 
-    async def list_reassignments(
-        self, request: ListPartitionReassignmentsRequest
-    ) -> ListPartitionReassignmentsResponse:
-        return list_partition_reassignments(self._host.image, request)
-
-    def handlers(self) -> PartitionAdminHandlers:
-        return PartitionAdminHandlers(
-            create_partitions=self.create_partitions,
-            elect_leaders=self.elect_leaders,
-            alter_reassignments=self.alter_reassignments,
-            list_reassignments=self.list_reassignments,
-        )
+    def served(self) -> list[Served]:
+        return [
+            CREATE_PARTITIONS.served_by(self.create_partitions),
+            ELECT_LEADERS.served_by(self.elect_leaders),
+            ALTER_PARTITION_REASSIGNMENTS.served_by(self.alter_reassignments),
+        ]
 
 
 def _done(results: Sequence[PartitionResult]) -> int:

@@ -16,6 +16,8 @@ from kraft.model.requests import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
 )
+from kraft.rpc.call import Served
+from kraft.rpc.calls import DELETE_RECORDS
 from kraft.server.loop.purgatory import Watch
 from kraft.server.replica.log_changes import Outcome
 from kraft.server.replica.partition import Partition
@@ -53,6 +55,9 @@ class DeleteRecordsHandler:
             return _Deletion(partition, *partition.delete_records(wanted.before_offset))
         except Refusal as refusal:
             return refusal
+
+    def served(self) -> list[Served]:
+        return [DELETE_RECORDS.served_by(self.handle)]
 
 
 class _Deletion:

@@ -27,6 +27,8 @@ from kraft.model.config_requests import (
     ResourceDescription,
 )
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.rpc.call import Served
+from kraft.rpc.calls import DESCRIBE_CONFIGS
 from kraft.server.config.keys import BY_NAME, KEYS, Key, Required
 from kraft.server.config.readers import (
     Reader,
@@ -72,6 +74,9 @@ class DescribeConfigsHandler:
     def in_effect_on_topic(self, own: Mapping[str, str]) -> list[ConfigEntry]:
         """All configs of a topic that sets these itself, whether there is such a topic or not, by key."""
         return sorted(_topic_entries(self._image(), self._config, own), key=lambda entry: entry.key)
+
+    def served(self) -> list[Served]:
+        return [DESCRIBE_CONFIGS.served_by(self.handle)]
 
 
 def _described(image: MetadataImage, config: NodeConfig, resource: ConfigResource) -> ResourceDescription:

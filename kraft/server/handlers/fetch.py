@@ -11,6 +11,8 @@ from kraft.log.segment.segment import READ_BATCHES_MAX, READ_BYTES_MAX
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
 from kraft.model.requests import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
+from kraft.rpc.call import Served
+from kraft.rpc.calls import FETCH
 from kraft.server.loop.purgatory import Progress, Watch
 from kraft.server.replica.partitions import Partitions
 
@@ -149,3 +151,6 @@ class FetchHandler:
             leader_id=leader_id,
             leader_epoch=leader_epoch,
         )
+
+    def served(self) -> list[Served]:
+        return [FETCH.served_by(self.handle)]

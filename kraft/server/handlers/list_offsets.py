@@ -26,6 +26,8 @@ from kraft.model.requests import (
     ListOffsetsResponse,
 )
 from kraft.replication.leader import PartitionLeader
+from kraft.rpc.call import Served
+from kraft.rpc.calls import LIST_OFFSETS
 from kraft.server.loop.slow_reads import RequestReads, SlowReads
 from kraft.server.loop.turns import Turns
 from kraft.server.replica.partition import Partition
@@ -90,6 +92,9 @@ class ListOffsetsHandler:
                 raise Refusal(ErrorCode.REQUEST_TIMED_OUT, message) from None
             if found is not None:
                 return partition, found
+
+    def served(self) -> list[Served]:
+        return [LIST_OFFSETS.served_by(self.handle)]
 
 
 def _epoch_at(partition: Partition, offset: Offset, timestamp_ms: int) -> int:

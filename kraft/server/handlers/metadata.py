@@ -15,6 +15,8 @@ from kraft.model.requests import (
     NewTopic,
     TopicMetadata,
 )
+from kraft.rpc.call import Served
+from kraft.rpc.calls import CREATE_TOPICS, METADATA
 from kraft.server.cluster.controller_client import ControllerClient, NoController
 from kraft.server.cluster.metadata_loader import MetadataLoader
 from kraft.server.config.values import TopicDefaults
@@ -90,9 +92,7 @@ class MetadataHandler:
             topics=[NewTopic(topic=name) for name in names], timeout_ms=AUTO_CREATE_TIMEOUT_MS
         )
         try:
-            response = await self._controllers.call_admin(
-                lambda peer, timeout_s: peer.create_topics(request, timeout_s), AUTO_CREATE_TIMEOUT_MS / 1_000
-            )
+            response = await self._controllers.call(CREATE_TOPICS, request, AUTO_CREATE_TIMEOUT_MS / 1_000)
         except (NoController, Refusal) as error:
             return {name: _not_there(name, ErrorCode.LEADER_NOT_AVAILABLE, str(error)) for name in names}
         answers = {}
@@ -101,6 +101,9 @@ class MetadataHandler:
             code = ErrorCode.LEADER_NOT_AVAILABLE if in_creation else result.error_code
             answers[result.topic] = _not_there(result.topic, code, result.error_message)
         return answers
+
+    def served(self) -> list[Served]:
+        return [METADATA.served_by(self.handle)]
 
 
 def _not_there(name: str, code: ErrorCode, message: str) -> TopicMetadata:

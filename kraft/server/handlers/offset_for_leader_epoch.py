@@ -12,6 +12,8 @@ from kraft.model.requests import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
+from kraft.rpc.call import Served
+from kraft.rpc.calls import OFFSET_FOR_LEADER_EPOCH
 from kraft.server.loop.turns import Turns
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
@@ -47,6 +49,9 @@ class OffsetForLeaderEpochHandler:
             leader_epoch=epoch,
             end_offset=end_offset,
         )
+
+    def served(self) -> list[Served]:
+        return [OFFSET_FOR_LEADER_EPOCH.served_by(self.handle)]
 
 
 def _end_of(partition: Partition, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:

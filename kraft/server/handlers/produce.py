@@ -17,6 +17,8 @@ from kraft.log.partition_log import AppendResult
 from kraft.model.errors import ErrorCode, InvalidRecords, Refusal
 from kraft.model.ids import Offset
 from kraft.model.requests import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
+from kraft.rpc.call import Served
+from kraft.rpc.calls import PRODUCE
 from kraft.server.handlers.refused_sequences import RefusedSequences
 from kraft.server.replica.partition import Partition, ProduceOutcome
 from kraft.server.replica.partitions import Partitions
@@ -232,6 +234,9 @@ class ProduceHandler:
             leader_id=leader_id,
             leader_epoch=leader_epoch,
         )
+
+    def served(self) -> list[Served]:
+        return [PRODUCE.served_by(self.handle)]
 
 
 def _ended(append: _Ended | asyncio.Future[_Ended]) -> _Ended:

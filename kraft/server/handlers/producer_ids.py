@@ -9,7 +9,10 @@ from typing import Final
 from kraft.metadata.commands import AllocateProducerIdsRequest
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerEpoch, BrokerId
-from kraft.model.requests import InitProducerIdResponse
+from kraft.model.requests import InitProducerIdRequest, InitProducerIdResponse
+from kraft.rpc.call import Served
+from kraft.rpc.calls import INIT_PRODUCER_ID
+from kraft.rpc.cluster_calls import ALLOCATE_PRODUCER_IDS
 from kraft.server.cluster.controller_client import ControllerClient, NoController
 
 BLOCK_MAX_S: Final = 8.0
@@ -27,7 +30,7 @@ class ProducerIdHandler:
         self._next, self._end = 0, 0
         self._refilling = asyncio.Lock()
 
-    async def handle(self) -> InitProducerIdResponse:
+    async def handle(self, _: InitProducerIdRequest) -> InitProducerIdResponse:
         try:
             async with asyncio.timeout(WAIT_MAX_S), self._refilling:
                 if self._next == self._end and (refused := await self._refill()) is not None:
@@ -42,12 +45,13 @@ class ProducerIdHandler:
         """Takes the next block; an answer for the producer when there is none."""
         request = AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
         try:
-            block = await self._controllers.call(
-                lambda peer, timeout_s: peer.allocate_producer_ids(request, timeout_s), BLOCK_MAX_S
-            )
+            block = await self._controllers.call(ALLOCATE_PRODUCER_IDS, request, BLOCK_MAX_S)
         except NoController as error:
             return InitProducerIdResponse(error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=str(error))
         if block.error_code is not ErrorCode.NONE:
             return InitProducerIdResponse(error_code=block.error_code, error_message=block.error_message)
         self._next, self._end = block.first, block.first + block.count
         return None
+
+    def served(self) -> list[Served]:
+        return [INIT_PRODUCER_ID.served_by(self.handle)]

@@ -13,6 +13,8 @@ from kraft.model.replica_requests import (
     ReplicaFetchResult,
 )
 from kraft.replication.divergence import DivergingEpoch, check_follower_fetch
+from kraft.rpc.call import Served
+from kraft.rpc.cluster_calls import REPLICA_FETCH
 from kraft.server.loop.purgatory import Progress, Watch
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
@@ -109,6 +111,9 @@ class ReplicaFetchHandler:
             leader_epoch=-1 if held is None else held.leader_epoch,
             log_start_offset=-1 if held is None else held.log.log_start_offset,
         )
+
+    def served(self) -> list[Served]:
+        return [REPLICA_FETCH.served_by(self.handle)]
 
 
 def _is_news(wanted: ReplicaFetchPartition, result: ReplicaFetchResult) -> bool:

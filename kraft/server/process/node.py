@@ -26,10 +26,9 @@ from kraft.quorum.peer_security import PeerSecurity
 from kraft.quorum.raft_quorum import RaftQuorum
 from kraft.quorum.snapshots import SnapshotStore
 from kraft.quorum.world import QuorumWorld
-from kraft.rpc.cluster_services import ControllerService
-from kraft.rpc.identity import PROCESS_ID_BYTES, Identity, IdentityService
+from kraft.rpc.identity import PROCESS_ID_BYTES, Identity, identity_service
 from kraft.rpc.refusal_log import RefusalLog
-from kraft.rpc.services import SERVER_OPTIONS, AdminHandlers, AdminService
+from kraft.rpc.services import SERVER_OPTIONS, Service
 from kraft.runtime.allocator import keep_freed_memory
 from kraft.runtime.clock import SystemClock
 from kraft.runtime.cycle_collector import exempt_what_lives_long
@@ -186,17 +185,9 @@ class _Node:
         self._snapshots.attach(self._quorum)
         host = self._controller.host
         await self._load(self._snapshots)
-        admin = AdminHandlers(
-            create_topics=self._controller.create_topics,
-            delete_topics=self._controller.delete_topics,
-            describe_topics=self._controller.describe_topics,
-            describe_configs=DescribeConfigsHandler(config, lambda: host.image).handle,
-            incremental_alter_configs=self._controller.incremental_alter_configs,
-            describe_quorum=self._controller.describe_quorum,
-            cluster=self._controller.cluster_admin.handlers(),
-            partitions=self._controller.partition_admin.handlers(),
-        )
-        services = [self._quorum.service, ControllerService(self._controller.handlers()), AdminService(admin)]
+        describe_configs = DescribeConfigsHandler(config, lambda: host.image)
+        calls = Service(*self._controller.served(), *describe_configs.served())
+        services = [self._quorum.service, calls]
         await self._listen(CONTROLLER, services, QUORUM_SERVER_OPTIONS)
         try:
             await self._quorum.start()
@@ -278,7 +269,7 @@ class _Node:
         assert listener is not None, f"the configuration was checked to have a {name} listener"
         gatekeeper = self._credentials.gatekeeper(name)
         server = grpc.aio.server(options=[*SERVER_OPTIONS, *options], interceptors=[gatekeeper])
-        for service in (gatekeeper, IdentityService(self._identity(name)), *services):
+        for service in (gatekeeper, identity_service(self._identity(name)), *services):
             service.add_to(server)
         _bind(server, listener, self._credentials.server_credentials(name))
         await server.start()

@@ -23,6 +23,7 @@ from kraft.metadata.commands import FailedReplica, FailReplicasRequest
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, TopicId
+from kraft.rpc.cluster_calls import FAIL_REPLICAS
 from kraft.server.cluster.controller_client import ControllerClient, NoController
 from kraft.server.replica.log_directories import LogDirectories
 from kraft.server.replica.partition import Partition
@@ -250,9 +251,7 @@ class ReplicaFailures:
             ],
         )
         try:
-            result = await self._controllers.call(
-                lambda peer, timeout_s: peer.fail_replicas(request, timeout_s), ATTEMPT_MAX_S
-            )
+            result = await self._controllers.call(FAIL_REPLICAS, request, ATTEMPT_MAX_S)
         except (NoController, Refusal) as error:
             log.warning("failed replicas are not reported yet", replicas=len(replicas), reason=str(error))
             return

@@ -15,6 +15,7 @@ from kraft.metadata.commands import AlterPartitionRequest, AlterPartitionResult,
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.replication.effects import ProposeIsr
+from kraft.rpc.cluster_calls import ALTER_PARTITION
 from kraft.server.cluster.controller_client import ControllerClient, NoController
 from kraft.server.loop import background
 from kraft.server.replica.partition import Partition
@@ -71,9 +72,7 @@ class IsrProposals:
             ],
         )
         try:
-            result = await self._controllers.call(
-                lambda peer, timeout_s: peer.alter_partition(request, timeout_s), ATTEMPT_MAX_S
-            )
+            result = await self._controllers.call(ALTER_PARTITION, request, ATTEMPT_MAX_S)
         except (NoController, Refusal) as error:
             result = AlterPartitionResult(error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=str(error))
         if result.error_code is ErrorCode.NONE:

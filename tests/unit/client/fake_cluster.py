@@ -9,6 +9,7 @@ import asyncio
 from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 from uuid import UUID, uuid5
 
 from kraft.log.format.record_batch import BatchHeader, assign_offsets, decode_batch, read_header, split, validate
@@ -29,10 +30,16 @@ from kraft.model import quota_requests as quotas
 from kraft.model import requests as values
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, Offset, TopicId, TopicPartition
+from kraft.rpc.call import Call, Stream
+from kraft.rpc.calls import PRODUCE
 from kraft.rpc.peers import NotServed, Unreachable
 from kraft.server.handlers.describe_topics import topic_metadata
 from tests.unit.client.fake_streams import FakeFetchStream, FakeProduceStream, FakeStream
 from tests.unit.metadata import clusters
+from tests.unit.server.fake_controllers import python_name
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
 
 NAMESPACE = UUID(int=7)
 
@@ -162,14 +169,11 @@ class FakeCluster:
 
     # --- Connections ------------------------------------------------------------------------------------------
 
-    def broker(self, address: str) -> FakeBroker:
+    def peer(self, address: str) -> FakeBroker:
         for broker in self.brokers.values():
             if broker.address == address:
                 return broker
         return FakeBroker(self, -1, address=address, is_up=False)
-
-    def admin(self, address: str) -> FakeBroker:
-        return self.broker(address)
 
     async def close(self) -> None:
         self.closed += 1
@@ -210,6 +214,17 @@ class FakeBroker:
         if self.hangs:
             await asyncio.sleep(timeout_s)
             raise Unreachable(self.address, "no answer within the time allowed")
+
+    # --- Node -------------------------------------------------------------------------------------------------
+
+    async def call(self, call: Call[Request, Response], request: Request, timeout_s: float) -> Response:
+        answer: Response = await getattr(self, python_name(call.name))(request, timeout_s)
+        return answer
+
+    def open(self, stream: Stream[Any, Any]) -> Any:
+        opened = FakeProduceStream(self) if stream is PRODUCE else FakeFetchStream(self)
+        self.streams.append(opened)
+        return opened
 
     # --- Broker -----------------------------------------------------------------------------------------------
 
@@ -322,23 +337,15 @@ class FakeBroker:
             low_watermark=partition.log_start_offset if code is ErrorCode.NONE else -1,
         )
 
-    async def init_producer_id(self, timeout_s: float) -> values.InitProducerIdResponse:
+    async def init_producer_id(
+        self, _: values.InitProducerIdRequest, timeout_s: float
+    ) -> values.InitProducerIdResponse:
         await self._answering("init_producer_id")
         await self._hang(timeout_s)
         self.cluster.producer_ids += 1
         return values.InitProducerIdResponse(
             error_code=ErrorCode.NONE, producer_id=self.cluster.producer_ids, producer_epoch=0
         )
-
-    def produce_stream(self) -> FakeProduceStream:
-        stream = FakeProduceStream(self)
-        self.streams.append(stream)
-        return stream
-
-    def fetch_stream(self) -> FakeFetchStream:
-        stream = FakeFetchStream(self)
-        self.streams.append(stream)
-        return stream
 
     def produce(self, request: values.ProduceRequest) -> values.ProduceResponse:
         self.produced.append(request)
@@ -380,7 +387,7 @@ class FakeBroker:
             records=records,
         )
 
-    # --- AdminNode --------------------------------------------------------------------------------------------
+    # --- Admin ------------------------------------------------------------------------------------------------
 
     async def create_topics(self, request: values.CreateTopicsRequest, timeout_s: float) -> values.TopicResults:
         await self._answering("create_topics")
@@ -514,7 +521,9 @@ class FakeBroker:
         await self._answering("unregister_broker")
         return brokers.BrokerActionResult(changed=True, leaderless=[])
 
-    async def describe_features(self, timeout_s: float) -> features.DescribeFeaturesResponse:
+    async def describe_features(
+        self, _: features.DescribeFeaturesRequest, timeout_s: float
+    ) -> features.DescribeFeaturesResponse:
         await self._answering("describe_features")
         described = features.FeatureDescription(
             feature="metadata.version", min_level=1, max_level=2, finalized_level=self.cluster.metadata_version
@@ -576,7 +585,7 @@ class FakeBroker:
         await self._answering("list_partition_reassignments")
         return list_partition_reassignments(self.cluster.image, request)
 
-    async def describe_quorum(self, timeout_s: float) -> values.QuorumDescription:
+    async def describe_quorum(self, _: values.DescribeQuorumRequest, timeout_s: float) -> values.QuorumDescription:
         await self._answering("describe_quorum")
         voters = [
             values.QuorumMember(

@@ -19,7 +19,7 @@ from kraft.wire.schema.describe_quorum import (
     TopicData,
 )
 
-Handle = Callable[[], Awaitable[values.QuorumDescription]]
+Handle = Callable[[values.DescribeQuorumRequest], Awaitable[values.QuorumDescription]]
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 """Under this name, with the one partition 0, Kafka's clients ask for the quorum."""
@@ -35,7 +35,7 @@ class DescribeQuorumApi:
         )
 
     async def __call__(self, request: DescribeQuorumRequest, call: Call) -> DescribeQuorumResponse:
-        quorum = await self._handle()
+        quorum = await self._handle(values.DescribeQuorumRequest())
         if quorum.error_code is not ErrorCode.NONE:
             return DescribeQuorumResponse(error_code=quorum.error_code, error_message=quorum.error_message, topics=())
         return DescribeQuorumResponse(

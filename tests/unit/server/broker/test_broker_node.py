@@ -94,7 +94,7 @@ def test_a_partition_that_is_not_held_is_led_elsewhere_or_does_not_exist_as_the_
         made._metadata.loader.image = with_topic(cluster(1, 2), [1, 2])
         wanted = [("orders", 0), ("orders", 1), ("payments", 0)]
         asked = [ListOffsetsPartition(topic=topic, partition=partition, timestamp_ms=-1) for topic, partition in wanted]
-        answer = await made.handlers.broker.list_offsets(ListOffsetsRequest(partitions=asked))
+        answer = await made.handlers.all.list_offsets.handle(ListOffsetsRequest(partitions=asked))
         assert [each.error_code for each in answer.partitions] == [
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -13,7 +13,7 @@ from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import Endpoint, OperatorFenceSet
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId
-from kraft.rpc.cluster_messages import Attendance, AttendRequest
+from kraft.rpc.cluster_calls import Attendance, AttendRequest
 from kraft.rpc.peers import Unreachable
 from kraft.server.broker.lifecycle import (
     CONTROLLED_SHUTDOWN_MAX_S,
@@ -231,7 +231,7 @@ class Held:
         self.open = 0
         self.over = asyncio.Event()
 
-    async def attend(self, request: AttendRequest) -> AsyncGenerator[Attendance, None]:
+    async def follow(self, _: object, request: AttendRequest) -> AsyncGenerator[Attendance, None]:
         self.asked.append(request)
         if self.refuses is not None:
             raise self.refuses

@@ -14,7 +14,7 @@ from kraft.metadata.controller import unfence_broker
 from kraft.metadata.records import BrokerUnfenced, Endpoint, RegisterBroker
 from kraft.model.errors import Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId
-from kraft.rpc.cluster_messages import AttendRequest
+from kraft.rpc.cluster_calls import AttendRequest
 from kraft.server.controller.broker_watch import LOOK_INTERVAL_S, BrokerWatch
 from kraft.server.controller.state_machine_host import StateMachineHost
 from tests.unit.client.virtual_time import LoopClock, run_virtually

@@ -29,7 +29,6 @@ from kraft.metadata.records import (
     TopicCreated,
 )
 from kraft.model.broker_requests import (
-    DescribeBrokersRequest,
     FenceBrokerRequest,
     UnfenceBrokerRequest,
     UnregisterBrokerRequest,
@@ -43,11 +42,19 @@ from kraft.model.config_requests import (
 )
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch
-from kraft.model.requests import CreateTopicsRequest, DeleteTopicsRequest, DescribeTopicsRequest, NewTopic
-from kraft.rpc.cluster_messages import FollowMetadataRequest, MetadataBatch
+from kraft.model.requests import (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeQuorumRequest,
+    DescribeTopicsRequest,
+    NewTopic,
+)
+from kraft.rpc.cluster_calls import FollowMetadataRequest, MetadataBatch
 from kraft.rpc.metadata_codec import decode_records
 from kraft.server.cluster.metadata_snapshots import decode_image
 from kraft.server.controller.controller_node import ControllerConfig, ControllerNode
+from kraft.server.handlers.describe_features import describe_features
+from kraft.server.handlers.describe_topics import describe_topics
 from tests.unit.client.virtual_time import LoopClock, Unchanging, run_virtually
 from tests.unit.metadata.clusters import CLUSTER, ORDERS, registration
 from tests.unit.server.fake_quorum import FakeQuorum
@@ -142,7 +149,7 @@ def test_a_controller_that_is_not_active_sends_everybody_elsewhere() -> None:
             for refused in (
                 parts.node.create_topics(CreateTopicsRequest(topics=[], timeout_ms=1)),
                 parts.node.delete_topics(DeleteTopicsRequest(topics=[], timeout_ms=1)),
-                parts.node.describe_quorum(),
+                parts.node.describe_quorum(DescribeQuorumRequest()),
             ):
                 with pytest.raises(Refusal, match="NOT_CONTROLLER"):
                     await refused
@@ -353,7 +360,7 @@ def test_a_topic_is_created_described_changed_by_its_leader_and_deleted() -> Non
             topics = [NewTopic(topic="orders", replication_factor=2)]
             created = await node.create_topics(CreateTopicsRequest(topics=topics, timeout_ms=1))
             assert [result.error_code for result in created.results] == [ErrorCode.NONE]
-            (described,) = (await node.describe_topics(DescribeTopicsRequest(topics=[]))).topics
+            (described,) = describe_topics(node.host.image, DescribeTopicsRequest(topics=[])).topics
             (partition,) = described.metadata.partitions
             assert sorted(partition.replicas) == [1, 2]
             changes = [ConfigAlteration(key="retention.ms", operation=ConfigOperation.SET, value="5")]
@@ -364,7 +371,7 @@ def test_a_topic_is_created_described_changed_by_its_leader_and_deleted() -> Non
                 IncrementalAlterConfigsRequest(resources=[changed], timeout_ms=1)
             )
             assert [result.error_code for result in altered.results] == [ErrorCode.NONE]
-            (described,) = (await node.describe_topics(DescribeTopicsRequest(topics=[]))).topics
+            (described,) = describe_topics(node.host.image, DescribeTopicsRequest(topics=[])).topics
             assert described.configs == {"retention.ms": "5"}
             refused = await node.alter_partition(
                 AlterPartitionRequest(
@@ -426,7 +433,7 @@ def test_the_quorum_is_described_with_the_brokers_that_only_observe() -> None:
             for broker_id in (1, 7):
                 await parts.beat(broker_id, await parts.register(broker_id), index=2)
             await asyncio.sleep(1)
-            description = await parts.node.describe_quorum()
+            description = await parts.node.describe_quorum(DescribeQuorumRequest())
             assert (description.leader_id, description.leader_epoch) == (1, 1)
             assert [voter.node_id for voter in description.voters] == [1]
             (observer,) = description.observers
@@ -461,7 +468,6 @@ def test_a_broker_is_forgotten_only_when_its_session_has_ended() -> None:
             await asyncio.sleep(SESSION_S + 1)
             assert (await admin.unregister_broker(request)).changed
             assert parts.node.host.image.brokers == {}
-            assert (await admin.describe_brokers(DescribeBrokersRequest(broker_ids=[]))).brokers == []
             assert await parts.register(1) == 2
 
     run_virtually(scenario())
@@ -470,7 +476,7 @@ def test_a_broker_is_forgotten_only_when_its_session_has_ended() -> None:
 def test_a_new_cluster_acts_on_the_latest_levels() -> None:
     async def scenario() -> None:
         async with controller() as parts:
-            described = await parts.node.cluster_admin.describe_features()
+            described = describe_features(parts.node.host.image, 1)
             levels = {each.feature: each.finalized_level for each in described.features}
             assert levels == {
                 "eligible.leader.replicas.version": 1,

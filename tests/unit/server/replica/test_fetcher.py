@@ -16,8 +16,7 @@ from kraft.model.replica_requests import (
     ReplicaFetchResponse,
     ReplicaFetchResult,
 )
-from kraft.rpc.cluster_peers import ReplicationPeer
-from kraft.rpc.peers import NotAdmitted, NotServed, Unreachable
+from kraft.rpc.peers import NotAdmitted, NotServed, Peer, Unreachable
 from kraft.server.config.values import ReplicationConfig
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
 from kraft.server.replica.fetcher import ANSWER_GRACE_S, NO_ROOM_RETRY_AFTER_S, RECONNECT_AFTER_S, ReplicaFetcher
@@ -70,10 +69,10 @@ class Leader:
         self.takes_no_requests = False
         self.answer: Answer = ReplicaFetchHandler(broker.partitions).handle
 
-    def peer(self) -> ReplicationPeer | None:
-        return cast(ReplicationPeer, self) if self.is_known else None
+    def peer(self) -> Peer | None:
+        return cast(Peer, self) if self.is_known else None
 
-    def fetch_stream(self) -> Stream:
+    def open(self, _: object) -> Stream:
         self.streams += 1
         return Stream(self)
 

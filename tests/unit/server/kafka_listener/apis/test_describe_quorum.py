@@ -32,7 +32,7 @@ VOTERS = [(1, BrokerAddress(listener="CONTROLLER", host="one", port=9093))]
 def described(
     quorum: QuorumDescription = QUORUM, topic: str = "__cluster_metadata", partition: int = 0, version: int = 2
 ) -> DescribeQuorumResponse:
-    async def handle() -> QuorumDescription:
+    async def handle(_: object) -> QuorumDescription:
         return quorum
 
     request = DescribeQuorumRequest(
