@@ -37,7 +37,9 @@ class BrokerMetadata:
     ) -> None:
         """`directory_failed` is called with the reason when the disk with the metadata snapshots fails."""
         self.connections = Connections(world.credentials.dial_controller)
-        self.controllers = ControllerClient(config.quorum.voters, config.node_id, self.connections)
+        self.controllers = ControllerClient(
+            config.quorum.voters, config.node_id, self.connections, world.own_controller
+        )
         self.lifecycle = BrokerLifecycle(
             _identity(config, storage, world),
             self.controllers,

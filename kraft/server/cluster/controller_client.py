@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from itertools import cycle
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
-from kraft.rpc.call import Call
+from kraft.rpc.call import Call, Served
+from kraft.rpc.local_peer import LocalPeer
 from kraft.rpc.peers import Connections, Peer, Unreachable
 from kraft.server.config.values import Voter
 
@@ -23,19 +24,25 @@ PAUSE_AFTER_ALL_FAILED_S: Final = 0.1
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 
+ControllerPeer: TypeAlias = Peer | LocalPeer
+
 
 class NoController(Exception):
     """No controller answered as the active one before the deadline."""
 
 
 class ControllerClient:
-    def __init__(self, voters: Sequence[Voter], own_id: BrokerId, connections: Connections) -> None:
+    def __init__(
+        self, voters: Sequence[Voter], own_id: BrokerId, connections: Connections, own_controller: Sequence[Served] = ()
+    ) -> None:
+        """`own_controller` are the calls of the controller in this process, where there is one."""
         # A combined node asks itself first.
         self._voters = sorted(voters, key=lambda voter: voter.node_id != own_id)
         # Else the node with the lowest id would send the metadata to every broker that is no controller.
         begin = 0 if self._voters[0].node_id == own_id else own_id % len(self._voters)
         self._followed_in_order = self._voters[begin:] + self._voters[:begin]
         self._connections = connections
+        self._own = LocalPeer(self._voters[0].address, own_controller) if own_controller else None
         self._active = 0
 
     @property
@@ -43,11 +50,11 @@ class ControllerClient:
         """The controller that answered as the active one last."""
         return self._voters[self._active].node_id
 
-    def peers(self) -> list[Peer]:
+    def peers(self) -> list[ControllerPeer]:
         """Every controller, in the order in which to follow one: this node's own, or one of all by this node's id."""
         return [self._peer(voter) for voter in self._followed_in_order]
 
-    def active_peer(self) -> Peer:
+    def active_peer(self) -> ControllerPeer:
         """The controller that answered as the active one last."""
         return self._peer(self._voters[self._active])
 
@@ -118,7 +125,9 @@ class ControllerClient:
         reasons |= {voter: f"{voter} has not answered" for voter in asked}
         raise NoController(f"no controller is active: {'; '.join(reasons.values()) or 'no time left to ask'}")
 
-    def _peer(self, voter: Voter) -> Peer:
+    def _peer(self, voter: Voter) -> ControllerPeer:
+        if self._own is not None and voter is self._voters[0]:
+            return self._own
         return self._connections.peer(voter.address)
 
 

@@ -26,6 +26,7 @@ from kraft.quorum.peer_security import PeerSecurity
 from kraft.quorum.raft_quorum import RaftQuorum
 from kraft.quorum.snapshots import SnapshotStore
 from kraft.quorum.world import QuorumWorld
+from kraft.rpc.call import Served
 from kraft.rpc.identity import PROCESS_ID_BYTES, Identity, identity_service
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.rpc.services import SERVER_OPTIONS, Service
@@ -102,6 +103,7 @@ class _Node:
         self._failed: asyncio.Future[str]
         self._listeners: list[grpc.aio.Server] = []
         self._controller: ControllerNode | None = None
+        self._controller_calls: list[Served] = []
         self._quorum: RaftQuorum | None = None
         self._snapshots: VoterSnapshots | None = None
         self._broker: BrokerNode | None = None
@@ -186,8 +188,8 @@ class _Node:
         host = self._controller.host
         await self._load(self._snapshots)
         describe_configs = DescribeConfigsHandler(config, lambda: host.image)
-        calls = Service(*self._controller.served(), *describe_configs.served())
-        services = [self._quorum.service, calls]
+        self._controller_calls = [*self._controller.served(), *describe_configs.served()]
+        services = [self._quorum.service, Service(*self._controller_calls)]
         await self._listen(CONTROLLER, services, QUORUM_SERVER_OPTIONS)
         try:
             await self._quorum.start()
@@ -228,6 +230,7 @@ class _Node:
             disk=RealDisk(),
             credentials=self._credentials,
             fatal=self._fail,
+            own_controller=self._controller_calls,
         )
         self._broker = BrokerNode(self._config, self._storage, world)
         services = list(self._broker.handlers.grpc_services())

@@ -7,15 +7,18 @@ from typing import Any, cast
 
 import pytest
 
+from kraft.metadata.commands import AllocateProducerIdsRequest, ProducerIdBlock
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import BrokerId
+from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.rpc.call import Call
-from kraft.rpc.peers import Connections, Peer, Unreachable
+from kraft.rpc.cluster_calls import ALLOCATE_PRODUCER_IDS
+from kraft.rpc.peers import Connections, Unreachable
 from kraft.server.cluster.controller_client import (
     ATTEMPT_TIMEOUT_S,
     PATIENCE_S,
     PAUSE_AFTER_ALL_FAILED_S,
     ControllerClient,
+    ControllerPeer,
     NoController,
 )
 from kraft.server.config.values import Voter
@@ -97,8 +100,30 @@ def test_brokers_that_are_no_controllers_begin_with_different_ones() -> None:
     assert [peer.address for peer in _peers(own_id=5)] == ["localhost:9003", "localhost:9001", "localhost:9002"]
 
 
-def _peers(own_id: int) -> list[Peer]:
+def _peers(own_id: int) -> list[ControllerPeer]:
     return of(own_id, Cluster()).peers()
+
+
+def test_the_controller_in_this_process_is_asked_without_a_connection_as_long_as_it_is_active() -> None:
+    async def scenario() -> None:
+        asked: list[str] = []
+        is_active = True
+
+        async def allocate(_: AllocateProducerIdsRequest) -> ProducerIdBlock:
+            asked.append("own")
+            return ProducerIdBlock(error_code=ErrorCode.NONE if is_active else ErrorCode.NOT_CONTROLLER)
+
+        own = [ALLOCATE_PRODUCER_IDS.served_by(allocate)]
+        cluster = Cluster(c1=active, c3=passive)
+        client = ControllerClient(VOTERS, BrokerId(2), cast(Connections, cluster), own)
+        request = AllocateProducerIdsRequest(broker_id=BrokerId(2), broker_epoch=BrokerEpoch(1))
+        await client.call(ALLOCATE_PRODUCER_IDS, request, 5)
+        assert (client.active_id, asked, cluster.asked) == (2, ["own"], [])
+        is_active = False
+        await client.call(ALLOCATE_PRODUCER_IDS, request, 5)
+        assert (client.active_id, asked, cluster.asked) == (1, ["own", "own"], [1])
+
+    run_virtually(scenario())
 
 
 @pytest.mark.parametrize("elsewhere", [passive, down, refusing])
