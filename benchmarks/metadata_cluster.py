@@ -18,13 +18,15 @@ from kraft.local import cluster_files
 from kraft.local.cluster_files import HOST, NodePlan
 from kraft.local.free_ports import ReservedPorts
 from kraft.local.node_process import NodeProcess, stop_all
-from kraft.metadata.commands import AllocateProducerIdsRequest, HeartbeatRequest, RegisterBrokerRequest
 from kraft.metadata.features import SUPPORTED_FEATURES
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.records import Endpoint
+from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest
+from kraft.model.describe_quorum import DescribeQuorumRequest
+from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId
-from kraft.model.requests import DescribeQuorumRequest
+from kraft.model.register_broker import RegisterBrokerRequest
 from kraft.rpc.calls import DESCRIBE_QUORUM
 from kraft.rpc.cluster_calls import ALLOCATE_PRODUCER_IDS, HEARTBEAT, REGISTER_BROKER
 from kraft.rpc.peers import Connections, Unreachable

@@ -35,7 +35,7 @@ from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import PartitionChanged
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import PartitionEpoch
-from kraft.model.requests import CreateTopicsRequest, NewTopic
+from kraft.model.topics import CreateTopicsRequest, NewTopic
 from kraft.quorum.snapshots import SnapshotStore
 from kraft.rpc.calls import CREATE_TOPICS
 from kraft.runtime.clock import SystemClock

@@ -11,11 +11,12 @@ from kraft.client.cluster_admin import ClusterAdmin
 from kraft.client.loop_thread import LoopThread, shared_loop
 from kraft.client.network import Network
 from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS
-from kraft.model.config_requests import ConfigEntry
+from kraft.model.configs import ConfigEntry
 from kraft.model.errors import Refusal
 from kraft.model.ids import TopicPartition
-from kraft.model.partition_requests import ElectionType, OngoingReassignment
-from kraft.model.requests import MetadataResponse, NewTopic, TopicDescription, TopicResult
+from kraft.model.metadata import MetadataResponse
+from kraft.model.partitions import ElectionType, OngoingReassignment
+from kraft.model.topics import NewTopic, TopicDescription, TopicResult
 
 
 class Admin(ClusterAdmin):

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kraft.client.aio.admin import Admin as AsyncAdmin
 from kraft.client.loop_thread import LoopThread
-from kraft.model.broker_requests import BrokerActionResult, BrokerDescription
-from kraft.model.feature_requests import DescribeFeaturesResponse
-from kraft.model.quota_requests import QuotaDescription, QuotaEntity, QuotaFilter
-from kraft.model.requests import QuorumDescription
+from kraft.model.brokers import BrokerActionResult, BrokerDescription
+from kraft.model.client_quotas import QuotaDescription, QuotaEntity, QuotaFilter
+from kraft.model.describe_quorum import QuorumDescription
+from kraft.model.features import DescribeFeaturesResponse
 
 
 class ClusterAdmin:

@@ -18,7 +18,7 @@ from kraft.client.sans_io.backoff import Backoff
 from kraft.client.settings import ClientSettings
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
-from kraft.model.requests import MetadataRequest, MetadataResponse, TopicMetadata
+from kraft.model.metadata import MetadataRequest, MetadataResponse, TopicMetadata
 from kraft.rpc.calls import METADATA
 from kraft.rpc.peers import Unreachable
 from kraft.runtime.clock import Clock

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Protocol, TypeAlias, TypeVar
 
-from kraft.model import requests as values
+from kraft.model.fetch import FetchRequest, FetchResponse
+from kraft.model.produce import ProduceRequest, ProduceResponse
 from kraft.rpc.call import Call, Stream
 
 Request = TypeVar("Request")
@@ -27,8 +28,8 @@ class OpenStream(Protocol[Sent_contra, Received_co]):
     async def close(self) -> None: ...
 
 
-ProduceStream: TypeAlias = OpenStream[values.ProduceRequest, values.ProduceResponse]
-FetchStream: TypeAlias = OpenStream[values.FetchRequest, values.FetchResponse]
+ProduceStream: TypeAlias = OpenStream[ProduceRequest, ProduceResponse]
+FetchStream: TypeAlias = OpenStream[FetchRequest, FetchResponse]
 
 
 class Node(Protocol):

@@ -15,9 +15,9 @@ import psutil
 
 from kraft.local import local_nodes
 from kraft.local.node_process import KRAFT, environment
-from kraft.model.broker_requests import DescribeBrokersRequest
+from kraft.model.brokers import DescribeBrokersRequest
 from kraft.model.errors import Refusal
-from kraft.model.requests import MetadataRequest
+from kraft.model.metadata import MetadataRequest
 from kraft.server.config.loading import ConfigError
 from kraft.server.config.values import CONTROLLER, GRPC, Listener, NodeConfig
 from kraft.server.process.lifeline import ENVIRONMENT_VARIABLE

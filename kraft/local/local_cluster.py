@@ -10,9 +10,9 @@ from pathlib import Path
 
 from kraft.local.cluster_files import HOST, NodePlan
 from kraft.local.node_process import KRAFT, STOP_DEADLINE_S, NodeFailed, NodeProcess, stop_all
-from kraft.model.broker_requests import DescribeBrokersRequest
+from kraft.model.brokers import DescribeBrokersRequest
 from kraft.model.errors import Refusal
-from kraft.model.requests import MetadataRequest
+from kraft.model.metadata import MetadataRequest
 
 READY_DEADLINE_S = 60.0
 _POLL_S = 0.025

@@ -29,7 +29,7 @@ from kraft.metadata.config_types import (
     text_of,
 )
 from kraft.metadata.image import MetadataImage
-from kraft.model.config_requests import ConfigType
+from kraft.model.configs import ConfigType
 from kraft.model.errors import ErrorCode, Refusal
 
 CREATE_TIME: Final = "CreateTime"

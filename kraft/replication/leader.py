@@ -19,9 +19,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from kraft.model.alter_partition import IsrMember
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
-from kraft.replication.effects import HighWatermarkAdvanced, IsrChanged, IsrMember, LeaderEffect, ProposeIsr
+from kraft.replication.effects import HighWatermarkAdvanced, IsrChanged, LeaderEffect, ProposeIsr
 from kraft.replication.follower_progress import UNKNOWN_OFFSET, FollowerProgress
 
 _WAIT_FOR_METADATA = frozenset(

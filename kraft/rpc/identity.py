@@ -7,7 +7,7 @@ from typing import Final
 
 import grpc.aio
 
-from kraft.model.feature_requests import FeatureRange
+from kraft.model.features import FeatureRange
 from kraft.model.ids import BrokerId
 from kraft.rpc.call import Call, service_of
 from kraft.rpc.pb import identity_pb2

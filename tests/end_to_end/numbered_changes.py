@@ -20,7 +20,7 @@ from kraft.client import KraftError
 from kraft.client.aio import Admin
 from kraft.client.any_broker import check
 from kraft.metadata.image import MetadataImage
-from kraft.model.config_requests import (
+from kraft.model.configs import (
     ConfigAlteration,
     ConfigOperation,
     ConfigResourceType,
@@ -28,8 +28,8 @@ from kraft.model.config_requests import (
     ResourceAlteration,
 )
 from kraft.model.errors import Refusal
-from kraft.model.partition_requests import CreatePartitionsRequest, NewPartitions
-from kraft.model.requests import CreateTopicsRequest, NewTopic
+from kraft.model.partitions import CreatePartitionsRequest, NewPartitions
+from kraft.model.topics import CreateTopicsRequest, NewTopic
 from kraft.rpc.calls import CREATE_PARTITIONS, CREATE_TOPICS, INCREMENTAL_ALTER_CONFIGS
 from kraft.rpc.peers import Connections, Peer, Unreachable
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from kraft.model.client_quotas import AlterClientQuotasRequest, QuotaAlteration, QuotaEntity, QuotaOperation
+from kraft.model.describe_quorum import DescribeQuorumRequest
 from kraft.model.errors import Refusal
-from kraft.model.quota_requests import AlterClientQuotasRequest, QuotaAlteration, QuotaEntity, QuotaOperation
-from kraft.model.requests import DescribeQuorumRequest
 from kraft.rpc.calls import ALTER_CLIENT_QUOTAS, DESCRIBE_QUORUM
 from kraft.rpc.peers import Connections, Unreachable
 from tests.end_to_end.node_dialling import dial_as_node

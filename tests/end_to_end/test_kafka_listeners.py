@@ -16,7 +16,7 @@ from kraft.local import cluster_files
 from kraft.local.cluster_files import NodePlan
 from kraft.local.free_ports import ReservedPorts
 from kraft.local.local_cluster import LocalCluster
-from kraft.model.requests import MetadataRequest
+from kraft.model.metadata import MetadataRequest
 from kraft.rpc.calls import METADATA
 from kraft.rpc.peers import Connections
 from kraft.server.identity import storage

@@ -12,10 +12,11 @@ from benchmarks.metadata_cluster import CLUSTER_ID, ScaleBroker, ScaleCluster, k
 from kraft.local.node_process import NodeProcess
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import PartitionChanged, RegisterBroker, TransactionBegun
+from kraft.model.follow_metadata import FollowMetadataRequest
 from kraft.model.ids import BrokerId
-from kraft.model.requests import CreateTopicsRequest, NewTopic
+from kraft.model.topics import CreateTopicsRequest, NewTopic
 from kraft.rpc.calls import CREATE_TOPICS
-from kraft.rpc.cluster_calls import FOLLOW_METADATA, FollowMetadataRequest
+from kraft.rpc.cluster_calls import FOLLOW_METADATA
 from kraft.rpc.metadata_codec import decode_records
 from kraft.server.cluster.metadata_loader import MetadataLoader
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from kraft.model.errors import Refusal
-from kraft.model.requests import MetadataRequest
+from kraft.model.metadata import MetadataRequest
 from kraft.rpc.calls import METADATA
 from kraft.rpc.peers import Connections, Unreachable
 from kraft.testing import Cluster

@@ -14,21 +14,17 @@ from typing import Any
 from uuid import UUID
 
 from kraft.metadata import controller
-from kraft.metadata.commands import (
-    AlterPartitionRequest,
-    FailedReplica,
-    FailReplicasRequest,
-    HeartbeatRequest,
-    IsrMember,
-)
 from kraft.metadata.configs import TopicConfig, broker_defaults
 from kraft.metadata.decision import Decision
 from kraft.metadata.features import ELIGIBLE_REPLICAS_VERSION
 from kraft.metadata.image import MetadataImage, PartitionImage
 from kraft.metadata.records import FeatureLevelSet
+from kraft.model.alter_partition import AlterPartitionRequest, IsrMember
 from kraft.model.errors import ErrorCode
+from kraft.model.fail_replicas import FailedReplica, FailReplicasRequest
+from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import NO_LEADER_EPOCH, BrokerId, DirectoryId, LeaderEpoch
-from kraft.model.partition_requests import (
+from kraft.model.partitions import (
     AlterPartitionReassignmentsRequest,
     ElectionType,
     ElectLeadersRequest,

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from kraft.metadata import controller
-from kraft.metadata.commands import AlterPartitionRequest, AlterPartitionResult, IsrMember
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.metadata.records import (
     BrokerUnfenced,
@@ -21,6 +20,7 @@ from kraft.metadata.records import (
     RegisterBroker,
     TopicCreated,
 )
+from kraft.model.alter_partition import AlterPartitionRequest, AlterPartitionResult, IsrMember
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from kraft.replication.effects import ProposeIsr

@@ -25,7 +25,7 @@ from kraft.cli.topics import changes
 
 if TYPE_CHECKING:
     from kraft.client import Admin
-    from kraft.model.requests import PartitionMetadata
+    from kraft.model.metadata import PartitionMetadata
 
 app = typer.Typer(help="Create, list, describe, change, move and delete topics.", no_args_is_help=True)
 

@@ -15,7 +15,7 @@ from kraft.client.network import Network
 from kraft.client.ports import Connections, Node
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS, AdminSettings, settings_of
-from kraft.model.config_requests import (
+from kraft.model.configs import (
     ConfigAlteration,
     ConfigEntry,
     ConfigOperation,
@@ -27,7 +27,8 @@ from kraft.model.config_requests import (
 )
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
-from kraft.model.partition_requests import (
+from kraft.model.metadata import MetadataRequest, MetadataResponse
+from kraft.model.partitions import (
     AlterPartitionReassignmentsRequest,
     CreatePartitionsRequest,
     ElectionType,
@@ -40,12 +41,10 @@ from kraft.model.partition_requests import (
     Reassignment,
     ReplicaAssignment,
 )
-from kraft.model.requests import (
+from kraft.model.topics import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DescribeTopicsRequest,
-    MetadataRequest,
-    MetadataResponse,
     NewTopic,
     TopicDescription,
     TopicResult,

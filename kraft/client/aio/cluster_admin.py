@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from kraft.client.any_broker import check
 from kraft.client.ports import Node
-from kraft.model.broker_requests import (
+from kraft.model.brokers import (
     BrokerActionResult,
     BrokerDescription,
     DescribeBrokersRequest,
@@ -16,13 +16,7 @@ from kraft.model.broker_requests import (
     UnfenceBrokerRequest,
     UnregisterBrokerRequest,
 )
-from kraft.model.feature_requests import (
-    DescribeFeaturesRequest,
-    DescribeFeaturesResponse,
-    FeatureUpdate,
-    UpdateFeaturesRequest,
-)
-from kraft.model.quota_requests import (
+from kraft.model.client_quotas import (
     AlterClientQuotasRequest,
     DescribeClientQuotasRequest,
     QuotaAlteration,
@@ -31,7 +25,8 @@ from kraft.model.quota_requests import (
     QuotaFilter,
     QuotaOperation,
 )
-from kraft.model.requests import DescribeQuorumRequest, QuorumDescription
+from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
+from kraft.model.features import DescribeFeaturesRequest, DescribeFeaturesResponse, FeatureUpdate, UpdateFeaturesRequest
 from kraft.rpc.calls import (
     ALTER_CLIENT_QUOTAS,
     DESCRIBE_BROKERS,

@@ -12,8 +12,8 @@ from kraft.client.ports import Connections, FetchStream
 from kraft.client.sans_io.fetch_buffer import FetchBuffer, SentCheck, SentFetch
 from kraft.client.settings import ConsumerSettings
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.fetch import FetchResponse
 from kraft.model.ids import TopicPartition
-from kraft.model.requests import FetchResponse
 from kraft.rpc.calls import FETCH, OFFSET_FOR_LEADER_EPOCH
 from kraft.rpc.peers import NotServed, Unreachable
 from kraft.runtime.clock import Clock

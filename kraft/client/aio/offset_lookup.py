@@ -12,7 +12,7 @@ from kraft.client.sans_io.backoff import Backoff
 from kraft.client.values import FoundOffset
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
-from kraft.model.requests import ListOffsetsPartition, ListOffsetsRequest
+from kraft.model.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from kraft.rpc.calls import LIST_OFFSETS
 from kraft.rpc.peers import Unreachable
 from kraft.runtime.clock import Clock

@@ -10,9 +10,9 @@ from kraft.client.any_broker import NoBrokerReachable
 from kraft.client.metadata_cache import MetadataCache
 from kraft.client.ports import Connections
 from kraft.client.sans_io.backoff import Backoff
+from kraft.model.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
-from kraft.model.requests import DeleteRecordsPartition, DeleteRecordsRequest
 from kraft.rpc.calls import DELETE_RECORDS
 from kraft.rpc.peers import Unreachable
 from kraft.runtime.clock import Clock

@@ -17,7 +17,8 @@ from kraft.client.settings import ProducerSettings
 from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
-from kraft.model.requests import InitProducerIdRequest, ProducePartitionResult
+from kraft.model.init_producer_id import InitProducerIdRequest
+from kraft.model.produce import ProducePartitionResult
 from kraft.rpc.calls import INIT_PRODUCER_ID, PRODUCE
 from kraft.rpc.peers import Unreachable
 

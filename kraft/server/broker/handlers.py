@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
 
-from kraft.model.broker_requests import BrokerAddress
+from kraft.model.endpoint import Endpoint
 from kraft.rpc.services import Service
 from kraft.server.broker.logs import BrokerLogs
 from kraft.server.broker.metadata import BrokerMetadata
@@ -83,7 +83,7 @@ class ApiHandlers:
                 monotonic_ms=self._world.clock.monotonic_ms,
                 sessions=self._fetch_sessions,
                 voters=[
-                    (voter.node_id, BrokerAddress(listener=CONTROLLER, host=voter.host, port=voter.port))
+                    (voter.node_id, Endpoint(listener=CONTROLLER, host=voter.host, port=voter.port))
                     for voter in self._config.quorum.voters
                 ],
             ),

@@ -11,13 +11,15 @@ from uuid import UUID
 
 import structlog
 
-from kraft.metadata.commands import HeartbeatRequest, HeartbeatResult, RegisterBrokerRequest
 from kraft.metadata.features import SUPPORTED_FEATURES
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.records import Endpoint
+from kraft.model.attend import AttendRequest
+from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.heartbeat import HeartbeatRequest, HeartbeatResult
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId
-from kraft.rpc.cluster_calls import ATTEND, HEARTBEAT, REGISTER_BROKER, AttendRequest
+from kraft.model.register_broker import RegisterBrokerRequest
+from kraft.rpc.cluster_calls import ATTEND, HEARTBEAT, REGISTER_BROKER
 from kraft.rpc.peers import Unreachable
 from kraft.server.cluster.controller_client import ControllerClient, NoController
 

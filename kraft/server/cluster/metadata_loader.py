@@ -23,9 +23,10 @@ from kraft.metadata.features import check_levels
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.metadata.replayed_image import ReplayedImage
 from kraft.model.errors import Refusal
+from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
 from kraft.model.ids import BrokerId
 from kraft.rpc.call import ServerStream
-from kraft.rpc.cluster_calls import FOLLOW_METADATA, FollowMetadataRequest, MetadataBatch
+from kraft.rpc.cluster_calls import FOLLOW_METADATA
 from kraft.rpc.metadata_codec import decode_records
 from kraft.rpc.peers import Unreachable
 from kraft.server.cluster.metadata_snapshots import LoadedImage

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from kraft.model.config_requests import ConfigType
+from kraft.model.configs import ConfigType
 from kraft.model.ids import BrokerId, uuid_from_text, uuid_to_text
 from kraft.server.config.values import (
     CONTROLLER,

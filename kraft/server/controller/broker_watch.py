@@ -13,10 +13,10 @@ from kraft.metadata import controller
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.broker_presence import Absentee, BrokerPresence
 from kraft.metadata.broker_sessions import BrokerSessions
-from kraft.metadata.records import Endpoint
+from kraft.model.attend import Attendance, AttendRequest
+from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId
-from kraft.rpc.cluster_calls import Attendance, AttendRequest
 from kraft.runtime.clock import Clock
 from kraft.server.controller.dialling import nobody_listens
 from kraft.server.controller.state_machine_host import StateMachineHost

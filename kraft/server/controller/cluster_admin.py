@@ -9,22 +9,10 @@ import structlog
 from kraft.metadata import controller
 from kraft.metadata.configs import TopicConfig
 from kraft.metadata.image import MetadataImage
-from kraft.model.broker_requests import (
-    BrokerActionResult,
-    FenceBrokerRequest,
-    UnfenceBrokerRequest,
-    UnregisterBrokerRequest,
-)
-from kraft.model.feature_requests import (
-    FeatureRange,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-)
+from kraft.model.brokers import BrokerActionResult, FenceBrokerRequest, UnfenceBrokerRequest, UnregisterBrokerRequest
+from kraft.model.client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+from kraft.model.features import FeatureRange, UpdateFeaturesRequest, UpdateFeaturesResponse
 from kraft.model.ids import BrokerId
-from kraft.model.quota_requests import (
-    AlterClientQuotasRequest,
-    AlterClientQuotasResponse,
-)
 from kraft.rpc.call import Served
 from kraft.rpc.calls import (
     ALTER_CLIENT_QUOTAS,

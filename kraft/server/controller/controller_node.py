@@ -13,26 +13,21 @@ import structlog
 
 from kraft.metadata import controller
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
-from kraft.metadata.commands import (
-    AllocateProducerIdsRequest,
-    AlterPartitionRequest,
-    AlterPartitionResult,
-    FailReplicasRequest,
-    FailReplicasResult,
-    HeartbeatRequest,
-    HeartbeatResult,
-    ProducerIdBlock,
-    RegisterBrokerRequest,
-    RegistrationResult,
-)
 from kraft.metadata.controller import ControllerDefaults
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.records import Endpoint
-from kraft.model import config_requests as configs
-from kraft.model import requests as values
+from kraft.model import configs
+from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest, ProducerIdBlock
+from kraft.model.alter_partition import AlterPartitionRequest, AlterPartitionResult
+from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
+from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.feature_requests import FeatureRange
+from kraft.model.fail_replicas import FailReplicasRequest, FailReplicasResult
+from kraft.model.features import FeatureRange
+from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
+from kraft.model.heartbeat import HeartbeatRequest, HeartbeatResult
 from kraft.model.ids import BrokerId, TopicId
+from kraft.model.register_broker import RegisterBrokerRequest, RegistrationResult
+from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, TopicResults
 from kraft.quorum.port import Quorum
 from kraft.rpc.call import Served
 from kraft.rpc.calls import CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_QUORUM, INCREMENTAL_ALTER_CONFIGS
@@ -44,8 +39,6 @@ from kraft.rpc.cluster_calls import (
     FOLLOW_METADATA,
     HEARTBEAT,
     REGISTER_BROKER,
-    FollowMetadataRequest,
-    MetadataBatch,
 )
 from kraft.runtime.clock import Clock
 from kraft.runtime.entropy import Entropy
@@ -268,7 +261,7 @@ class ControllerNode:
 
     # --- what operators ask for ---
 
-    async def create_topics(self, request: values.CreateTopicsRequest) -> values.TopicResults:
+    async def create_topics(self, request: CreateTopicsRequest) -> TopicResults:
         # Ids and places are drawn here, because deciding is free of chance.
         topic_ids = [TopicId(UUID(bytes=self._entropy.bytes(16), version=4)) for _ in request.topics]
         start = self._entropy.below(2**31)
@@ -282,7 +275,7 @@ class ControllerNode:
             )
         )
 
-    async def delete_topics(self, request: values.DeleteTopicsRequest) -> values.TopicResults:
+    async def delete_topics(self, request: DeleteTopicsRequest) -> TopicResults:
         return await self.host.submit(lambda image: controller.delete_topics(image, request))
 
     async def incremental_alter_configs(
@@ -298,7 +291,7 @@ class ControllerNode:
             )
         )
 
-    async def describe_quorum(self, _: values.DescribeQuorumRequest) -> values.QuorumDescription:
+    async def describe_quorum(self, _: DescribeQuorumRequest) -> QuorumDescription:
         self.host.check_active()
         assert self._quorum is not None
         return self._view.describe(self._quorum.describe(), self.host.committed_index, self.host.image.brokers)

@@ -10,7 +10,7 @@ from kraft.metadata import controller
 from kraft.metadata.configs import TopicConfig
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode
-from kraft.model.partition_requests import (
+from kraft.model.partitions import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     CreatePartitionsRequest,
@@ -19,7 +19,7 @@ from kraft.model.partition_requests import (
     ElectLeadersResponse,
     PartitionResult,
 )
-from kraft.model.requests import TopicResults
+from kraft.model.topics import TopicResults
 from kraft.rpc.call import Served
 from kraft.rpc.calls import ALTER_PARTITION_REASSIGNMENTS, CREATE_PARTITIONS, ELECT_LEADERS
 from kraft.runtime.entropy import Entropy

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from kraft.metadata.image import MetadataImage
-from kraft.model.broker_requests import (
-    BrokerActionResult,
-    FenceBrokerRequest,
-    UnfenceBrokerRequest,
-    UnregisterBrokerRequest,
-)
+from kraft.model.brokers import BrokerActionResult, FenceBrokerRequest, UnfenceBrokerRequest, UnregisterBrokerRequest
 from kraft.rpc.call import Served
 from kraft.rpc.calls import FENCE_BROKER, UNFENCE_BROKER, UNREGISTER_BROKER
 from kraft.server.handlers.forwarding import Forwarder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kraft.metadata.quota_decisions import alter_client_quotas
-from kraft.model.quota_requests import AlterClientQuotasRequest, AlterClientQuotasResponse
+from kraft.model.client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from kraft.rpc.call import Served
 from kraft.rpc.calls import ALTER_CLIENT_QUOTAS
 from kraft.server.handlers.forwarding import Forwarder

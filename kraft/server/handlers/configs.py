@@ -9,7 +9,7 @@ from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.configs import TopicConfig
 from kraft.metadata.controller import incremental_alter_configs
 from kraft.metadata.image import MetadataImage
-from kraft.model.config_requests import (
+from kraft.model.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
     ResourceAlterationResult,

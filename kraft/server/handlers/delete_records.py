@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import Offset
-from kraft.model.requests import (
+from kraft.model.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
 )
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import Offset
 from kraft.rpc.call import Served
 from kraft.rpc.calls import DELETE_RECORDS
 from kraft.server.loop.purgatory import Watch

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from kraft.metadata.image import BrokerRegistration, MetadataImage
-from kraft.model.broker_requests import (
-    BrokerAddress,
-    BrokerDescription,
-    DescribeBrokersRequest,
-    DescribeBrokersResponse,
-)
+from kraft.model.brokers import BrokerDescription, DescribeBrokersRequest, DescribeBrokersResponse
+from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
 
@@ -46,7 +42,7 @@ def _described(broker: BrokerRegistration, holdings: _Holdings) -> BrokerDescrip
         broker_id=broker.broker_id,
         broker_epoch=broker.broker_epoch,
         addresses=[
-            BrokerAddress(listener=endpoint.listener, host=endpoint.host, port=endpoint.port)
+            Endpoint(listener=endpoint.listener, host=endpoint.host, port=endpoint.port)
             for endpoint in broker.endpoints
         ],
         rack=broker.rack,

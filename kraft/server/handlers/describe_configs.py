@@ -15,7 +15,7 @@ from kraft.metadata.config_types import text_of
 from kraft.metadata.configs import SERVER_KEYS, TOPIC_CONFIGS, ConfigKey, text_in_effect
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.topic_names import unknown_topic
-from kraft.model.config_requests import (
+from kraft.model.configs import (
     ConfigEntry,
     ConfigResource,
     ConfigResourceType,

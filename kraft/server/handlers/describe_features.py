@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kraft.metadata.features import SUPPORTED_FEATURES, level_of, range_of
 from kraft.metadata.image import MetadataImage
-from kraft.model.feature_requests import DescribeFeaturesResponse, FeatureDescription
+from kraft.model.features import DescribeFeaturesResponse, FeatureDescription
 
 
 def describe_features(image: MetadataImage, epoch: int) -> DescribeFeaturesResponse:

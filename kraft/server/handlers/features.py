@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kraft.metadata.features import level_of
-from kraft.model.feature_requests import UpdateFeaturesRequest, UpdateFeaturesResponse
+from kraft.model.features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from kraft.rpc.call import Served
 from kraft.rpc.calls import UPDATE_FEATURES
 from kraft.server.handlers.forwarding import Forwarder

@@ -9,8 +9,8 @@ from typing import Final
 from kraft.log.format.record_batch import HEADER_BYTES, split
 from kraft.log.segment.segment import READ_BATCHES_MAX, READ_BYTES_MAX
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
 from kraft.model.ids import Offset
-from kraft.model.requests import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
 from kraft.rpc.call import Served
 from kraft.rpc.calls import FETCH
 from kraft.server.loop.purgatory import Progress, Watch

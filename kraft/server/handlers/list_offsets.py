@@ -13,7 +13,7 @@ from typing import Final
 from kraft.log.segment.timestamp_lookup import Found
 from kraft.model.errors import Corruption, ErrorCode, Refusal
 from kraft.model.ids import Offset
-from kraft.model.requests import (
+from kraft.model.list_offsets import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
     EARLIEST_TIMESTAMP,

@@ -7,14 +7,8 @@ from dataclasses import replace
 
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.requests import (
-    BrokerEndpoint,
-    CreateTopicsRequest,
-    MetadataRequest,
-    MetadataResponse,
-    NewTopic,
-    TopicMetadata,
-)
+from kraft.model.metadata import BrokerEndpoint, MetadataRequest, MetadataResponse, TopicMetadata
+from kraft.model.topics import CreateTopicsRequest, NewTopic
 from kraft.rpc.call import Served
 from kraft.rpc.calls import CREATE_TOPICS, METADATA
 from kraft.server.cluster.controller_client import ControllerClient, NoController

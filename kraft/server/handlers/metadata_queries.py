@@ -7,11 +7,11 @@ from collections.abc import Callable
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.quota_decisions import describe_client_quotas
 from kraft.metadata.reassignment import list_partition_reassignments
-from kraft.model.broker_requests import DescribeBrokersRequest, DescribeBrokersResponse
-from kraft.model.feature_requests import DescribeFeaturesRequest, DescribeFeaturesResponse
-from kraft.model.partition_requests import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
-from kraft.model.quota_requests import DescribeClientQuotasRequest, DescribeClientQuotasResponse
-from kraft.model.requests import DescribeTopicsRequest, DescribeTopicsResponse
+from kraft.model.brokers import DescribeBrokersRequest, DescribeBrokersResponse
+from kraft.model.client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
+from kraft.model.features import DescribeFeaturesRequest, DescribeFeaturesResponse
+from kraft.model.partitions import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
+from kraft.model.topics import DescribeTopicsRequest, DescribeTopicsResponse
 from kraft.rpc.call import Served
 from kraft.rpc.calls import (
     DESCRIBE_BROKERS,

@@ -6,7 +6,7 @@ from typing import Final
 
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
-from kraft.model.requests import (
+from kraft.model.offset_for_leader_epoch import (
     EpochEndPartition,
     EpochEndPartitionResult,
     OffsetForLeaderEpochRequest,

@@ -13,7 +13,7 @@ from kraft.metadata.configs import TopicConfig
 from kraft.metadata.controller import alter_partition_reassignments, elect_leaders
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.partition_requests import (
+from kraft.model.partitions import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     CreatePartitionsRequest,
@@ -21,7 +21,7 @@ from kraft.model.partition_requests import (
     ElectLeadersResponse,
     PartitionName,
 )
-from kraft.model.requests import TopicResult, TopicResults
+from kraft.model.topics import TopicResult, TopicResults
 from kraft.rpc.call import Served
 from kraft.rpc.calls import ALTER_PARTITION_REASSIGNMENTS, CREATE_PARTITIONS, ELECT_LEADERS
 from kraft.server.handlers.forwarding import Forwarder, NoAnswer

@@ -15,19 +15,15 @@ from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
 from kraft.log.format.record_stream import UnpackedRecords, unpack_records
 from kraft.model.errors import ErrorCode
-from kraft.model.requests import (
-    FetchPartition,
-    FetchPartitionResult,
+from kraft.model.fetch import FetchPartition, FetchPartitionResult, FetchRequest
+from kraft.model.plain_records import (
     FetchRecordsRequest,
     FetchRecordsResponse,
-    FetchRequest,
     PlainHeader,
     PlainRecord,
-    ProducePartition,
-    ProducePartitionResult,
     ProduceRecordsRequest,
-    ProduceRequest,
 )
+from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest
 from kraft.rpc.call import Served
 from kraft.rpc.calls import FETCH_RECORDS, PRODUCE_RECORDS
 from kraft.server.handlers.fetch import FetchHandler

@@ -16,7 +16,7 @@ from kraft.log.format.record_batch import HEADER_BYTES, Buffer
 from kraft.log.partition_log import AppendResult
 from kraft.model.errors import ErrorCode, InvalidRecords, Refusal
 from kraft.model.ids import Offset
-from kraft.model.requests import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
+from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
 from kraft.rpc.call import Served
 from kraft.rpc.calls import PRODUCE
 from kraft.server.handlers.refused_sequences import RefusedSequences

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from kraft.metadata.commands import AllocateProducerIdsRequest
+from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerEpoch, BrokerId
-from kraft.model.requests import InitProducerIdRequest, InitProducerIdResponse
+from kraft.model.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kraft.rpc.call import Served
 from kraft.rpc.calls import INIT_PRODUCER_ID
 from kraft.rpc.cluster_calls import ALLOCATE_PRODUCER_IDS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
 from kraft.model.errors import ErrorCode
-from kraft.model.requests import DescribeQuorumRequest, QuorumDescription
 from kraft.rpc.call import Served
 from kraft.rpc.calls import DESCRIBE_QUORUM
 from kraft.server.cluster.controller_client import ControllerClient, NoController

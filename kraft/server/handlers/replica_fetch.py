@@ -6,7 +6,7 @@ import asyncio
 
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, Offset, TopicId
-from kraft.model.replica_requests import (
+from kraft.model.replica_fetch import (
     ReplicaFetchPartition,
     ReplicaFetchRequest,
     ReplicaFetchResponse,

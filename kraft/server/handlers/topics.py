@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.requests import CreateTopicsRequest, DeleteTopicsRequest, TopicResult, TopicResults
+from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, TopicResult, TopicResults
 from kraft.rpc.call import Served
 from kraft.rpc.calls import CREATE_TOPICS, DELETE_TOPICS
 from kraft.server.handlers.forwarding import Forwarder, NoAnswer

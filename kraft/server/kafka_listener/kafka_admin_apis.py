@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kraft.metadata.image import MetadataImage
-from kraft.model.broker_requests import BrokerAddress
+from kraft.model.endpoint import Endpoint
 from kraft.model.ids import BrokerId
 from kraft.server.handlers.broker_handlers import BrokerHandlers
 from kraft.server.handlers.describe_topic_partitions import describe_topic_partitions
@@ -41,7 +41,7 @@ def kafka_admin_apis(
     broker_id: BrokerId,
     listener: str,
     image: Callable[[], MetadataImage],
-    voters: Sequence[tuple[int, BrokerAddress]],
+    voters: Sequence[tuple[int, Endpoint]],
 ) -> dict[ApiKey, Api]:
     """`handlers.metadata` is that of the same listener."""
     queries, topics, partitions = handlers.queries, handlers.topics, handlers.partition_changes

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kraft.metadata.image import MetadataImage
-from kraft.model.broker_requests import BrokerAddress
+from kraft.model.endpoint import Endpoint
 from kraft.model.ids import BrokerId
 from kraft.server.handlers.broker_handlers import BrokerHandlers
 from kraft.server.kafka_listener.apis.api_versions import ApiVersionsApi
@@ -39,7 +39,7 @@ class KafkaSurroundings:
     sessions: FetchSessions
     """Of the clients of all listeners."""
 
-    voters: Sequence[tuple[int, BrokerAddress]]
+    voters: Sequence[tuple[int, Endpoint]]
     """Where each controller is reached, by node id."""
 
 

@@ -19,9 +19,9 @@ from typing import Final
 
 import structlog
 
-from kraft.metadata.commands import FailedReplica, FailReplicasRequest
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.fail_replicas import FailedReplica, FailReplicasRequest
 from kraft.model.ids import BrokerEpoch, BrokerId, TopicId
 from kraft.rpc.cluster_calls import FAIL_REPLICAS
 from kraft.server.cluster.controller_client import ControllerClient, NoController

@@ -16,7 +16,7 @@ import structlog
 
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, Offset
-from kraft.model.replica_requests import (
+from kraft.model.replica_fetch import (
     ReplicaFetchPartition,
     ReplicaFetchRequest,
     ReplicaFetchResponse,

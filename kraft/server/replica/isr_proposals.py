@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from kraft.metadata.commands import AlterPartitionRequest, AlterPartitionResult, IsrMember
+from kraft.model.alter_partition import AlterPartitionRequest, AlterPartitionResult
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.replication.effects import ProposeIsr
@@ -67,9 +67,7 @@ class IsrProposals:
             partition=partition.topic_partition.partition,
             leader_epoch=proposal.leader_epoch,
             partition_epoch=proposal.partition_epoch,
-            new_isr=[
-                IsrMember(broker_id=member.broker_id, broker_epoch=member.broker_epoch) for member in proposal.isr
-            ],
+            new_isr=list(proposal.isr),
         )
         try:
             result = await self._controllers.call(ALTER_PARTITION, request, ATTEMPT_MAX_S)

@@ -22,6 +22,7 @@ from kraft.log.partition_log import AppendResult, PartitionLog
 from kraft.log.segment.segment import Segment
 from kraft.metadata.configs import TopicConfig
 from kraft.metadata.image import PartitionImage
+from kraft.model.delete_records import HIGH_WATERMARK
 from kraft.model.errors import Corruption, ErrorCode, Refusal
 from kraft.model.ids import (
     NO_BROKER,
@@ -33,7 +34,6 @@ from kraft.model.ids import (
     TopicId,
     TopicPartition,
 )
-from kraft.model.requests import HIGH_WATERMARK
 from kraft.replication.effects import (
     AdvanceLogStart,
     HighWatermarkAdvanced,

@@ -13,7 +13,7 @@ from pathlib import Path
 import grpc.aio
 
 from kraft.local import cluster_files
-from kraft.model.requests import BrokerEndpoint, MetadataRequest, MetadataResponse
+from kraft.model.metadata import BrokerEndpoint, MetadataRequest, MetadataResponse
 from kraft.rpc.calls import METADATA
 from kraft.rpc.services import SERVER_OPTIONS, Service
 from kraft.server.config.loading import load

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from kraft.metadata.commands import RegisterBrokerRequest
 from kraft.metadata.configs import KAFKA_DEFAULTS
 from kraft.metadata.features import SUPPORTED_FEATURES
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
@@ -13,13 +12,13 @@ from kraft.metadata.leader_election import partition_change
 from kraft.metadata.records import (
     BrokerUnfenced,
     ClusterInitialised,
-    Endpoint,
     FeatureLevelSet,
     MetadataRecord,
     PartitionCreated,
     RegisterBroker,
     TopicCreated,
 )
+from kraft.model.endpoint import Endpoint
 from kraft.model.ids import (
     BrokerEpoch,
     BrokerId,
@@ -28,6 +27,7 @@ from kraft.model.ids import (
     PartitionEpoch,
     TopicId,
 )
+from kraft.model.register_broker import RegisterBrokerRequest
 
 CLUSTER = "kJ2Yk0mVT0ma0wV2Yk0mVQ"
 ORDERS = TopicId(UUID(int=100))

@@ -15,7 +15,7 @@ from kraft.metadata.controller import incremental_alter_configs
 from kraft.metadata.features import METADATA_VERSION
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import BrokerConfigSet, FeatureLevelSet
-from kraft.model.config_requests import (
+from kraft.model.configs import (
     ConfigAlteration,
     ConfigOperation,
     ConfigResourceType,

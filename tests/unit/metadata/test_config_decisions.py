@@ -14,7 +14,7 @@ from kraft.metadata.controller import (
 )
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import TopicConfigSet
-from kraft.model.config_requests import (
+from kraft.model.configs import (
     ConfigAlteration,
     ConfigOperation,
     ConfigResourceType,

@@ -20,7 +20,7 @@ from kraft.metadata.configs import (
     text_in_effect,
 )
 from kraft.metadata.records import TopicConfigSet
-from kraft.model.config_requests import ConfigType
+from kraft.model.configs import ConfigType
 from kraft.model.errors import ErrorCode, Refusal
 from tests.unit.metadata.clusters import ORDERS, cluster, with_topic
 

@@ -8,14 +8,6 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraft.metadata.commands import (
-    AllocateProducerIdsRequest,
-    AlterPartitionRequest,
-    FailedReplica,
-    FailReplicasRequest,
-    HeartbeatRequest,
-    IsrMember,
-)
 from kraft.metadata.controller import (
     ControllerDefaults,
     allocate_producer_ids,
@@ -30,9 +22,13 @@ from kraft.metadata.controller import (
 )
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
 from kraft.metadata.records import MetadataRecord
+from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest
+from kraft.model.alter_partition import AlterPartitionRequest, IsrMember
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.fail_replicas import FailedReplica, FailReplicasRequest
+from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
-from kraft.model.requests import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
+from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
 from tests.unit.metadata.clusters import CLUSTER, registration
 
 BROKERS = range(1, 5)

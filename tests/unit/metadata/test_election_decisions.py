@@ -18,7 +18,7 @@ from kraft.metadata.leader_election import changes_when_failed, changes_when_unf
 from kraft.metadata.records import BrokerUnfenced, TopicConfigSet
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicId
-from kraft.model.partition_requests import ElectionType, ElectLeadersRequest, ElectLeadersResponse, PartitionName
+from kraft.model.partitions import ElectionType, ElectLeadersRequest, ElectLeadersResponse, PartitionName
 from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, partition, with_topic
 
 BILLS = TopicId(UUID(int=101))

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from kraft.metadata.commands import FailedReplica, FailReplicasRequest
 from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig, broker_defaults
 from kraft.metadata.controller import (
     begin_controlled_shutdown,
@@ -21,8 +20,9 @@ from kraft.metadata.features import ELIGIBLE_REPLICAS_VERSION
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import FeatureLevelSet, PartitionChanged, TopicConfigSet
 from kraft.metadata.snapshot_records import snapshot_records
+from kraft.model.fail_replicas import FailedReplica, FailReplicasRequest
 from kraft.model.ids import NO_BROKER, NO_LEADER_EPOCH, BrokerId, LeaderEpoch, PartitionEpoch
-from kraft.model.partition_requests import ElectionType, ElectLeadersRequest
+from kraft.model.partitions import ElectionType, ElectLeadersRequest
 from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, ids, partition, registration, with_topic
 
 TWO = broker_defaults({"min.insync.replicas": "2"})

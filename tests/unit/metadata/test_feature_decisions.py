@@ -16,7 +16,7 @@ from kraft.metadata.features import (
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.metadata.records import ClusterInitialised, FeatureLevelSet, RegisterBroker
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.feature_requests import FeatureRange, FeatureUpdate, UpdateFeaturesRequest
+from kraft.model.features import FeatureRange, FeatureUpdate, UpdateFeaturesRequest
 from kraft.model.ids import BrokerEpoch
 from tests.unit.metadata.clusters import CLUSTER, cluster, registration
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 
-from kraft.metadata.commands import HeartbeatRequest
 from kraft.metadata.configs import broker_defaults
 from kraft.metadata.controller import (
     fence_broker,
@@ -24,8 +23,9 @@ from kraft.metadata.records import (
     OperatorFenceSet,
     PartitionChanged,
 )
-from kraft.model.broker_requests import FenceBrokerRequest, UnfenceBrokerRequest, UnregisterBrokerRequest
+from kraft.model.brokers import FenceBrokerRequest, UnfenceBrokerRequest, UnregisterBrokerRequest
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import NO_BROKER, BrokerId
 from tests.unit.metadata.clusters import cluster, epoch_of, partition, registration, with_topic
 

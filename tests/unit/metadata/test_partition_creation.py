@@ -10,8 +10,8 @@ from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId, TopicId
-from kraft.model.partition_requests import CreatePartitionsRequest, NewPartitions, ReplicaAssignment
-from kraft.model.requests import TopicResult, TopicResults
+from kraft.model.partitions import CreatePartitionsRequest, NewPartitions, ReplicaAssignment
+from kraft.model.topics import TopicResult, TopicResults
 from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, with_topic
 
 

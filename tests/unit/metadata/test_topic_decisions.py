@@ -19,8 +19,8 @@ from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import TopicDeleted
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId
-from kraft.model.partition_requests import ReplicaAssignment
-from kraft.model.requests import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResults
+from kraft.model.partitions import ReplicaAssignment
+from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResults
 from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, with_topic
 
 

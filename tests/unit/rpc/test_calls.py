@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from google.protobuf.descriptor import FileDescriptor
 
-from kraft.model.requests import DeleteTopicsRequest, TopicResults
+from kraft.model.topics import DeleteTopicsRequest, TopicResults
 from kraft.rpc import calls, cluster_calls
 from kraft.rpc.call import Call, ServerStream, Stream, service_of
 from kraft.rpc.pb import admin_pb2, broker_pb2, controller_pb2, replication_pb2

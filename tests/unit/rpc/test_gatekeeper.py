@@ -11,19 +11,14 @@ import grpc.aio
 import pytest
 from structlog.testing import capture_logs
 
-from kraft.metadata.commands import HeartbeatRequest, HeartbeatResult
 from kraft.model.errors import ErrorCode
+from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
+from kraft.model.heartbeat import HeartbeatRequest, HeartbeatResult
 from kraft.model.ids import BrokerEpoch, BrokerId
-from kraft.model.replica_requests import ReplicaFetchRequest, ReplicaFetchResponse
-from kraft.model.requests import MetadataRequest, MetadataResponse
+from kraft.model.metadata import MetadataRequest, MetadataResponse
+from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.rpc.calls import FETCH, METADATA, PRODUCE
-from kraft.rpc.cluster_calls import (
-    FOLLOW_METADATA,
-    HEARTBEAT,
-    REPLICA_FETCH,
-    FollowMetadataRequest,
-    MetadataBatch,
-)
+from kraft.rpc.cluster_calls import FOLLOW_METADATA, HEARTBEAT, REPLICA_FETCH
 from kraft.rpc.gatekeeper import REPLICATION_SERVICE, Gatekeeper, introduced_node_id
 from kraft.rpc.introduced_channel import IntroducedChannel
 from kraft.rpc.introductions import HEADER, ClusterSecrets, Introduction, Secret, SessionBook, SessionForgotten

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kraft.model.feature_requests import FeatureRange
+from kraft.model.features import FeatureRange
 from kraft.model.ids import BrokerId
 from kraft.rpc.identity import Identity, identity_service, who_answers
 from kraft.rpc.peers import Unreachable

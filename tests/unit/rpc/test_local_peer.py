@@ -7,9 +7,10 @@ from contextlib import aclosing
 import pytest
 
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.requests import MetadataRequest, MetadataResponse
+from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
+from kraft.model.metadata import MetadataRequest, MetadataResponse
 from kraft.rpc.calls import METADATA
-from kraft.rpc.cluster_calls import FOLLOW_METADATA, FollowMetadataRequest, MetadataBatch
+from kraft.rpc.cluster_calls import FOLLOW_METADATA
 from kraft.rpc.local_peer import LocalPeer
 from kraft.rpc.peers import Unreachable
 from tests.unit.client.virtual_time import run_virtually

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraft.metadata.records import PartitionChanged, TopicConfigSet
-from kraft.model.config_requests import (
+from kraft.model.configs import (
     ConfigAlteration,
     ConfigOperation,
     ConfigResourceType,
@@ -16,19 +16,10 @@ from kraft.model.config_requests import (
     ResourceAlteration,
 )
 from kraft.model.errors import ErrorCode
+from kraft.model.fetch import FetchPartitionResult, FetchResponse
 from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicId
-from kraft.model.requests import (
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    FetchPartitionResult,
-    FetchResponse,
-    NewTopic,
-    PlainHeader,
-    PlainRecord,
-    ProduceRecordsRequest,
-    TopicResult,
-    TopicResults,
-)
+from kraft.model.plain_records import PlainHeader, PlainRecord, ProduceRecordsRequest
+from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult, TopicResults
 from kraft.rpc import calls
 from kraft.rpc.mapping import Mapping
 from kraft.rpc.pb import admin_pb2, broker_pb2, metadata_pb2

@@ -6,13 +6,11 @@ import socket
 import pytest
 
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.requests import (
+from kraft.model.fetch import FetchRequest, FetchResponse
+from kraft.model.metadata import MetadataRequest, MetadataResponse
+from kraft.model.offset_for_leader_epoch import (
     EpochEndPartition,
     EpochEndPartitionResult,
-    FetchRequest,
-    FetchResponse,
-    MetadataRequest,
-    MetadataResponse,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )

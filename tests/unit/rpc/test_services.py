@@ -8,10 +8,15 @@ from uuid import UUID
 import grpc
 import pytest
 
-from kraft.model import requests as values
+from kraft.model import delete_records as values
+from kraft.model.attend import Attendance, AttendRequest
+from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.fetch import FetchRequest, FetchResponse
+from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
 from kraft.model.ids import BrokerEpoch, BrokerId
-from kraft.model.partition_requests import (
+from kraft.model.metadata import MetadataRequest, MetadataResponse
+from kraft.model.partitions import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     CreatePartitionsRequest,
@@ -26,19 +31,9 @@ from kraft.model.partition_requests import (
     Reassignment,
     ReplicaAssignment,
 )
-from kraft.model.replica_requests import ReplicaFetchRequest, ReplicaFetchResponse
-from kraft.model.requests import (
-    CreateTopicsRequest,
-    DescribeQuorumRequest,
-    FetchRequest,
-    FetchResponse,
-    MetadataRequest,
-    MetadataResponse,
-    ProduceRequest,
-    ProduceResponse,
-    QuorumDescription,
-    TopicResults,
-)
+from kraft.model.produce import ProduceRequest, ProduceResponse
+from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
+from kraft.model.topics import CreateTopicsRequest, TopicResults
 from kraft.rpc.calls import (
     ALTER_PARTITION_REASSIGNMENTS,
     CREATE_PARTITIONS,
@@ -51,15 +46,7 @@ from kraft.rpc.calls import (
     METADATA,
     PRODUCE,
 )
-from kraft.rpc.cluster_calls import (
-    ATTEND,
-    FOLLOW_METADATA,
-    REPLICA_FETCH,
-    Attendance,
-    AttendRequest,
-    FollowMetadataRequest,
-    MetadataBatch,
-)
+from kraft.rpc.cluster_calls import ATTEND, FOLLOW_METADATA, REPLICA_FETCH
 from kraft.rpc.pb import replication_pb2, replication_pb2_grpc
 from kraft.rpc.services import STREAM_REQUESTS_IN_FLIGHT_MAX, Service, in_order
 from tests.unit.rpc.servers import public_service, served

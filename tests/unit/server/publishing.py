@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
-from kraft.metadata.commands import NO_BROKER_EPOCH, FailReplicasResult
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.metadata.records import PartitionChanged
-from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from kraft.model.fail_replicas import FailReplicasResult
+from kraft.model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from kraft.server.replica.failures import ReplicaFailures
 from kraft.server.replica.fetcher import ReplicaFetcher
 from kraft.server.replica.high_watermarks import HighWatermarks

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from kraft.model.errors import ErrorCode
-from kraft.model.feature_requests import DescribeFeaturesRequest, DescribeFeaturesResponse
+from kraft.model.features import DescribeFeaturesRequest, DescribeFeaturesResponse
 from kraft.server.kafka_listener.requests import Call
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.api_versions import advertised

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from kraft.model import requests as values
-from kraft.model.broker_requests import BrokerAddress
+from kraft.model import describe_quorum as values
+from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode
 from kraft.server.kafka_listener.requests import Call
 from kraft.wire.schema.describe_quorum import (
@@ -26,7 +26,7 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 
 
 class DescribeQuorumApi:
-    def __init__(self, handle: Handle, voters: Sequence[tuple[int, BrokerAddress]]) -> None:
+    def __init__(self, handle: Handle, voters: Sequence[tuple[int, Endpoint]]) -> None:
         """`voters`: where each is reached, by node id."""
         self._handle = handle
         self._nodes = tuple(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from kraft.model import requests as values
+from kraft.model import init_producer_id as values
 from kraft.model.errors import ErrorCode
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.server.kafka_listener.requests import Call

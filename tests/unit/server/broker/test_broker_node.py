@@ -8,7 +8,7 @@ import pytest
 
 from kraft.metadata.image import EMPTY_IMAGE
 from kraft.model.errors import ErrorCode
-from kraft.model.requests import ListOffsetsPartition, ListOffsetsRequest
+from kraft.model.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.runtime.clock import SystemClock
 from kraft.runtime.disk import RealDisk

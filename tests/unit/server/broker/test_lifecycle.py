@@ -7,13 +7,15 @@ from uuid import UUID
 
 import pytest
 
-from kraft.metadata.commands import HeartbeatRequest, HeartbeatResult, RegisterBrokerRequest, RegistrationResult
 from kraft.metadata.features import SUPPORTED_FEATURES
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.records import Endpoint, OperatorFenceSet
+from kraft.metadata.records import OperatorFenceSet
+from kraft.model.attend import Attendance, AttendRequest
+from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.heartbeat import HeartbeatRequest, HeartbeatResult
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId
-from kraft.rpc.cluster_calls import Attendance, AttendRequest
+from kraft.model.register_broker import RegisterBrokerRequest, RegistrationResult
 from kraft.rpc.peers import Unreachable
 from kraft.server.broker.lifecycle import (
     CONTROLLED_SHUTDOWN_MAX_S,

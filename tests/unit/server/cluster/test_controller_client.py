@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from kraft.metadata.commands import AllocateProducerIdsRequest, ProducerIdBlock
+from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest, ProducerIdBlock
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.rpc.call import Call

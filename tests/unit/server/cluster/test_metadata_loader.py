@@ -23,8 +23,8 @@ from kraft.metadata.records import (
 )
 from kraft.metadata.snapshot_records import snapshot_records
 from kraft.model.errors import Corruption, ErrorCode, Refusal
+from kraft.model.follow_metadata import MetadataBatch
 from kraft.model.ids import BrokerEpoch, BrokerId, TopicId
-from kraft.rpc.cluster_calls import MetadataBatch
 from kraft.rpc.metadata_codec import encode_records
 from kraft.rpc.peers import Unreachable
 from kraft.server.broker.lifecycle import BrokerIdentity, BrokerLifecycle, BrokerRefused

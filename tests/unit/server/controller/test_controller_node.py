@@ -9,47 +9,35 @@ from uuid import UUID
 import pytest
 from structlog.testing import capture_logs
 
-from kraft.metadata.commands import (
-    AllocateProducerIdsRequest,
-    AlterPartitionRequest,
-    FailedReplica,
-    FailReplicasRequest,
-    HeartbeatRequest,
-)
 from kraft.metadata.controller import ControllerDefaults
 from kraft.metadata.features import UnsupportedFeatureLevel
 from kraft.metadata.image import BrokerRegistration
 from kraft.metadata.records import (
     BrokerConfigSet,
     ClusterInitialised,
-    Endpoint,
     FeatureLevelSet,
     PartitionCreated,
     TopicConfigSet,
     TopicCreated,
 )
-from kraft.model.broker_requests import (
-    FenceBrokerRequest,
-    UnfenceBrokerRequest,
-    UnregisterBrokerRequest,
-)
-from kraft.model.config_requests import (
+from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest
+from kraft.model.alter_partition import AlterPartitionRequest
+from kraft.model.brokers import FenceBrokerRequest, UnfenceBrokerRequest, UnregisterBrokerRequest
+from kraft.model.configs import (
     ConfigAlteration,
     ConfigOperation,
     ConfigResourceType,
     IncrementalAlterConfigsRequest,
     ResourceAlteration,
 )
+from kraft.model.describe_quorum import DescribeQuorumRequest
+from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.fail_replicas import FailedReplica, FailReplicasRequest
+from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
+from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch
-from kraft.model.requests import (
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DescribeQuorumRequest,
-    DescribeTopicsRequest,
-    NewTopic,
-)
-from kraft.rpc.cluster_calls import FollowMetadataRequest, MetadataBatch
+from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, DescribeTopicsRequest, NewTopic
 from kraft.rpc.metadata_codec import decode_records
 from kraft.server.cluster.metadata_snapshots import decode_image
 from kraft.server.controller.controller_node import ControllerConfig, ControllerNode

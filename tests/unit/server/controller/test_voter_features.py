@@ -8,7 +8,7 @@ import pytest
 from kraft.metadata.features import METADATA_VERSION
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.feature_requests import FeatureRange
+from kraft.model.features import FeatureRange
 from kraft.model.ids import BrokerId
 from kraft.rpc.identity import Identity, identity_service
 from kraft.rpc.peers import dial_openly

@@ -7,7 +7,7 @@ import pytest
 from kraft.metadata.controller import fence_by_operator
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import OperatorFenceSet
-from kraft.model.broker_requests import (
+from kraft.model.brokers import (
     BrokerActionResult,
     DescribeBrokersRequest,
     FenceBrokerRequest,

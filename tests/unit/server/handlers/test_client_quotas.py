@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from kraft.metadata.controller import alter_client_quotas
+from kraft.model.client_quotas import AlterClientQuotasResponse
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.quota_requests import AlterClientQuotasResponse
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.handlers.client_quotas import ClientQuotasHandler
 from tests.unit.client.virtual_time import run_virtually

@@ -7,7 +7,7 @@ import pytest
 
 from kraft.metadata.configs import KAFKA_DEFAULTS
 from kraft.metadata.records import TopicConfigSet
-from kraft.model.config_requests import (
+from kraft.model.configs import (
     ConfigAlteration,
     ConfigOperation,
     ConfigResourceType,

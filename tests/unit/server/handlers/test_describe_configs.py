@@ -9,7 +9,7 @@ from kraft.metadata.broker_configs import DYNAMIC_KEYS
 from kraft.metadata.configs import TOPIC_CONFIGS
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import BrokerConfigSet, TopicConfigSet
-from kraft.model.config_requests import (
+from kraft.model.configs import (
     ConfigEntry,
     ConfigResource,
     ConfigResourceType,

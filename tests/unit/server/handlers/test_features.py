@@ -7,12 +7,7 @@ import pytest
 from kraft.metadata.image import EMPTY_IMAGE
 from kraft.metadata.records import FeatureLevelSet
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.feature_requests import (
-    FeatureDescription,
-    FeatureUpdate,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-)
+from kraft.model.features import FeatureDescription, FeatureUpdate, UpdateFeaturesRequest, UpdateFeaturesResponse
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.handlers.describe_features import describe_features
 from kraft.server.handlers.features import FeaturesHandler

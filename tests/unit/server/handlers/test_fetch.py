@@ -8,8 +8,8 @@ import pytest
 
 from kraft.log.segment import segment
 from kraft.model.errors import ErrorCode
+from kraft.model.fetch import FetchPartition, FetchRequest, FetchResponse
 from kraft.model.ids import TopicPartition
-from kraft.model.requests import FetchPartition, FetchRequest, FetchResponse
 from kraft.server.handlers import fetch as fetch_module
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.replica.partition import Partition

@@ -5,15 +5,11 @@ from typing import Any, TypeVar
 
 from kraft.metadata.configs import KAFKA_DEFAULTS
 from kraft.metadata.controller import alter_client_quotas, alter_partition_reassignments
-from kraft.model.broker_requests import DescribeBrokersRequest
-from kraft.model.feature_requests import DescribeFeaturesRequest
-from kraft.model.partition_requests import (
-    AlterPartitionReassignmentsRequest,
-    ListPartitionReassignmentsRequest,
-    Reassignment,
-)
-from kraft.model.quota_requests import DescribeClientQuotasRequest
-from kraft.model.requests import DescribeTopicsRequest
+from kraft.model.brokers import DescribeBrokersRequest
+from kraft.model.client_quotas import DescribeClientQuotasRequest
+from kraft.model.features import DescribeFeaturesRequest
+from kraft.model.partitions import AlterPartitionReassignmentsRequest, ListPartitionReassignmentsRequest, Reassignment
+from kraft.model.topics import DescribeTopicsRequest
 from kraft.rpc.call import Call
 from kraft.rpc.calls import (
     DESCRIBE_BROKERS,

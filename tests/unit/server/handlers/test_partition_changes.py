@@ -12,7 +12,7 @@ from kraft.metadata.features import METADATA_VERSION
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import BrokerConfigSet, FeatureLevelSet
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.partition_requests import (
+from kraft.model.partitions import (
     AlterPartitionReassignmentsRequest,
     CreatePartitionsRequest,
     ElectionType,

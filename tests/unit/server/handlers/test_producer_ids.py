@@ -5,10 +5,10 @@ from itertools import count
 
 import pytest
 
-from kraft.metadata.commands import AllocateProducerIdsRequest, ProducerIdBlock
+from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest, ProducerIdBlock
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerEpoch, BrokerId, ProducerId
-from kraft.model.requests import InitProducerIdRequest
+from kraft.model.init_producer_id import InitProducerIdRequest
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.handlers.producer_ids import WAIT_MAX_S, ProducerIdHandler
 from tests.unit.client.virtual_time import run_virtually

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import asyncio
 
+from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
 from kraft.model.errors import ErrorCode
-from kraft.model.requests import DescribeQuorumRequest, QuorumDescription
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.handlers.quorum import QuorumHandler
 from tests.unit.server.fake_controllers import FakeControllers

@@ -8,7 +8,7 @@ import pytest
 
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.requests import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult, TopicResults
+from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult, TopicResults
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.handlers.forwarding import LOCALLY_KNOWN_MAX_S, TIMEOUT_MAX_S
 from kraft.server.handlers.topics import TopicsHandler

@@ -15,7 +15,7 @@ from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
 from kraft.log.record_checks import AT_ONCE_RECORDS_MAX, RECORD_ERRORS_MAX
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.requests import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
+from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
 from kraft.server.handlers.produce import TURN_S_MIN, ProduceHandler
 from kraft.server.replica.log_configs import log_config
 from kraft.server.replica.partition import Partition

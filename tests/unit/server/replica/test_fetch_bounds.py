@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kraft.model.replica_requests import ReplicaFetchRequest, ReplicaFetchResponse
+from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.server.replica.test_fetcher import CONFIG, Leader, fetching, followed, led

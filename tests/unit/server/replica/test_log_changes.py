@@ -20,8 +20,8 @@ from kraft.log.format.record_codec import Record
 from kraft.log.segment.segment import Segment
 from kraft.model.errors import Corruption, ErrorCode, Refusal
 from kraft.model.ids import Offset
-from kraft.model.replica_requests import ReplicaFetchResult
-from kraft.model.requests import MAX_TIMESTAMP, ListOffsetsPartition, ListOffsetsPartitionResult, ListOffsetsRequest
+from kraft.model.list_offsets import MAX_TIMESTAMP, ListOffsetsPartition, ListOffsetsPartitionResult, ListOffsetsRequest
+from kraft.model.replica_fetch import ReplicaFetchResult
 from kraft.replication.effects import AppendRecords, RestartAt, TruncateTo
 from kraft.runtime.disk import RealDisk
 from kraft.server.config.values import UNLIMITED_BYTES_PER_SECOND

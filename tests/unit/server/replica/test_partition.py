@@ -10,7 +10,7 @@ from kraft.log.format.record_codec import Record
 from kraft.log.partition_log import PartitionLog
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import NO_BROKER, Offset
-from kraft.model.replica_requests import ReplicaFetchResult
+from kraft.model.replica_fetch import ReplicaFetchResult
 from kraft.replication.effects import TruncateTo
 from kraft.server.loop.purgatory import Watch
 from tests.unit.server.replicas import (

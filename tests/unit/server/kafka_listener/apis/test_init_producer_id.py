@@ -5,7 +5,7 @@ from structlog.testing import capture_logs
 
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import ProducerEpoch, ProducerId
-from kraft.model.requests import InitProducerIdResponse as Given
+from kraft.model.init_producer_id import InitProducerIdResponse as Given
 from kraft.server.kafka_listener.apis.init_producer_id import InitProducerIdApi
 from kraft.wire.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tests.unit.client.virtual_time import run_virtually
