@@ -11,10 +11,11 @@ from uuid import UUID
 
 import structlog
 
-from kraft.metadata import controller
+from kraft.metadata import broker_decisions, config_decisions, partition_decisions, topic_decisions
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
-from kraft.metadata.controller import ControllerDefaults
+from kraft.metadata.broker_decisions import initialise_cluster
 from kraft.metadata.image import MetadataImage
+from kraft.metadata.topic_decisions import ControllerDefaults
 from kraft.model import configs
 from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest, ProducerIdBlock
 from kraft.model.alter_partition import AlterPartitionRequest, AlterPartitionResult
@@ -46,13 +47,15 @@ from kraft.server.cluster.metadata_snapshots import encode_image
 from kraft.server.config.keys import BY_NAME
 from kraft.server.config.values import LeaderElections
 from kraft.server.controller.broker_watch import BrokerWatch
-from kraft.server.controller.cluster_admin import ClusterAdmin, FeaturesOfOthers
 from kraft.server.controller.dialling import nobody_listens
 from kraft.server.controller.leader_balance import LeaderBalance
-from kraft.server.controller.partition_admin import PartitionAdmin
 from kraft.server.controller.quorum_view import QuorumView
 from kraft.server.controller.state_machine_host import StateMachineHost
+from kraft.server.handlers.brokers import ControllerBrokersHandler
+from kraft.server.handlers.client_quotas import ControllerClientQuotasHandler
+from kraft.server.handlers.features import ControllerFeaturesHandler, FeaturesOfOthers
 from kraft.server.handlers.metadata_queries import MetadataQueries
+from kraft.server.handlers.partition_changes import ControllerPartitionChangesHandler
 
 log = structlog.get_logger()
 
@@ -102,13 +105,15 @@ class ControllerNode:
             topic_defaults=self._topic_defaults,
             nobody_listens=nobody_listens,
         )
-        self.cluster_admin = ClusterAdmin(
-            self.host,
-            is_heard_from=self._watch.is_heard_from,
-            topic_defaults=self._topic_defaults,
-            features_of_others=features_of_others,
+        self.brokers = ControllerBrokersHandler(
+            self.host, is_heard_from=self._watch.is_heard_from, topic_defaults=self._topic_defaults
         )
-        self.partition_admin = PartitionAdmin(self.host, entropy, topic_defaults=self._topic_defaults)
+        self._features = ControllerFeaturesHandler(self.host, features_of_others)
+        self._client_quotas = ControllerClientQuotasHandler(self.host)
+        self._partition_changes = ControllerPartitionChangesHandler(
+            self.host, entropy, topic_defaults=self._topic_defaults
+        )
+        self._queries = MetadataQueries(lambda: self.host.image, lambda: self.host.committed_index)
         self._leader_balance = LeaderBalance(self.host, clock, config.elections, topic_defaults=self._topic_defaults)
 
     def attach(self, quorum: Quorum) -> None:
@@ -143,7 +148,7 @@ class ControllerNode:
     async def _initialise_and_fence(self) -> None:
         try:
             if not self.host.image.cluster_id:
-                await self.host.submit(lambda image: controller.initialise_cluster(image, self._config.cluster_id))
+                await self.host.submit(lambda image: initialise_cluster(image, self._config.cluster_id))
             await self._watch.fence_the_silent()
         except Refusal as refusal:
             log.info("sessions are left to the next controller", reason=refusal.message)
@@ -155,7 +160,7 @@ class ControllerNode:
             self._check_initialised()
             alive = self._watch.is_heard_from(request.broker_id)
             result = await self.host.submit(
-                lambda image: controller.register_broker(
+                lambda image: broker_decisions.register_broker(
                     image, request, session_is_alive=alive, defaults=self._topic_defaults(image)
                 )
             )
@@ -168,7 +173,7 @@ class ControllerNode:
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResult:
         try:
             self.host.check_active()
-            decision = controller.heartbeat(
+            decision = broker_decisions.heartbeat(
                 self.host.image,
                 request,
                 caught_up_from_index=self._caught_up_from(request.broker_id),
@@ -180,7 +185,7 @@ class ControllerNode:
             if not decision.records:
                 return decision.response
             return await self.host.submit(
-                lambda image: controller.heartbeat(
+                lambda image: broker_decisions.heartbeat(
                     image,
                     request,
                     caught_up_from_index=self._caught_up_from(request.broker_id),
@@ -197,7 +202,7 @@ class ControllerNode:
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResult:
         try:
             return await self.host.submit(
-                lambda image: controller.alter_partition(image, request, defaults=self._topic_defaults(image))
+                lambda image: partition_decisions.alter_partition(image, request, defaults=self._topic_defaults(image))
             )
         except Refusal as refusal:
             return AlterPartitionResult(error_code=refusal.error_code, error_message=refusal.message)
@@ -205,7 +210,7 @@ class ControllerNode:
     async def fail_replicas(self, request: FailReplicasRequest) -> FailReplicasResult:
         try:
             result = await self.host.submit(
-                lambda image: controller.fail_replicas(image, request, defaults=self._topic_defaults(image))
+                lambda image: partition_decisions.fail_replicas(image, request, defaults=self._topic_defaults(image))
             )
         except Refusal as refusal:
             return FailReplicasResult(error_code=refusal.error_code, error_message=refusal.message)
@@ -214,7 +219,7 @@ class ControllerNode:
 
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> ProducerIdBlock:
         try:
-            return await self.host.submit(lambda image: controller.allocate_producer_ids(image, request))
+            return await self.host.submit(lambda image: broker_decisions.allocate_producer_ids(image, request))
         except Refusal as refusal:
             return ProducerIdBlock(error_code=refusal.error_code, error_message=refusal.message)
 
@@ -266,7 +271,7 @@ class ControllerNode:
         topic_ids = [TopicId(UUID(bytes=self._entropy.bytes(16), version=4)) for _ in request.topics]
         start = self._entropy.below(2**31)
         return await self.host.submit(
-            lambda image: controller.create_topics(
+            lambda image: topic_decisions.create_topics(
                 image,
                 request,
                 topic_ids=topic_ids,
@@ -276,13 +281,13 @@ class ControllerNode:
         )
 
     async def delete_topics(self, request: DeleteTopicsRequest) -> TopicResults:
-        return await self.host.submit(lambda image: controller.delete_topics(image, request))
+        return await self.host.submit(lambda image: topic_decisions.delete_topics(image, request))
 
     async def incremental_alter_configs(
         self, request: configs.IncrementalAlterConfigsRequest
     ) -> configs.IncrementalAlterConfigsResponse:
         return await self.host.submit(
-            lambda image: controller.incremental_alter_configs(
+            lambda image: config_decisions.incremental_alter_configs(
                 image,
                 request,
                 defaults=self._topic_defaults(image),
@@ -310,9 +315,11 @@ class ControllerNode:
             DELETE_TOPICS.served_by(self.delete_topics),
             INCREMENTAL_ALTER_CONFIGS.served_by(self.incremental_alter_configs),
             DESCRIBE_QUORUM.served_by(self.describe_quorum),
-            *self.cluster_admin.served(),
-            *self.partition_admin.served(),
-            *MetadataQueries(lambda: self.host.image, lambda: self.host.committed_index).served(),
+            *self.brokers.served(),
+            *self._features.served(),
+            *self._client_quotas.served(),
+            *self._partition_changes.served(),
+            *self._queries.served(),
         ]
 
     def _check_initialised(self) -> None:

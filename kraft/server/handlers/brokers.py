@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import structlog
+
+from kraft.metadata.configs import TopicConfig
 from kraft.metadata.image import MetadataImage
+from kraft.metadata.operator_decisions import fence_by_operator, unfence_by_operator, unregister_broker
 from kraft.model.brokers import BrokerActionResult, FenceBrokerRequest, UnfenceBrokerRequest, UnregisterBrokerRequest
+from kraft.model.ids import BrokerId
 from kraft.rpc.call import Served
 from kraft.rpc.calls import FENCE_BROKER, UNFENCE_BROKER, UNREGISTER_BROKER
+from kraft.server.handlers.decisions import Decisions
 from kraft.server.handlers.forwarding import Forwarder
+
+log = structlog.get_logger()
 
 
 class BrokersHandler:
@@ -39,3 +49,48 @@ class BrokersHandler:
 def _is_kept_fenced(image: MetadataImage, broker_id: int) -> bool:
     registration = image.broker(broker_id)
     return registration is not None and registration.fenced_by_operator
+
+
+class ControllerBrokersHandler:
+    """Decides. Refusal NOT_CONTROLLER is raised while this node is not the active controller."""
+
+    def __init__(
+        self,
+        decisions: Decisions,
+        *,
+        is_heard_from: Callable[[BrokerId], bool],
+        topic_defaults: Callable[[MetadataImage], TopicConfig],
+    ) -> None:
+        self._decisions = decisions
+        self._is_heard_from = is_heard_from
+        self._topic_defaults = topic_defaults
+
+    async def fence(self, request: FenceBrokerRequest) -> BrokerActionResult:
+        result = await self._decisions.submit(
+            lambda image: fence_by_operator(image, request, defaults=self._topic_defaults(image))
+        )
+        if result.changed:
+            log.warning("broker is fenced by an operator", broker=request.broker_id, leaderless=len(result.leaderless))
+        return result
+
+    async def unfence(self, request: UnfenceBrokerRequest) -> BrokerActionResult:
+        result = await self._decisions.submit(lambda image: unfence_by_operator(image, request))
+        if result.changed:
+            log.info("broker is fenced by an operator no longer", broker=request.broker_id)
+        return result
+
+    async def unregister(self, request: UnregisterBrokerRequest) -> BrokerActionResult:
+        result = await self._decisions.submit(
+            lambda image: unregister_broker(
+                image, request, session_is_alive=self._is_heard_from(BrokerId(request.broker_id))
+            )
+        )
+        log.info("broker is unregistered", broker=request.broker_id)
+        return result
+
+    def served(self) -> list[Served]:
+        return [
+            FENCE_BROKER.served_by(self.fence),
+            UNFENCE_BROKER.served_by(self.unfence),
+            UNREGISTER_BROKER.served_by(self.unregister),
+        ]

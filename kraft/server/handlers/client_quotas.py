@@ -8,6 +8,7 @@ from kraft.metadata.quota_decisions import alter_client_quotas
 from kraft.model.client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from kraft.rpc.call import Served
 from kraft.rpc.calls import ALTER_CLIENT_QUOTAS
+from kraft.server.handlers.decisions import Decisions
 from kraft.server.handlers.forwarding import Forwarder
 
 
@@ -22,6 +23,19 @@ class ClientQuotasHandler:
             again = replace(request, validate_only=True)
             await self._forwarder.until(lambda image: alter_client_quotas(image, again).response.changed == 0)
         return answer
+
+    def served(self) -> list[Served]:
+        return [ALTER_CLIENT_QUOTAS.served_by(self.alter)]
+
+
+class ControllerClientQuotasHandler:
+    """Decides. Refusal NOT_CONTROLLER is raised while this node is not the active controller."""
+
+    def __init__(self, decisions: Decisions) -> None:
+        self._decisions = decisions
+
+    async def alter(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+        return await self._decisions.submit(lambda image: alter_client_quotas(image, request))
 
     def served(self) -> list[Served]:
         return [ALTER_CLIENT_QUOTAS.served_by(self.alter)]

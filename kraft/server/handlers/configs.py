@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
+from kraft.metadata.config_decisions import incremental_alter_configs
 from kraft.metadata.configs import TopicConfig
-from kraft.metadata.controller import incremental_alter_configs
 from kraft.metadata.image import MetadataImage
 from kraft.model.configs import (
     IncrementalAlterConfigsRequest,

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import structlog
+
+from kraft.metadata.feature_decisions import update_features
 from kraft.metadata.features import level_of
-from kraft.model.features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from kraft.metadata.image import MetadataImage
+from kraft.model.features import FeatureRange, UpdateFeaturesRequest, UpdateFeaturesResponse
 from kraft.rpc.call import Served
 from kraft.rpc.calls import UPDATE_FEATURES
+from kraft.server.handlers.decisions import Decisions
 from kraft.server.handlers.forwarding import Forwarder
+
+log = structlog.get_logger()
+
+FeaturesOfOthers = Callable[[MetadataImage], Awaitable[Mapping[int, Sequence[FeatureRange]]]]
+"""What the other controllers support that are no brokers, by node id. Raises Refusal when one does not tell."""
 
 
 class FeaturesHandler:
@@ -20,6 +32,25 @@ class FeaturesHandler:
                 lambda image: all(level_of(image, each.feature) >= each.level for each in request.updates)
             )
         return answer
+
+    def served(self) -> list[Served]:
+        return [UPDATE_FEATURES.served_by(self.update)]
+
+
+class ControllerFeaturesHandler:
+    """Decides. Refusal NOT_CONTROLLER is raised while this node is not the active controller."""
+
+    def __init__(self, decisions: Decisions, features_of_others: FeaturesOfOthers) -> None:
+        self._decisions = decisions
+        self._features_of_others = features_of_others
+
+    async def update(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+        self._decisions.check_active()
+        others = await self._features_of_others(self._decisions.image)
+        result = await self._decisions.submit(lambda image: update_features(image, request, others))
+        if result.changed and not request.validate_only:
+            log.info("feature levels changed", levels={each.feature: each.level for each in result.changed})
+        return result
 
     def served(self) -> list[Served]:
         return [UPDATE_FEATURES.served_by(self.update)]

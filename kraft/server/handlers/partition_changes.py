@@ -5,26 +5,36 @@ The answer comes once this broker acts on it, too, if that is soon: who asks it 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+
+import structlog
 
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.configs import TopicConfig
-from kraft.metadata.controller import alter_partition_reassignments, elect_leaders
+from kraft.metadata.election_decisions import elect_leaders
 from kraft.metadata.image import MetadataImage
+from kraft.metadata.partition_creation import create_partitions
+from kraft.metadata.reassignment import alter_partition_reassignments
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.partitions import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     CreatePartitionsRequest,
+    ElectionType,
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionName,
+    PartitionResult,
 )
 from kraft.model.topics import TopicResult, TopicResults
 from kraft.rpc.call import Served
 from kraft.rpc.calls import ALTER_PARTITION_REASSIGNMENTS, CREATE_PARTITIONS, ELECT_LEADERS
+from kraft.runtime.entropy import Entropy
+from kraft.server.handlers.decisions import Decisions
 from kraft.server.handlers.forwarding import Forwarder, NoAnswer
+
+log = structlog.get_logger()
 
 
 class PartitionChangesHandler:
@@ -106,3 +116,50 @@ class PartitionChangesHandler:
 def _has_grown(image: MetadataImage, result: TopicResult) -> bool:
     topic = image.topic(result.topic)
     return topic is not None and len(topic.partitions) >= result.partitions
+
+
+class ControllerPartitionChangesHandler:
+    """Decides. Refusal NOT_CONTROLLER is raised while this node is not the active"""
+
+    def __init__(
+        self, decisions: Decisions, entropy: Entropy, *, topic_defaults: Callable[[MetadataImage], TopicConfig]
+    ) -> None:
+        self._decisions = decisions
+        self._entropy = entropy
+        self._topic_defaults = topic_defaults
+
+    async def create_partitions(self, request: CreatePartitionsRequest) -> TopicResults:
+        # The place is drawn here, because deciding is free of chance.
+        start = self._entropy.below(2**31)
+        return await self._decisions.submit(lambda image: create_partitions(image, request, placement_start=start))
+
+    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        response = await self._decisions.submit(
+            lambda image: elect_leaders(image, request, defaults=self._topic_defaults(image))
+        )
+        elected = _done(response.results)
+        if elected and request.election_type is ElectionType.UNCLEAN:
+            log.warning("leaders that were not in sync are elected by an operator", partitions=elected)
+        elif elected:
+            log.info("preferred leaders are elected by an operator", partitions=elected)
+        return response
+
+    async def alter_reassignments(
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> AlterPartitionReassignmentsResponse:
+        response = await self._decisions.submit(
+            lambda image: alter_partition_reassignments(image, request, defaults=self._topic_defaults(image))
+        )
+        log.info("partitions are reassigned or that is cancelled", partitions=_done(response.results))
+        return response
+
+    def served(self) -> list[Served]:
+        return [
+            CREATE_PARTITIONS.served_by(self.create_partitions),
+            ELECT_LEADERS.served_by(self.elect_leaders),
+            ALTER_PARTITION_REASSIGNMENTS.served_by(self.alter_reassignments),
+        ]
+
+
+def _done(results: Sequence[PartitionResult]) -> int:
+    return sum(result.error_code is ErrorCode.NONE for result in results)

@@ -18,8 +18,8 @@ from typing import Any, Final
 import grpc.aio
 import structlog
 
-from kraft.metadata.controller import ControllerDefaults
 from kraft.metadata.features import SUPPORTED_FEATURES, UnsupportedFeatureLevel
+from kraft.metadata.topic_decisions import ControllerDefaults
 from kraft.model.errors import Corruption
 from kraft.quorum.peer_link import SERVER_OPTIONS as QUORUM_SERVER_OPTIONS
 from kraft.quorum.peer_security import PeerSecurity

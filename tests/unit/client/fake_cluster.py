@@ -16,11 +16,12 @@ from kraft.log.format.record_batch import BatchHeader, assign_offsets, decode_ba
 from kraft.log.format.record_codec import Record
 from kraft.log.leader_epochs import LeaderEpochCache
 from kraft.metadata.configs import KAFKA_DEFAULTS
-from kraft.metadata.controller import alter_partition_reassignments, create_partitions, elect_leaders
+from kraft.metadata.election_decisions import elect_leaders
 from kraft.metadata.features import METADATA_VERSION, SETTINGS_AS_METADATA
 from kraft.metadata.image import EMPTY_IMAGE
+from kraft.metadata.partition_creation import create_partitions
 from kraft.metadata.quota_decisions import alter_client_quotas, describe_client_quotas
-from kraft.metadata.reassignment import list_partition_reassignments
+from kraft.metadata.reassignment import alter_partition_reassignments, list_partition_reassignments
 from kraft.metadata.records import FeatureLevelSet
 from kraft.model import client_quotas as quotas
 from kraft.model import configs, features

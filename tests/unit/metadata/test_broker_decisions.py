@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from kraft.metadata.controller import (
+from kraft.metadata.broker_decisions import (
     allocate_producer_ids,
     begin_controlled_shutdown,
     fence_broker,

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from kraft.metadata.controller import register_broker, update_features
+from kraft.metadata.broker_decisions import register_broker
+from kraft.metadata.feature_decisions import update_features
 from kraft.metadata.features import (
     METADATA_VERSION,
     SUPPORTED_FEATURES,

@@ -4,18 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
+from kraft.metadata.broker_decisions import fence_broker, heartbeat, register_broker, unfence_broker
 from kraft.metadata.configs import broker_defaults
-from kraft.metadata.controller import (
-    fence_broker,
-    fence_by_operator,
-    heartbeat,
-    register_broker,
-    unfence_broker,
-    unfence_by_operator,
-    unregister_broker,
-)
 from kraft.metadata.features import METADATA_VERSION
 from kraft.metadata.image import MetadataImage
+from kraft.metadata.operator_decisions import fence_by_operator, unfence_by_operator, unregister_broker
 from kraft.metadata.records import (
     BrokerFenced,
     BrokerUnregistered,

@@ -5,14 +5,9 @@ from uuid import UUID
 
 import pytest
 
-from kraft.metadata.controller import (
-    alter_partition,
-    begin_controlled_shutdown,
-    fail_replicas,
-    fence_broker,
-    register_broker,
-)
+from kraft.metadata.broker_decisions import begin_controlled_shutdown, fence_broker, register_broker
 from kraft.metadata.image import MetadataImage
+from kraft.metadata.partition_decisions import alter_partition, fail_replicas
 from kraft.metadata.records import PartitionChanged
 from kraft.model.alter_partition import AlterPartitionRequest, IsrMember
 from kraft.model.errors import ErrorCode, Refusal

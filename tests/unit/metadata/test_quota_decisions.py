@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.metadata.controller import alter_client_quotas
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.quota_decisions import describe_client_quotas
+from kraft.metadata.quota_decisions import alter_client_quotas, describe_client_quotas
 from kraft.metadata.records import ClientQuotaSet
 from kraft.model.client_quotas import (
     AlterClientQuotasRequest,

@@ -8,9 +8,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
+from kraft.metadata.broker_decisions import unfence_broker
 from kraft.metadata.broker_presence import CONFIRM_AFTER_MS, DIAL_INTERVAL_MS
 from kraft.metadata.configs import KAFKA_DEFAULTS
-from kraft.metadata.controller import unfence_broker
 from kraft.metadata.records import BrokerUnfenced, RegisterBroker
 from kraft.model.attend import AttendRequest
 from kraft.model.endpoint import Endpoint

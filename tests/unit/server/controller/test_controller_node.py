@@ -9,7 +9,6 @@ from uuid import UUID
 import pytest
 from structlog.testing import capture_logs
 
-from kraft.metadata.controller import ControllerDefaults
 from kraft.metadata.features import UnsupportedFeatureLevel
 from kraft.metadata.image import BrokerRegistration
 from kraft.metadata.records import (
@@ -20,6 +19,7 @@ from kraft.metadata.records import (
     TopicConfigSet,
     TopicCreated,
 )
+from kraft.metadata.topic_decisions import ControllerDefaults
 from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest
 from kraft.model.alter_partition import AlterPartitionRequest
 from kraft.model.brokers import FenceBrokerRequest, UnfenceBrokerRequest, UnregisterBrokerRequest
@@ -435,11 +435,11 @@ def test_a_broker_that_an_operator_fenced_stays_fenced_until_the_operator_takes_
         async with controller() as parts:
             epoch = await parts.register(1)
             assert not await parts.beat(1, epoch)
-            admin = parts.node.cluster_admin
-            result = await admin.fence_broker(FenceBrokerRequest(broker_id=1, timeout_ms=1))
+            admin = parts.node.brokers
+            result = await admin.fence(FenceBrokerRequest(broker_id=1, timeout_ms=1))
             assert result.changed
             assert await parts.beat(1, epoch)
-            assert (await admin.unfence_broker(UnfenceBrokerRequest(broker_id=1, timeout_ms=1))).changed
+            assert (await admin.unfence(UnfenceBrokerRequest(broker_id=1, timeout_ms=1))).changed
             assert not await parts.beat(1, epoch)
 
     run_virtually(scenario())
@@ -449,12 +449,12 @@ def test_a_broker_is_forgotten_only_when_its_session_has_ended() -> None:
     async def scenario() -> None:
         async with controller() as parts:
             await parts.beat(1, await parts.register(1))
-            admin = parts.node.cluster_admin
+            admin = parts.node.brokers
             request = UnregisterBrokerRequest(broker_id=1, timeout_ms=1)
             with pytest.raises(Refusal, match="broker 1 is running"):
-                await admin.unregister_broker(request)
+                await admin.unregister(request)
             await asyncio.sleep(SESSION_S + 1)
-            assert (await admin.unregister_broker(request)).changed
+            assert (await admin.unregister(request)).changed
             assert parts.node.host.image.brokers == {}
             assert await parts.register(1) == 2
 
@@ -522,7 +522,7 @@ def test_whether_an_election_may_be_unclean_is_the_topics_then_what_was_set_then
                 ),
                 *own,
             )
-            await parts.node.cluster_admin.fence_broker(FenceBrokerRequest(broker_id=1, timeout_ms=1_000, force=True))
+            await parts.node.brokers.fence(FenceBrokerRequest(broker_id=1, timeout_ms=1_000, force=True))
             assert parts.node.host.image.topics[ORDERS].partitions[0].leader == leader
 
     run_virtually(scenario())

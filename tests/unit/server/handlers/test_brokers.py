@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from kraft.metadata.controller import fence_by_operator
 from kraft.metadata.image import MetadataImage
+from kraft.metadata.operator_decisions import fence_by_operator
 from kraft.metadata.records import OperatorFenceSet
 from kraft.model.brokers import (
     BrokerActionResult,

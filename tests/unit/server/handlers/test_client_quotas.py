@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kraft.metadata.controller import alter_client_quotas
+from kraft.metadata.quota_decisions import alter_client_quotas
 from kraft.model.client_quotas import AlterClientQuotasResponse
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.cluster.controller_client import NoController

@@ -4,7 +4,8 @@ import asyncio
 from typing import Any, TypeVar
 
 from kraft.metadata.configs import KAFKA_DEFAULTS
-from kraft.metadata.controller import alter_client_quotas, alter_partition_reassignments
+from kraft.metadata.quota_decisions import alter_client_quotas
+from kraft.metadata.reassignment import alter_partition_reassignments
 from kraft.model.brokers import DescribeBrokersRequest
 from kraft.model.client_quotas import DescribeClientQuotasRequest
 from kraft.model.features import DescribeFeaturesRequest

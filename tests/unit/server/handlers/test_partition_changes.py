@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from kraft.metadata.configs import KAFKA_DEFAULTS, broker_defaults
-from kraft.metadata.controller import alter_partition_reassignments, create_partitions, elect_leaders
+from kraft.metadata.election_decisions import elect_leaders
 from kraft.metadata.features import METADATA_VERSION
 from kraft.metadata.image import MetadataImage
+from kraft.metadata.partition_creation import create_partitions
+from kraft.metadata.reassignment import alter_partition_reassignments
 from kraft.metadata.records import BrokerConfigSet, FeatureLevelSet
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.partitions import (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from kraft.metadata.controller import fence_broker, unfence_broker
+from kraft.metadata.broker_decisions import fence_broker, unfence_broker
 from kraft.metadata.records import TopicConfigSet, TopicDeleted
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fail_replicas import FailReplicasResult
