@@ -38,6 +38,9 @@ from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
 from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch
 from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, DescribeTopicsRequest, NewTopic
+from kraft.rpc import calls, cluster_calls
+from kraft.rpc.call import Call, ServerStream
+from kraft.rpc.calls import DESCRIBE_CONFIGS
 from kraft.rpc.metadata_codec import decode_records
 from kraft.server.cluster.metadata_snapshots import decode_image
 from kraft.server.controller.controller_node import ControllerConfig, ControllerNode
@@ -524,5 +527,18 @@ def test_whether_an_election_may_be_unclean_is_the_topics_then_what_was_set_then
             )
             await parts.node.brokers.fence(FenceBrokerRequest(broker_id=1, timeout_ms=1_000, force=True))
             assert parts.node.host.image.topics[ORDERS].partitions[0].leader == leader
+
+    run_virtually(scenario())
+
+
+def test_a_controller_serves_what_operators_and_brokers_ask_it() -> None:
+    async def scenario() -> None:
+        async with controller() as parts:
+            served = {each.call.method for each in parts.node.served()}
+        rows = [row for table in (calls, cluster_calls) for row in vars(table).values()]
+        asked = {row.method for row in rows if isinstance(row, Call | ServerStream)}
+        # What is not here needs the node's configuration, or the logs of a broker.
+        assert {name for name in asked - served if "kraft.v1.Broker/" not in name} == {DESCRIBE_CONFIGS.method}
+        assert served <= asked
 
     run_virtually(scenario())
