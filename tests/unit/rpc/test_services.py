@@ -31,6 +31,7 @@ from kraft.model.partitions import (
     Reassignment,
     ReplicaAssignment,
 )
+from kraft.model.plain_records import FetchRecordsRequest, FetchRecordsResponse, PlainRecord
 from kraft.model.produce import ProduceRequest, ProduceResponse
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.model.topics import CreateTopicsRequest, TopicResults
@@ -42,13 +43,14 @@ from kraft.rpc.calls import (
     DESCRIBE_QUORUM,
     ELECT_LEADERS,
     FETCH,
+    FETCH_RECORDS,
     LIST_PARTITION_REASSIGNMENTS,
     METADATA,
     PRODUCE,
 )
 from kraft.rpc.cluster_calls import ATTEND, FOLLOW_METADATA, REPLICA_FETCH
 from kraft.rpc.pb import replication_pb2, replication_pb2_grpc
-from kraft.rpc.services import STREAM_REQUESTS_IN_FLIGHT_MAX, Service, in_order
+from kraft.rpc.services import ITEMS_AT_ONCE, STREAM_REQUESTS_IN_FLIGHT_MAX, Service, in_order
 from tests.unit.rpc.servers import public_service, served
 
 CALL_S = 5.0
@@ -444,5 +446,20 @@ def test_what_is_asked_about_partitions_reaches_its_handler_and_its_answer_the_c
             assert (await peer.call(ALTER_PARTITION_REASSIGNMENTS, asked, CALL_S)).results == [result]
             assert (await peer.call(LIST_PARTITION_REASSIGNMENTS, everything, CALL_S)).partitions == [under_way]
         assert heard == [more, elections, asked, everything]
+
+    asyncio.run(scenario())
+
+
+def test_many_records_are_encoded_in_turns_and_arrive_whole_and_in_order() -> None:
+    records = [PlainRecord(key=None, value=b"%d" % number, offset=number) for number in range(2 * ITEMS_AT_ONCE + 50)]
+    answer = FetchRecordsResponse(error_code=ErrorCode.NONE, high_watermark=450, log_start_offset=3, records=records)
+    request = FetchRecordsRequest(topic="orders", partition=0, fetch_offset=0, max_wait_ms=0, max_bytes=1 << 20)
+
+    async def scenario() -> None:
+        async def fetch_records(_: FetchRecordsRequest) -> FetchRecordsResponse:
+            return answer
+
+        async with served(public_service(fetch_records=fetch_records)) as (connections, address):
+            assert await connections.peer(address).call(FETCH_RECORDS, request, CALL_S) == answer
 
     asyncio.run(scenario())
