@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 )
 
 from kraft.client import TopicPartition
-from spark_connector.broker import ColumnChunk, Header
+from spark_connector.cluster import ColumnChunk, Header
 from spark_connector.options import OptionError
 
 BATCH_RECORDS_MAX = 20_000

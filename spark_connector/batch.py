@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from spark_connector import connections, ranges
 from spark_connector.arrow import arrow_schema, record_batches
 from spark_connector.bounds import partitions_of, resolve
-from spark_connector.broker import Connect
+from spark_connector.cluster import Connect
 from spark_connector.data_loss import LossPolicy
 from spark_connector.options import SourceOptions
 
@@ -25,16 +25,16 @@ class KraftBatchReader(DataSourceReader):
         self._connect = connect
 
     def partitions(self) -> Sequence[InputPartition]:
-        broker = connections.broker(self._connect, self._options.bootstrap_servers)
-        partitions = partitions_of(broker, self._options.topics)
-        begin = resolve(broker, "startingOffsets", self._options.starting_offsets, partitions)
-        end = resolve(broker, "endingOffsets", self._options.ending_offsets, partitions)
+        cluster = connections.cluster(self._connect, self._options.bootstrap_servers)
+        partitions = partitions_of(cluster, self._options.topics)
+        begin = resolve(cluster, "startingOffsets", self._options.starting_offsets, partitions)
+        end = resolve(cluster, "endingOffsets", self._options.ending_offsets, partitions)
         return ranges.plan(begin, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, ranges.OffsetRange):
             # Spark runs one task without a range when `partitions` plans none.
             return iter(())
-        broker = connections.broker(self._connect, self._options.bootstrap_servers)
+        cluster = connections.cluster(self._connect, self._options.bootstrap_servers)
         losses = LossPolicy(fail=self._options.fail_on_data_loss)
-        return record_batches(ranges.read(broker, partition, losses), partition.partition, self._schema)
+        return record_batches(ranges.read(cluster, partition, losses), partition.partition, self._schema)

@@ -5,31 +5,31 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from kraft.client import TopicPartition
-from spark_connector.broker import Broker
+from spark_connector.cluster import Cluster
 from spark_connector.options import EARLIEST_OFFSET, LATEST_OFFSET, Bound, Edge, OptionError
 
 
-def partitions_of(broker: Broker, topics: Sequence[str]) -> list[TopicPartition]:
+def partitions_of(cluster: Cluster, topics: Sequence[str]) -> list[TopicPartition]:
     """Every partition of `topics`. Raises TopicMissing."""
-    return [TopicPartition(topic, number) for topic in topics for number in sorted(broker.partitions(topic))]
+    return [TopicPartition(topic, number) for topic in topics for number in sorted(cluster.partitions(topic))]
 
 
 def resolve(
-    broker: Broker, option: str, bound: Bound, partitions: Sequence[TopicPartition]
+    cluster: Cluster, option: str, bound: Bound, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """The offset in each of `partitions` that `bound`, the value of `option`, stands for. Raises OptionError."""
     if bound is Edge.EARLIEST:
-        return broker.earliest_offsets(partitions)
+        return cluster.earliest_offsets(partitions)
     if bound is Edge.LATEST:
-        return broker.latest_offsets(partitions)
+        return cluster.latest_offsets(partitions)
     explicit = dict(bound)
     _refuse_other_partitions(option, explicit, partitions)
     earliest = [partition for partition, offset in explicit.items() if offset == EARLIEST_OFFSET]
     latest = [partition for partition, offset in explicit.items() if offset == LATEST_OFFSET]
     if earliest:
-        explicit.update(broker.earliest_offsets(earliest))
+        explicit.update(cluster.earliest_offsets(earliest))
     if latest:
-        explicit.update(broker.latest_offsets(latest))
+        explicit.update(cluster.latest_offsets(latest))
     return explicit
 
 

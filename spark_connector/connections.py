@@ -11,30 +11,30 @@ import os
 import threading
 from collections.abc import Sequence
 
-from spark_connector.broker import Broker, Connect
+from spark_connector.cluster import Cluster, Connect
 
 _Key = tuple[int, Connect, tuple[str, ...]]
 
 # A forked child inherits the entries of its parent, whose threads it has not; the process id keeps them apart.
-_brokers: dict[_Key, Broker] = {}
+_clusters: dict[_Key, Cluster] = {}
 _guard = threading.Lock()
 
 
-def broker(connect: Connect, bootstrap_servers: Sequence[str]) -> Broker:
-    """This process's broker for these addresses."""
+def cluster(connect: Connect, bootstrap_servers: Sequence[str]) -> Cluster:
+    """This process's connection to the cluster at these addresses."""
     key = _key(connect, bootstrap_servers)
     with _guard:
-        if key not in _brokers:
-            _brokers[key] = connect(bootstrap_servers)
-        return _brokers[key]
+        if key not in _clusters:
+            _clusters[key] = connect(bootstrap_servers)
+        return _clusters[key]
 
 
 def close(connect: Connect, bootstrap_servers: Sequence[str]) -> None:
-    """Closes this process's broker for these addresses, if there is one; the next use connects again."""
+    """Closes this process's connection for these addresses, if there is one; the next use connects again."""
     with _guard:
-        open_broker = _brokers.pop(_key(connect, bootstrap_servers), None)
-    if open_broker is not None:
-        open_broker.close()
+        open_cluster = _clusters.pop(_key(connect, bootstrap_servers), None)
+    if open_cluster is not None:
+        open_cluster.close()
 
 
 def _key(connect: Connect, bootstrap_servers: Sequence[str]) -> _Key:

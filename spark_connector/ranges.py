@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql.datasource import InputPartition
 
 from kraft.client import TopicPartition
-from spark_connector.broker import Broker, ColumnChunk, OffsetOutOfRange, TruncatedWhileRead
+from spark_connector.cluster import Cluster, ColumnChunk, OffsetOutOfRange, TruncatedWhileRead
 from spark_connector.data_loss import LossPolicy
 from spark_connector.offsets import Offsets
 
@@ -35,33 +35,33 @@ def plan(begin: Offsets, end: Offsets) -> list[OffsetRange]:
     ]
 
 
-def read(broker: Broker, wanted: OffsetRange, losses: LossPolicy) -> Iterator[ColumnChunk]:
+def read(cluster: Cluster, wanted: OffsetRange, losses: LossPolicy) -> Iterator[ColumnChunk]:
     """The range's records. Raises DataLoss when some are gone and the policy is to fail."""
     position = wanted.start
     while position < wanted.end:
         try:
-            for chunk in broker.read(wanted.partition, position, wanted.end):
+            for chunk in cluster.read(wanted.partition, position, wanted.end):
                 position = chunk.offsets[-1] + 1
                 yield chunk
         except TruncatedWhileRead as truncated:
             # What was read stays read, as it would be had the election come later; nobody can tell how much is lost.
             losses.report(str(truncated), records=0)
         except OffsetOutOfRange:
-            position = _skip_lost(broker, wanted, position, losses)
+            position = _skip_lost(cluster, wanted, position, losses)
         else:
             return
 
 
-def _skip_lost(broker: Broker, wanted: OffsetRange, position: int, losses: LossPolicy) -> int:
+def _skip_lost(cluster: Cluster, wanted: OffsetRange, position: int, losses: LossPolicy) -> int:
     """The next offset of the range that is there, or its end. Always beyond `position`, so that reading ends."""
     partition = wanted.partition
-    earliest = broker.earliest_offsets([partition])[partition]
+    earliest = cluster.earliest_offsets([partition])[partition]
     if earliest > position:
         resumed = min(earliest, wanted.end)
         what = f"offsets {position} to {resumed - 1} of {partition} were deleted before they were read"
     else:
         resumed = wanted.end
-        latest = broker.latest_offsets([partition])[partition]
+        latest = cluster.latest_offsets([partition])[partition]
         what = f"{partition} ends at offset {latest}, offsets {position} to {resumed - 1} are not there any more"
     losses.report(what, records=resumed - position)
     return resumed

@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from spark_connector.arrow import source_schema
 from spark_connector.batch import KraftBatchReader
-from spark_connector.broker import Connect
+from spark_connector.cluster import Connect
 from spark_connector.options import batch_options, shared_options, stream_options
 from spark_connector.stream import KraftStreamReader
 
@@ -31,7 +31,7 @@ class KraftDataSource(DataSource):
     def connector(self) -> Connect:
         """How the readers reach the cluster. Tests put another one here."""
         # gRPC takes a tenth of a second to import, and the process that Spark asks for the schema does not need it.
-        from spark_connector.kraft_broker import connect
+        from spark_connector.kraft_cluster import connect
 
         return connect
 

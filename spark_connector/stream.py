@@ -19,7 +19,7 @@ from kraft.client import TopicPartition
 from spark_connector import connections, ranges
 from spark_connector.arrow import arrow_schema, record_batches
 from spark_connector.bounds import partitions_of, resolve
-from spark_connector.broker import Broker, Connect, TopicMissing
+from spark_connector.cluster import Cluster, Connect, TopicMissing
 from spark_connector.data_loss import LossPolicy
 from spark_connector.offsets import (
     Offsets,
@@ -52,9 +52,9 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         """Spark may ask again before the first batch is in its checkpoint; `latest` must not move in between."""
         if self._initial is None:
-            broker = self._broker()
-            partitions = partitions_of(broker, self._options.topics)
-            self._initial = resolve(broker, "startingOffsets", self._options.starting_offsets, partitions)
+            cluster = self._cluster()
+            partitions = partitions_of(cluster, self._options.topics)
+            self._initial = resolve(cluster, "startingOffsets", self._options.starting_offsets, partitions)
         return to_checkpoint(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -89,24 +89,24 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ranges.OffsetRange), "Spark hands back what `partitions` planned"
         losses = LossPolicy(fail=self._options.fail_on_data_loss)
-        return record_batches(ranges.read(self._broker(), partition, losses), partition.partition, self._schema)
+        return record_batches(ranges.read(self._cluster(), partition, losses), partition.partition, self._schema)
 
     # --- within ----------------------------------------------------------------------------------------------
 
-    def _broker(self) -> Broker:
-        return connections.broker(self._connect, self._options.bootstrap_servers)
+    def _cluster(self) -> Cluster:
+        return connections.cluster(self._connect, self._options.bootstrap_servers)
 
     def _latest_offsets(self) -> dict[TopicPartition, int]:
         """Of the partitions there are now; a topic that is gone has none, where that is allowed."""
-        broker = self._broker()
+        cluster = self._cluster()
         partitions: list[TopicPartition] = []
         for topic in self._options.topics:
             try:
-                partitions += partitions_of(broker, [topic])
+                partitions += partitions_of(cluster, [topic])
                 self._topics_missing.discard(topic)
             except TopicMissing as missing:
                 self._report_missing(missing)
-        return broker.latest_offsets(partitions) if partitions else {}
+        return cluster.latest_offsets(partitions) if partitions else {}
 
     def _report_missing(self, missing: TopicMissing) -> None:
         """Once each time that a topic goes, for an idle query asks many times a second."""
@@ -148,7 +148,7 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _wait_until_caught_up(self, begin: Offsets, behind: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         deadline = time.monotonic() + self.settle_timeout_s
         while True:
-            latest = self._broker().latest_offsets(behind)
+            latest = self._cluster().latest_offsets(behind)
             if all(latest[partition] >= begin[partition] for partition in behind) or time.monotonic() > deadline:
                 return latest
             time.sleep(self.settle_poll_s)

@@ -13,11 +13,11 @@ from kraft.cli.options import (
     Output,
     OutputFormat,
     Timeout,
+    open_admin,
 )
 from kraft.cli.printing import print_columns, print_json, say
 
 if TYPE_CHECKING:
-    from kraft.client import Admin
     from kraft.model.brokers import BrokerActionResult, BrokerDescription
 
 app = typer.Typer(help="Look at the brokers, and take one out of service.", no_args_is_help=True)
@@ -32,7 +32,7 @@ def list_brokers(
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
     """List the registered brokers, whether they are in service or not."""
-    with _admin(bootstrap_server, timeout_ms) as admin:
+    with open_admin(bootstrap_server, timeout_ms) as admin:
         brokers = admin.describe_brokers()
     if output is Output.JSON:
         print_json([_as_json(broker) for broker in brokers])
@@ -65,7 +65,7 @@ def describe(
     """Show all that the cluster knows of one broker."""
     from kraft.model.ids import uuid_to_text
 
-    with _admin(bootstrap_server, timeout_ms) as admin:
+    with open_admin(bootstrap_server, timeout_ms) as admin:
         (broker,) = admin.describe_brokers([broker_id])
     if output is Output.JSON:
         print_json(_as_json(broker))
@@ -96,7 +96,7 @@ def fence(
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
     """Take a broker out of service until `unfence`, over restarts: it leads nothing, and goes on copying."""
-    with _admin(bootstrap_server, timeout_ms) as admin:
+    with open_admin(bootstrap_server, timeout_ms) as admin:
         result = admin.fence_broker(broker_id, force=force)
     was = "" if result.changed else " already"
     _report(output, broker_id, "fenced", result, f"Broker {broker_id} is fenced{was}.")
@@ -112,7 +112,7 @@ def unfence(
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
     """Let a broker back into service, where it is as soon as it has caught up."""
-    with _admin(bootstrap_server, timeout_ms) as admin:
+    with open_admin(bootstrap_server, timeout_ms) as admin:
         result = admin.unfence_broker(broker_id)
     words = "is no longer fenced by an operator" if result.changed else "was not fenced by an operator"
     _report(output, broker_id, "unfenced", result, f"Broker {broker_id} {words}.")
@@ -126,7 +126,7 @@ def unregister(
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
     """Forget a broker that is gone for good. It must be stopped, and hold no replica."""
-    with _admin(bootstrap_server, timeout_ms) as admin:
+    with open_admin(bootstrap_server, timeout_ms) as admin:
         result = admin.unregister_broker(broker_id)
     _report(output, broker_id, "unregistered", result, f"Broker {broker_id} is no longer registered.")
 
@@ -143,7 +143,7 @@ def decommission(
     """Move everything off a broker, and keep it empty, so that it can be stopped for good. May be called again."""
     from kraft.cli.decommission import current_plan, empty
 
-    with _admin(bootstrap_server, timeout_ms) as admin:
+    with open_admin(bootstrap_server, timeout_ms) as admin:
         if dry_run:
             moves = current_plan(admin, broker_id)
             if output is Output.JSON:
@@ -222,9 +222,3 @@ def _as_json(broker: BrokerDescription) -> dict[str, Any]:
             each.feature: {"min_level": each.min_level, "max_level": each.max_level} for each in broker.features
         },
     }
-
-
-def _admin(bootstrap_server: str, timeout_ms: int) -> Admin:
-    from kraft.client import Admin
-
-    return Admin(bootstrap_server, default_api_timeout_ms=timeout_ms)

@@ -17,6 +17,7 @@ from kraft.cli.options import (
     Timeout,
     TopicArgument,
     TopicOption,
+    open_admin,
     optional_topic_name,
 )
 from kraft.cli.printing import print_json
@@ -109,14 +110,14 @@ def describe(
         optional_topic_name(positional, topic), broker, entity_type, entity_name, entity_default, quotas
     )
     if quotas or kind in OF_KIND:
-        with _admin(bootstrap_server, timeout_ms) as admin:
+        with open_admin(bootstrap_server, timeout_ms) as admin:
             print_quotas(admin, quotas or {OF_KIND[kind]: _quota_name(name)}, output)
         return
     if kind not in (EntityType.TOPICS, EntityType.BROKERS):
         raise _not_built(kind)
     if name is None and entity_type is None:
         raise typer.BadParameter("name a topic, or say --entity-type topics for all of them", param_hint="TOPIC")
-    with _admin(bootstrap_server, timeout_ms) as admin:
+    with open_admin(bootstrap_server, timeout_ms) as admin:
         names = [name] if name is not None else _names(admin, kind)
         described = {each: _described(admin, kind, each, all_configs=all_configs) for each in names}
     if output is Output.JSON:
@@ -164,7 +165,7 @@ def alter(
     if quotas or kind in OF_KIND:
         _check_alterations(to_set, to_delete)
         entity = quotas or {OF_KIND[kind]: _quota_name(name)}
-        with _admin(bootstrap_server, timeout_ms) as admin:
+        with open_admin(bootstrap_server, timeout_ms) as admin:
             alter_quotas(admin, entity, to_set, to_delete, validate_only=validate_only)
         _report(output, "quotas", in_words(entity), validate_only=validate_only)
         return
@@ -178,7 +179,7 @@ def alter(
         return
     _check_alterations(to_set, to_delete)
     broker_id = None if name == EVERY_BROKER else _broker_id(name)
-    with _admin(bootstrap_server, timeout_ms) as admin:
+    with open_admin(bootstrap_server, timeout_ms) as admin:
         admin.alter_broker_configs(broker_id, to_set, delete=to_delete, validate_only=validate_only)
     _report(output, kind, f"broker {name}" if name else "all brokers", validate_only=validate_only, name=name)
 
@@ -195,7 +196,7 @@ def alter_topic(
 ) -> None:
     """Alters, and says so in Kafka's words. Raises BadParameter for what contradicts itself."""
     _check_alterations(set_configs, delete_configs)
-    with _admin(bootstrap_server, timeout_ms) as admin:
+    with open_admin(bootstrap_server, timeout_ms) as admin:
         admin.alter_topic_configs(topic, set_configs, delete=delete_configs, validate_only=validate_only)
     _report(output, EntityType.TOPICS, f"topic {topic}", validate_only=validate_only, name=topic)
 
@@ -286,12 +287,6 @@ def _names(admin: Admin, kind: EntityType) -> list[str]:
     if kind is EntityType.BROKERS:
         return [str(broker.broker_id) for broker in sorted(cluster.brokers, key=lambda each: each.broker_id)]
     return sorted(topic.topic for topic in cluster.topics)
-
-
-def _admin(bootstrap_server: str, timeout_ms: int) -> Admin:
-    from kraft.client import Admin
-
-    return Admin(bootstrap_server, default_api_timeout_ms=timeout_ms)
 
 
 # --- describing ------------------------------------------------------------------------------------------------

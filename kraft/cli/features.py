@@ -14,6 +14,7 @@ from kraft.cli.options import (
     Output,
     OutputFormat,
     Timeout,
+    open_admin,
 )
 from kraft.cli.printing import print_json
 
@@ -27,9 +28,8 @@ def describe(
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
     """Show each feature's level, and the levels that every registered broker supports."""
-    from kraft.client import Admin
 
-    with Admin(bootstrap_server, default_api_timeout_ms=timeout_ms) as admin:
+    with open_admin(bootstrap_server, timeout_ms) as admin:
         described = admin.describe_features()
     if output is Output.JSON:
         print_json({"epoch": described.epoch, "features": [asdict(each) for each in described.features]})
@@ -53,10 +53,9 @@ def upgrade(
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
     """Take the cluster to another level of a feature, for good: every node has to support it."""
-    from kraft.client import Admin
 
     levels = _levels(feature)
-    with Admin(bootstrap_server, default_api_timeout_ms=timeout_ms) as admin:
+    with open_admin(bootstrap_server, timeout_ms) as admin:
         changed = admin.update_features(levels, validate_only=dry_run)
     if output is Output.JSON:
         print_json({"upgraded": {} if dry_run else changed, "possible": changed if dry_run else {}})

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from kraft.client import Admin
 
 
 class Output(StrEnum):
@@ -23,9 +26,18 @@ OutputFormat = Annotated[Output, typer.Option("--output", help="table for people
 Timeout = Annotated[int, typer.Option("--timeout-ms", min=1, help="How long the cluster may take to answer.")]
 TopicArgument = Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Name of the topic.")]
 TopicOption = Annotated[str | None, typer.Option("--topic", help="The same, in Kafka's way.")]
+PartitionOption = Annotated[int | None, typer.Option("--partition", min=0, help="Of the topic.", show_default=False)]
 
 DEFAULT_BOOTSTRAP_SERVER = "localhost:9094"
 DEFAULT_TIMEOUT_MS = 10_000
+
+
+def open_admin(bootstrap_server: str, timeout_ms: int) -> Admin:
+    """An admin client, to be closed by the caller."""
+    # Imported late: a command that only prints its help is quick.
+    from kraft.client import Admin
+
+    return Admin(bootstrap_server, default_api_timeout_ms=timeout_ms)
 
 
 def topic_name(positional: str | None, option: str | None) -> str:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
+
+import typer
 
 
 def print_json(value: object) -> None:
@@ -22,6 +26,22 @@ def print_columns(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> No
 def say(text: str) -> None:
     """For people, beside what programs read."""
     print(text, file=sys.stderr, flush=True)
+
+
+def fail(reason: str) -> NoReturn:
+    """Ends a command with exit code 1."""
+    print(f"kraft: {reason}", file=sys.stderr)
+    raise typer.Exit(1)
+
+
+def readable(content: bytes | None) -> str | dict[str, str] | None:
+    """A key or value in JSON: as text where it is UTF-8."""
+    if content is None:
+        return None
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(content).decode()}
 
 
 class Progress:

@@ -14,6 +14,7 @@ from kraft.cli.options import (
     Output,
     OutputFormat,
     Timeout,
+    open_admin,
 )
 from kraft.cli.printing import print_columns, print_json
 
@@ -42,9 +43,8 @@ def describe(
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
     """Show the quorum's leader, its voters, the brokers that follow it, and how far each of them is."""
-    from kraft.client import Admin
 
-    with Admin(bootstrap_server, default_api_timeout_ms=timeout_ms) as admin:
+    with open_admin(bootstrap_server, timeout_ms) as admin:
         description = admin.describe_quorum()
     if output is Output.JSON:
         print_json(_as_json(description))

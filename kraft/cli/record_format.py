@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
+
+from kraft.cli.printing import readable
 
 if TYPE_CHECKING:
     from kraft.client import ConsumerRecord
@@ -61,9 +62,9 @@ def json_line(record: ConsumerRecord) -> bytes:
         "offset": record.offset,
         "timestamp_ms": record.timestamp_ms,
         "timestamp_type": record.timestamp_type.name.lower(),
-        "key": _readable(record.key),
-        "value": _readable(record.value),
-        "headers": [{"key": name, "value": _readable(content)} for name, content in record.headers],
+        "key": readable(record.key),
+        "value": readable(record.value),
+        "headers": [{"key": name, "value": readable(content)} for name, content in record.headers],
     }
     return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
 
@@ -79,12 +80,3 @@ def _escape(letter: str) -> bytes:
     if letter not in _ESCAPES:
         raise typer.BadParameter(rf"\{letter} is none of \n \t \r \\", param_hint="--format")
     return _ESCAPES[letter].encode()
-
-
-def _readable(content: bytes | None) -> Any:
-    if content is None:
-        return None
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(content).decode()}

@@ -7,11 +7,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Final, NoReturn
+from typing import Annotated, Final
 
 import typer
 
 from kraft.cli.one_line import ConfigFile, one_line_errors
+from kraft.cli.printing import fail
 
 app = typer.Typer(help="Start and stop nodes.", no_args_is_help=True)
 
@@ -114,18 +115,13 @@ def stop(
         and (not node.has_launcher if directories is None else not directories.isdisjoint(node.log_dirs))
     ]
     if not chosen:
-        _fail("no matching node of this user is running on this machine")
+        fail("no matching node of this user is running on this machine")
     outcome = local_nodes.stop(chosen, timeout_ms / 1_000)
     for node in outcome.stopped:
         print(f"Stopped {node}.")
     if outcome.still_running:
         named = ", ".join(map(str, outcome.still_running))
-        _fail(f"not stopped within {timeout_ms / 1_000:g} s: {named}: see the log; 'kill -9 PID' ends a node at once")
-
-
-def _fail(reason: str) -> NoReturn:
-    print(f"kraft: {reason}", file=sys.stderr)
-    raise typer.Exit(1)
+        fail(f"not stopped within {timeout_ms / 1_000:g} s: {named}: see the log; 'kill -9 PID' ends a node at once")
 
 
 @contextmanager

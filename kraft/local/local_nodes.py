@@ -40,7 +40,7 @@ class LocalNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stopped:
+class StopResult:
     """Result of `stop`."""
 
     stopped: list[LocalNode]
@@ -60,7 +60,7 @@ def find(processes: Callable[[], Iterable[psutil.Process]] = psutil.process_iter
     return sorted(found, key=lambda node: (node.cluster_id, node.node_id))
 
 
-def stop(nodes: Sequence[LocalNode], deadline_s: float) -> Stopped:
+def stop(nodes: Sequence[LocalNode], deadline_s: float) -> StopResult:
     """SIGTERM to all of them at once; each closes its logs and ends, or is said to be still running at the deadline."""
     for node in nodes:
         try:
@@ -71,7 +71,7 @@ def stop(nodes: Sequence[LocalNode], deadline_s: float) -> Stopped:
     deadline, still_running = time.monotonic() + deadline_s, list(nodes)
     while (still_running := [node for node in still_running if _runs(node.process)]) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
-    return Stopped(stopped=[node for node in nodes if node not in still_running], still_running=still_running)
+    return StopResult(stopped=[node for node in nodes if node not in still_running], still_running=still_running)
 
 
 def _runs(process: psutil.Process) -> bool:

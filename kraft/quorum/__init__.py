@@ -1,8 +1,8 @@
 """The metadata quorum: a replicated log of opaque payloads, with one leader at a time.
 
 `port` is what the rest of the system sees; it also says where the code has index and term, and where offset and epoch.
-Behind it stand PySyncObj for elections and replication, and for all that must not be left to it: our own synced journal,
-our own transport over gRPC, and filters between the two.
+Behind it stand PySyncObj for elections and replication, and for all that must not be left to it: our own synced
+journal, our own transport over gRPC, and filters between the two.
 """
 
 import socket

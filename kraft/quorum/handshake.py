@@ -8,7 +8,7 @@ from kraft.quorum.pb import raft_pb2
 HANDSHAKE_DEADLINE_S = 5.0
 
 
-class Mismatch(Exception):
+class VoterMismatch(Exception):
     """The other side is not the voter that this configuration means; says in one line what differs."""
 
 
@@ -25,27 +25,27 @@ def hello(config: QuorumConfig, receiver_id: int, incarnation_id: bytes = b"") -
 
 
 def check_hello(config: QuorumConfig, frame: raft_pb2.RaftFrame) -> int:
-    """Node id of the voter that sent this first frame. Raises Mismatch."""
+    """Node id of the voter that sent this first frame. Raises VoterMismatch."""
     if frame.WhichOneof("content") != "hello":
-        raise Mismatch("the first frame is no hello")
+        raise VoterMismatch("the first frame is no hello")
     received = frame.hello
     if received.cluster_id != config.cluster_id:
-        raise Mismatch(
+        raise VoterMismatch(
             f"cluster.id differs: node {config.node_id} has {config.cluster_id!r}, node {received.sender_id} has"
             f" {received.cluster_id[:64]!r}"
         )
     if received.receiver_id != config.node_id:
-        raise Mismatch(
+        raise VoterMismatch(
             f"node {received.receiver_id} was meant, this is node {config.node_id}: compare node.id with"
             " controller.quorum.voters"
         )
     if list(received.voter_ids) != sorted(config.voters):
-        raise Mismatch(
+        raise VoterMismatch(
             f"controller.quorum.voters differ: node {config.node_id} has {sorted(config.voters)}, node"
             f" {received.sender_id} has {list(received.voter_ids[:16])}"
         )
     if received.sender_id == config.node_id:
-        raise Mismatch(f"node.id {config.node_id} is this node's own: give each node its own node.id")
+        raise VoterMismatch(f"node.id {config.node_id} is this node's own: give each node its own node.id")
     if received.sender_id not in config.peer_ids:
-        raise Mismatch(f"node {received.sender_id} is not another voter")
+        raise VoterMismatch(f"node {received.sender_id} is not another voter")
     return received.sender_id

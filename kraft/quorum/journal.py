@@ -104,7 +104,7 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
             self._segments.roll(index, self.term_at(index) or 0, vote)
             self._reaches_back_to.append(index)
 
-    def _replay(self, path: str, record: journal_format.Record) -> None:
+    def _replay(self, path: str, record: journal_format.JournalRecord) -> None:
         match record:
             case EntryRecord(index=index, term=term, command=command):
                 if index != self.last_index + 1:

@@ -110,7 +110,7 @@ class StartRecord:
     term: int
 
 
-Record = EntryRecord | VoteRecord | TruncationRecord | BaseRecord | TrimRecord | StartRecord
+JournalRecord = EntryRecord | VoteRecord | TruncationRecord | BaseRecord | TrimRecord | StartRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,7 @@ class Scan:
     `last_frame` is where the last valid frame begins, or the end of the header where there is none.
     """
 
-    records: list[Record]
+    records: list[JournalRecord]
     last_frame: int
     valid_bytes: int
 
@@ -168,7 +168,7 @@ class Frame:
 
     position: int
     end: int
-    records: list[Record]
+    records: list[JournalRecord]
 
 
 def is_journal(data: bytes) -> bool:
@@ -178,7 +178,7 @@ def is_journal(data: bytes) -> bool:
 
 def scan(file: str, data: bytes) -> Scan:
     """Everything in a journal's bytes. Raises Corruption for a foreign header and for rot."""
-    records: list[Record] = []
+    records: list[JournalRecord] = []
     last_frame = end = HEADER_BYTES
     for frame in frames(file, data):
         records += frame.records
@@ -241,7 +241,7 @@ def _next_frame(data: bytes, position: int) -> int | None:
     return None
 
 
-def _records(file: str, frame_position: int, body: bytes) -> Iterator[Record]:
+def _records(file: str, frame_position: int, body: bytes) -> Iterator[JournalRecord]:
     position = 0
     while position < len(body):
         try:
@@ -251,7 +251,7 @@ def _records(file: str, frame_position: int, body: bytes) -> Iterator[Record]:
         yield record
 
 
-def _record_at(body: bytes, position: int) -> tuple[Record, int]:
+def _record_at(body: bytes, position: int) -> tuple[JournalRecord, int]:
     """The record at `position` and where the next one begins."""
     match body[position]:
         case _Type.ENTRY:

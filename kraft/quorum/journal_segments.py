@@ -16,7 +16,7 @@ from typing import Final
 from kraft.log.disk import Disk, File
 from kraft.model.errors import Corruption
 from kraft.quorum import journal_format
-from kraft.quorum.journal_format import Record, Scan
+from kraft.quorum.journal_format import JournalRecord, Scan
 
 DIRECTORY_NAME: Final = "__cluster_metadata"
 FILE_NAME: Final = "quorum.journal"
@@ -67,7 +67,7 @@ class Segments:
     def _path(self, number: int) -> str:
         return str(self._folder / segment_name(number))
 
-    def read(self) -> Iterator[tuple[int, str, list[Record]]]:
+    def read(self) -> Iterator[tuple[int, str, list[JournalRecord]]]:
         """Number, path and records of each. A torn tail of the last one is cut off, and what it holds is made durable;
         Corruption is raised for any other damage."""
         for number in self.numbers[:-1]:

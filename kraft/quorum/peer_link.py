@@ -16,7 +16,7 @@ import grpc
 import structlog
 
 from kraft.quorum.config import FRAME_BYTES_MAX, QuorumConfig
-from kraft.quorum.handshake import HANDSHAKE_DEADLINE_S, Mismatch, check_hello, hello
+from kraft.quorum.handshake import HANDSHAKE_DEADLINE_S, VoterMismatch, check_hello, hello
 from kraft.quorum.messages import Message, size_bytes, to_frames
 from kraft.quorum.pb import raft_pb2
 from kraft.quorum.pb.raft_pb2_grpc import RaftStub
@@ -170,7 +170,7 @@ class PeerLink:
         return "the other side closed the stream"
 
     async def _converse(self, call: _Call) -> None:
-        """Returns or raises when the stream ends. Raises Mismatch."""
+        """Returns or raises when the stream ends. Raises VoterMismatch."""
         try:
             async with asyncio.timeout(HANDSHAKE_DEADLINE_S):
                 await call.write(hello(self._config, self.peer_id, self._incarnation_id))
@@ -178,7 +178,7 @@ class PeerLink:
             if not isinstance(answer, raft_pb2.RaftFrame):
                 return
             if check_hello(self._config, answer) != self.peer_id:
-                raise Mismatch(f"node {answer.hello.sender_id} answered instead of node {self.peer_id}")
+                raise VoterMismatch(f"node {answer.hello.sender_id} answered instead of node {self.peer_id}")
             self._mark_up()
             await self._write_until_end(call)
         finally:

@@ -11,7 +11,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from kraft.quorum.config import QuorumConfig
-from kraft.quorum.handshake import HANDSHAKE_DEADLINE_S, Mismatch, check_hello, hello
+from kraft.quorum.handshake import HANDSHAKE_DEADLINE_S, VoterMismatch, check_hello, hello
 from kraft.quorum.messages import BadMessage, Message, from_frame
 from kraft.quorum.pb import raft_pb2, raft_pb2_grpc
 from kraft.quorum.peer_security import PeerSecurity
@@ -74,7 +74,7 @@ class RaftService(raft_pb2_grpc.RaftServicer):
             async for frame in request_iterator:
                 stream.heard()
                 self._hand_on(sender, frame)
-        except Mismatch as error:
+        except VoterMismatch as error:
             self._security.refused(context.peer(), str(error))
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         except BadMessage as error:
@@ -95,17 +95,17 @@ class RaftService(raft_pb2_grpc.RaftServicer):
     async def _greeted_by(
         self, request_iterator: _MaybeAsyncIterator[raft_pb2.RaftFrame], context: _ServicerContext
     ) -> tuple[int, bytes]:
-        """Node id and incarnation of the dialing voter. Raises Mismatch for everybody else."""
+        """Node id and incarnation of the dialing voter. Raises VoterMismatch for everybody else."""
         try:
             async with asyncio.timeout(HANDSHAKE_DEADLINE_S):
                 first = await anext(request_iterator)
         except TimeoutError:
-            raise Mismatch("no hello came") from None
+            raise VoterMismatch("no hello came") from None
         except StopAsyncIteration:
-            raise Mismatch("the stream ended before its hello") from None
+            raise VoterMismatch("the stream ended before its hello") from None
         sender = check_hello(self._config, first)
         if objection := self._security.objection(context, sender):
-            raise Mismatch(objection)
+            raise VoterMismatch(objection)
         return sender, first.hello.incarnation_id
 
     def _hand_on(self, sender: int, frame: raft_pb2.RaftFrame) -> None:
@@ -116,14 +116,16 @@ class RaftService(raft_pb2_grpc.RaftServicer):
     def _take_over(self, sender: int, incarnation_id: bytes) -> _Stream:
         """A voter has one stream: what is still under way on its earlier one is older than what comes now.
 
-        Raises Mismatch when the earlier one is another process' that lives.
+        Raises VoterMismatch when the earlier one is another process' that lives.
         """
         task = asyncio.current_task()
         assert task is not None, "a gRPC handler runs in a task"
         earlier = self._streams.get(sender)
         if earlier is not None:
             if earlier.incarnation_id != incarnation_id and earlier.is_alive:
-                raise Mismatch(f"node.id {sender} belongs to another process that runs: give each node its own node.id")
+                raise VoterMismatch(
+                    f"node.id {sender} belongs to another process that runs: give each node its own node.id"
+                )
             earlier.task.cancel()
         stream = self._streams[sender] = _Stream(task, incarnation_id, asyncio.get_running_loop().time())
         if self._on_greeted is not None:

@@ -21,7 +21,7 @@ from typing import Annotated, Final
 
 import typer
 
-from chaos.nemesis.power_loss import AtStake, CannotMount, Disk, Loss
+from chaos.nemesis.power_loss import AtStake, CannotMount, Loss, PowerLossDisk
 from kraft.testing import Cluster, NodeFailed
 from tests.end_to_end.full_disk_runs import verify
 from tests.end_to_end.numbered_changes import NumberedChanges
@@ -113,12 +113,12 @@ def run(
 
 
 @contextmanager
-def _disks(directory: Path, chance: Random) -> Iterator[list[Disk]]:
+def _disks(directory: Path, chance: Random) -> Iterator[list[PowerLossDisk]]:
     """One for each node, mounted where the cluster has the node's directory."""
     with ExitStack() as mounted:
         yield [
             mounted.enter_context(
-                Disk(
+                PowerLossDisk(
                     directory / f"disk-{node_id}",
                     directory / "cluster" / f"node-{node_id}",
                     sync_ms_max=SYNC_MS_MAX,
@@ -152,7 +152,7 @@ def _load(cluster: Cluster) -> Iterator[Surroundings]:
 
 
 def _lose_power(
-    running: Surroundings, topics: NumberedTopics, disks: Sequence[Disk], loss: Loss, chance: Random
+    running: Surroundings, topics: NumberedTopics, disks: Sequence[PowerLossDisk], loss: Loss, chance: Random
 ) -> PowerLoss:
     cluster = running.cluster
     held_s = chance.choice([0.0, chance.uniform(*_HELD_S)])

@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from chaos.nemesis.power_loss import Disk, Loss
+from chaos.nemesis.power_loss import Loss, PowerLossDisk
 from kraft.testing import Cluster
 from tests.end_to_end.numbered_load import Contents, NumberedLoad, compare
 from tests.end_to_end.records import create_topic
@@ -63,7 +63,7 @@ def run(*, times: int, seed: int, directory: Path, tell: Callable[[SyncError], N
 def _run_one(directory: Path, *, only_log: bool, chance: Random) -> SyncError:
     place = directory / "cluster" / "node-1"
     with (
-        Disk(directory / "disk", place, sync_ms_max=_SYNC_MS_MAX, seed=chance.getrandbits(32)) as disk,
+        PowerLossDisk(directory / "disk", place, sync_ms_max=_SYNC_MS_MAX, seed=chance.getrandbits(32)) as disk,
         Cluster(nodes=1, directory=directory / "cluster") as cluster,
     ):
         node = cluster.node(1)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chaos.nemesis.power_loss import CannotMount, Disk, Loss, check_fuse
+from chaos.nemesis.power_loss import CannotMount, Loss, PowerLossDisk, check_fuse
 from kraft.testing import Cluster
 from tests.end_to_end.records import create_topic, once_each, publish, read_all
 from tests.end_to_end.waiting import until
@@ -72,7 +72,7 @@ def test_what_is_in_the_page_cache_is_on_disk_after_a_stop_in_order_and_not_afte
 ) -> None:
     try:
         check_fuse()
-        mounted = Disk(tmp_path / "disk", tmp_path / "cluster" / "node-1").__enter__()
+        mounted = PowerLossDisk(tmp_path / "disk", tmp_path / "cluster" / "node-1").__enter__()
     except CannotMount as reason:
         pytest.skip(f"not run: {reason}")
     try:

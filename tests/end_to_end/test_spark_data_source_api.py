@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_connector import KraftDataSource
-from spark_connector.broker import Connect
+from spark_connector.cluster import Connect
 from tests.end_to_end.spark_session import spark_session
-from tests.unit.spark_connector.file_broker import FileCluster
+from tests.unit.spark_connector.file_cluster import FileCluster
 
 pytestmark = pytest.mark.spark
 

@@ -40,7 +40,7 @@ def check_fuse() -> None:
         raise CannotMount("mfusepy is not installed")
 
 
-class Disk:
+class PowerLossDisk:
     """A context manager: an empty disk, mounted at `mount_point`; gone afterwards, with all that was on it.
 
     `directory` is for what it keeps, and must not exist yet. A sync takes up to `sync_ms_max` milliseconds, by chance,

@@ -6,7 +6,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -15,11 +14,7 @@ import typer
 from kraft.cli.demo import requirements
 from kraft.cli.demo.failure import DemoFailed
 from kraft.cli.one_line import one_line_errors
-
-
-class Output(StrEnum):
-    TABLE = "table"
-    JSON = "json"
+from kraft.cli.options import Output
 
 
 def demo(

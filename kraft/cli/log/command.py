@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
 from kraft.cli.options import Output, OutputFormat
+from kraft.cli.printing import fail
 
 app = typer.Typer(help="Look into the files of partitions. No node has to run.", no_args_is_help=True)
 
@@ -77,10 +77,10 @@ def dump(
         ("--share-group-state-decoder", share_group_state_decoder),
     ):
         if is_asked:
-            _fail(f"{name} is not built yet")
+            fail(f"{name} is not built yet")
     for name, chosen in (("--key-decoder-class", key_decoder_class), ("--value-decoder-class", value_decoder_class)):
         if chosen is not None and chosen not in _STRING_DECODERS:
-            _fail(f"{name} {chosen} is not built: only {_STRING_DECODERS[0]} is")
+            fail(f"{name} {chosen} is not built: only {_STRING_DECODERS[0]} is")
     paths = [*(files or []), *(path.strip() for path in (files_option or "").split(",") if path.strip())]
     if not paths:
         raise typer.BadParameter("name a file", param_hint="FILE")
@@ -117,8 +117,3 @@ def verify(directory: Directory, shallow: Shallow = False, output: OutputFormat 
 
     if not run(directory, decode_records=not shallow, output=output):
         raise typer.Exit(1)
-
-
-def _fail(reason: str) -> NoReturn:
-    print(f"kraft: {reason}", file=sys.stderr)
-    raise typer.Exit(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from typing import Any
 
@@ -14,6 +13,7 @@ from kraft.cli.log.kafka_lines import (
     sequence_of,
 )
 from kraft.cli.log.printer import write_line
+from kraft.cli.printing import readable
 from kraft.log.format.record_batch import BatchHeader
 from kraft.log.format.record_codec import Record
 from kraft.log.leader_epochs import EpochStart
@@ -75,9 +75,9 @@ class JsonLines:
             fields |= {"control_type": control_type(record)[0], "coordinator_epoch": coordinator_epoch(record)}
         elif self._with_contents:
             fields |= {
-                "key": _readable(record.key),
-                "value": _readable(record.value),
-                "headers": [{"key": name, "value": _readable(content)} for name, content in record.headers],
+                "key": readable(record.key),
+                "value": readable(record.value),
+                "headers": [{"key": name, "value": readable(content)} for name, content in record.headers],
             }
         self._write("record", **fields)
 
@@ -132,12 +132,3 @@ class JsonLines:
 
     def _write(self, kind: str, **fields: Any) -> None:
         write_line(json.dumps({"file": self._path, "type": kind, **fields}))
-
-
-def _readable(content: bytes | None) -> Any:
-    if content is None:
-        return None
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(content).decode()}

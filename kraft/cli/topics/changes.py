@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,17 +14,16 @@ from kraft.cli.options import (
     BootstrapServer,
     Output,
     OutputFormat,
+    PartitionOption,
     Timeout,
     TopicArgument,
     TopicOption,
     key_values,
+    open_admin,
     optional_topic_name,
     topic_name,
 )
 from kraft.cli.printing import print_json, say
-
-if TYPE_CHECKING:
-    from kraft.client import Admin
 
 KEYS_WARNING = (
     "WARNING: If partitions are increased for a topic that has a key, "
@@ -89,7 +88,7 @@ def alter(
         problem = f"it names the brokers of {len(assignments)} partitions, not of {partitions}"
         raise typer.BadParameter(problem, param_hint="--replica-assignment")
     say(KEYS_WARNING)
-    with _admin(bootstrap_server, timeout_ms) as admin:
+    with open_admin(bootstrap_server, timeout_ms) as admin:
         if assignments is not None:
             there = len(admin.describe_topics([name])[0].metadata.partitions)
             assignments = assignments[there:]
@@ -112,9 +111,7 @@ def elect_leaders(
     ],
     positional: TopicArgument = None,
     topic: TopicOption = None,
-    partition: Annotated[
-        int | None, typer.Option("--partition", min=0, help="Of the topic.", show_default=False)
-    ] = None,
+    partition: PartitionOption = None,
     all_topic_partitions: Annotated[
         bool, typer.Option("--all-topic-partitions", help="All partitions of the cluster.")
     ] = False,
@@ -149,7 +146,7 @@ def elect_leaders(
         partitions = [TopicPartition(name, partition)]
     else:
         partitions = None
-    with _admin(bootstrap_server, timeout_ms) as admin:
+    with open_admin(bootstrap_server, timeout_ms) as admin:
         elect(admin, ElectionType[election_type.name], partitions, output)
 
 
@@ -197,7 +194,7 @@ def reassign(
         raise typer.BadParameter("exactly one of them", param_hint=", ".join(actions))
     if throttle is not None:
         raise NotBuiltYet("--throttle: to slow moves down is not built yet")
-    with _admin(bootstrap_server, timeout_ms) as admin:
+    with open_admin(bootstrap_server, timeout_ms) as admin:
         if list_all:
             reassignment.list_all(admin, output=output)
         elif generate:
@@ -215,12 +212,6 @@ def reassign(
                 reassignment.verify(admin, reassignment_file, output=output)
             else:
                 reassignment.cancel(admin, reassignment_file, output=output)
-
-
-def _admin(bootstrap_server: str, timeout_ms: int) -> Admin:
-    from kraft.client import Admin
-
-    return Admin(bootstrap_server, default_api_timeout_ms=timeout_ms)
 
 
 def _replica_assignment(text: str) -> list[list[int]]:

@@ -13,10 +13,12 @@ from kraft.cli.options import (
     BootstrapServer,
     Output,
     OutputFormat,
+    PartitionOption,
     Timeout,
     TopicArgument,
     TopicOption,
     key_values,
+    open_admin,
     optional_topic_name,
     topic_name,
 )
@@ -24,7 +26,6 @@ from kraft.cli.printing import print_json
 from kraft.cli.topics import changes
 
 if TYPE_CHECKING:
-    from kraft.client import Admin
     from kraft.model.metadata import PartitionMetadata
 
 app = typer.Typer(help="Create, list, describe, change, move and delete topics.", no_args_is_help=True)
@@ -54,7 +55,7 @@ def create(
 
     name = topic_name(positional, topic)
     configs = key_values(config or [], "--config")
-    with _admin(bootstrap_server, timeout_ms) as admin:
+    with open_admin(bootstrap_server, timeout_ms) as admin:
         try:
             admin.create_topic(name, partitions, replication_factor, configs)
         except Refusal as refusal:
@@ -72,7 +73,7 @@ def list_topics(
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
     """List the topics, one name a line."""
-    with _admin(bootstrap_server, timeout_ms) as admin:
+    with open_admin(bootstrap_server, timeout_ms) as admin:
         topics = sorted(admin.describe_cluster().topics, key=lambda each: each.topic)
     if output is Output.JSON:
         print_json([{"topic": each.topic, **_shape(each.partitions)} for each in topics])
@@ -110,7 +111,7 @@ def describe(
     chosen = {option: condition for is_asked, (option, condition) in asked if is_asked}
     if len(chosen) > 1:
         raise typer.BadParameter("only one of them at a time", param_hint=" and ".join(chosen))
-    with _admin(bootstrap_server, timeout_ms) as admin:
+    with open_admin(bootstrap_server, timeout_ms) as admin:
         describe_topics(admin, name, next(iter(chosen.values()), None), output)
 
 
@@ -127,7 +128,7 @@ def delete(
     from kraft.model.errors import ErrorCode, Refusal
 
     name = topic_name(positional, topic)
-    with _admin(bootstrap_server, timeout_ms) as admin:
+    with open_admin(bootstrap_server, timeout_ms) as admin:
         try:
             admin.delete_topics([name])
         except Refusal as refusal:
@@ -148,9 +149,7 @@ def delete(
 def delete_records(
     positional: TopicArgument = None,
     topic: TopicOption = None,
-    partition: Annotated[
-        int | None, typer.Option("--partition", min=0, help="Of the topic.", show_default=False)
-    ] = None,
+    partition: PartitionOption = None,
     before_offset: Annotated[
         int | None,
         typer.Option(
@@ -188,7 +187,7 @@ def delete_records(
         )
     else:
         before_offsets = {TopicPartition(name, partition): before_offset}
-    with _admin(bootstrap_server, timeout_ms) as admin:
+    with open_admin(bootstrap_server, timeout_ms) as admin:
         low_watermarks = admin.delete_records(before_offsets)
     if output is Output.JSON:
         print_json(
@@ -205,12 +204,6 @@ def delete_records(
 app.command("alter")(changes.alter)
 app.command("elect-leaders")(changes.elect_leaders)
 app.command("reassign")(changes.reassign)
-
-
-def _admin(bootstrap_server: str, timeout_ms: int) -> Admin:
-    from kraft.client import Admin
-
-    return Admin(bootstrap_server, default_api_timeout_ms=timeout_ms)
 
 
 def _report(output: Output, topic: str, word: str, happened: bool, sentence: str) -> None:

@@ -11,8 +11,8 @@ from kraft.client.any_broker import check
 from kraft.client.errors import BufferExhausted, ClientClosed
 from kraft.client.metadata_cache import MetadataCache
 from kraft.client.network import Network
-from kraft.client.sans_io.send_batch import Identity, Receipt
-from kraft.client.sans_io.send_buffer import Attempt, Delivered, Outcome, SendBuffer
+from kraft.client.sans_io.send_batch import ProducerIdentity, Receipt
+from kraft.client.sans_io.send_buffer import Attempt, BatchOutcome, Delivered, SendBuffer
 from kraft.client.settings import ProducerSettings
 from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode, Refusal
@@ -225,7 +225,7 @@ class Sender:
         self._metadata.request_refresh()
         self._buffer.lost(attempt, reason, self._clock.monotonic_ms())
 
-    def _settle(self, outcomes: list[Outcome]) -> None:
+    def _settle(self, outcomes: list[BatchOutcome]) -> None:
         for outcome in outcomes:
             batch = outcome.batch
             for receipt, first, count in batch.receipts:
@@ -253,10 +253,10 @@ class Sender:
             self._identity_task = asyncio.get_running_loop().create_task(self._take_identity(), name="producer id")
 
     async def _take_identity(self) -> None:
-        async def ask(address: str, timeout_s: float) -> Identity:
+        async def ask(address: str, timeout_s: float) -> ProducerIdentity:
             response = await self._connections.peer(address).call(INIT_PRODUCER_ID, InitProducerIdRequest(), timeout_s)
             check(response.error_code, response.error_message)
-            return Identity(
+            return ProducerIdentity(
                 producer_id=ProducerId(response.producer_id), producer_epoch=ProducerEpoch(response.producer_epoch)
             )
 

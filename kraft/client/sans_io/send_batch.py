@@ -27,7 +27,7 @@ class Receipt(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class ProducerIdentity:
     """What brokers know an idempotent producer by."""
 
     producer_id: ProducerId
@@ -71,7 +71,7 @@ class Batch:
         self.records.extend(records)
         self.size_bytes += size_bytes
 
-    def encode(self, codec: Codec, identity: Identity | None, base_sequence: int) -> None:
+    def encode(self, codec: Codec, identity: ProducerIdentity | None, base_sequence: int) -> None:
         producer = (-1, -1) if identity is None else (identity.producer_id, identity.producer_epoch)
         self.base_sequence = base_sequence
         self.encoded = build_batch(self.records, codec, *producer, base_sequence)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from kraft.client.errors import ClientClosed, DeliveryTimeout
 from kraft.client.sans_io.backoff import Backoff
-from kraft.client.sans_io.send_batch import Batch, Identity, Receipt
+from kraft.client.sans_io.send_batch import Batch, ProducerIdentity, Receipt
 from kraft.client.settings import ProducerSettings
 from kraft.log.format.record_batch import HEADER_BYTES, SEQUENCE_MAX
 from kraft.log.format.record_codec import Record
@@ -57,7 +57,7 @@ class Failed:
     error: Exception
 
 
-Outcome = Delivered | Failed
+BatchOutcome = Delivered | Failed
 
 
 class _Lane:
@@ -75,8 +75,8 @@ class _Lane:
         self.failures = 0
         """Attempts in a row that failed."""
         self.is_retrying = False
-        self.identity: Identity | None = None
-        self.spent_identity: Identity | None = None
+        self.identity: ProducerIdentity | None = None
+        self.spent_identity: ProducerIdentity | None = None
         """The one that the lane must not use again."""
         self.is_known = False
         """True once a batch under the present identity was acknowledged, so that every leader to come knows it."""
@@ -130,7 +130,7 @@ class SendBuffer:
         self._settings = settings
         self._backoff = Backoff(first_ms=settings.retry_backoff_ms, max_ms=settings.retry_backoff_max_ms, chance=chance)
         self._lanes: dict[TopicPartition, _Lane] = {}
-        self._identity: Identity | None = None
+        self._identity: ProducerIdentity | None = None
         self._attempts = 0
         self._batches = 0
         self.memory_used = 0
@@ -179,7 +179,7 @@ class SendBuffer:
             lane.identity is None and self._identity in (None, lane.spent_identity) for lane in self._busy_lanes()
         )
 
-    def give_identity(self, identity: Identity) -> None:
+    def give_identity(self, identity: ProducerIdentity) -> None:
         """A new producer id. Lanes with one keep theirs, whose sequences they go on with."""
         self._identity = identity
 
@@ -289,7 +289,7 @@ class SendBuffer:
 
     # --- answers ----------------------------------------------------------------------------------------------
 
-    def answered(self, attempt: Attempt, result: ProducePartitionResult, now_ms: int) -> list[Outcome]:
+    def answered(self, attempt: Attempt, result: ProducePartitionResult, now_ms: int) -> list[BatchOutcome]:
         lane = self._lane_of(attempt)
         if lane is None:
             return []
@@ -314,7 +314,7 @@ class SendBuffer:
             attempt.batch.last_reason = reason
             self._retry(lane, attempt.batch, now_ms)
 
-    def sent(self, attempt: Attempt) -> list[Outcome]:
+    def sent(self, attempt: Attempt) -> list[BatchOutcome]:
         """With acks=0, this is all that is known of it."""
         lane = self._lane_of(attempt)
         return [] if lane is None else self._complete(lane, attempt.batch, -1, -1)
@@ -324,7 +324,7 @@ class SendBuffer:
         lane = self._lanes[attempt.batch.partition]
         return lane if lane.in_flight.get(attempt.batch) == attempt.number else None
 
-    def _complete(self, lane: _Lane, batch: Batch, base_offset: int, log_append_time_ms: int) -> list[Outcome]:
+    def _complete(self, lane: _Lane, batch: Batch, base_offset: int, log_append_time_ms: int) -> list[BatchOutcome]:
         # It was accepted, so those before it that were given up had been stored after all.
         for hole in lane.holes_before(batch):
             lane.holes.remove(hole)
@@ -343,7 +343,7 @@ class SendBuffer:
             lane.failures += 1
             lane.retry_at_ms = now_ms + self._backoff.delay_ms(lane.failures)
 
-    def _out_of_order(self, lane: _Lane, batch: Batch, error: Refusal, now_ms: int) -> list[Outcome]:
+    def _out_of_order(self, lane: _Lane, batch: Batch, error: Refusal, now_ms: int) -> list[BatchOutcome]:
         if batch is not lane.batches[0]:
             # Those before it are not stored yet, so the gap is of our own making.
             self._retry(lane, batch, now_ms)
@@ -369,7 +369,7 @@ class SendBuffer:
             lane.must_renumber = True
         lane.is_retrying = True
 
-    def _fail(self, lane: _Lane, batch: Batch, error: Exception) -> list[Outcome]:
+    def _fail(self, lane: _Lane, batch: Batch, error: Exception) -> list[BatchOutcome]:
         lane.give_up(batch)
         self._release(batch)
         return [Failed(batch, error)]
@@ -379,10 +379,10 @@ class SendBuffer:
 
     # --- time -------------------------------------------------------------------------------------------------
 
-    def expire(self, now_ms: int) -> list[Outcome]:
+    def expire(self, now_ms: int) -> list[BatchOutcome]:
         """Gives up what is older than `delivery_timeout_ms`."""
         timeout_ms = self._settings.delivery_timeout_ms
-        outcomes: list[Outcome] = []
+        outcomes: list[BatchOutcome] = []
         for lane in self._busy_lanes():
             if lane.open is not None and lane.open.created_ms + timeout_ms <= now_ms:
                 lane.seal()
@@ -392,9 +392,9 @@ class SendBuffer:
                 outcomes += self._fail(lane, batch, DeliveryTimeout(batch.partition, timeout_ms, reason))
         return outcomes
 
-    def abandon(self) -> list[Outcome]:
+    def abandon(self) -> list[BatchOutcome]:
         """Gives up everything: the producer is closed."""
-        outcomes: list[Outcome] = []
+        outcomes: list[BatchOutcome] = []
         for lane in self._busy_lanes():
             lane.seal()
             for batch in list(lane.batches):

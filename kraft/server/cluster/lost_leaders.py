@@ -13,7 +13,7 @@ from typing import Final
 
 from kraft.metadata.image import MetadataImage
 from kraft.model.ids import BrokerId
-from kraft.server.loop.purgatory import Progress, Watch
+from kraft.server.loop.purgatory import Notifier, Watch
 
 HOLD_MS_MAX: Final = 1_000
 """From the loss on. Fencing a broker whose process has ended takes 100 to 250 ms, and 700 to 1,000 ms when it was the
@@ -31,7 +31,7 @@ class LostLeaders:
         self._monotonic_ms = monotonic_ms
         self._until = until
         self._lost_ms: dict[BrokerId, int] = {}
-        self._finds = Progress()
+        self._finds = Notifier()
 
     def lost(self, broker_id: BrokerId) -> None:
         """The connection to this leader broke, or could not be made again."""

@@ -19,6 +19,7 @@ from kraft.metadata.snapshot_records import snapshot_records
 from kraft.model.errors import Corruption
 from kraft.quorum.snapshots import SnapshotId, SnapshotStore
 from kraft.rpc.metadata_codec import decode_records, encode_records
+from kraft.server.loop.threads import in_thread
 
 log = structlog.get_logger()
 
@@ -114,7 +115,7 @@ class MetadataSnapshots:
 
     async def load(self) -> LoadedImage:
         """What the latest whole snapshot holds; nothing where there is none. Raises Corruption and OSError."""
-        loaded = await asyncio.get_running_loop().run_in_executor(self._thread, self._load)
+        loaded = await in_thread(self._thread, self._load)
         self._last_index, self._last_ms = loaded.index, self._monotonic_ms()
         return loaded
 
@@ -138,7 +139,7 @@ class MetadataSnapshots:
                 return await self.load()
             except Corruption as corruption:
                 log.error("no metadata snapshot is whole: everything is fetched anew", reason=str(corruption))
-                await asyncio.get_running_loop().run_in_executor(self._thread, self._store.set_all_aside)
+                await in_thread(self._thread, self._store.set_all_aside)
         except OSError as error:
             self._is_offline = True
             self._failed(f"the metadata snapshot cannot be read from {self._store.directory}: {error}")
@@ -165,7 +166,7 @@ class MetadataSnapshots:
         current, entry_bytes = self._holder.current_image(), self._holder.entry_bytes_total
         if self._is_offline or current.index <= self._last_index:
             return
-        failure = await asyncio.get_running_loop().run_in_executor(self._thread, self._write, current)
+        failure = await in_thread(self._thread, self._write, current)
         if failure is not None:
             self._failed(f"the metadata snapshot cannot be written to {self._store.directory}: {failure}")
         elif not self._is_offline:

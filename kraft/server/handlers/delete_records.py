@@ -19,7 +19,7 @@ from kraft.model.ids import Offset
 from kraft.rpc.call import Served
 from kraft.rpc.calls import DELETE_RECORDS
 from kraft.server.loop.purgatory import Watch
-from kraft.server.replica.log_changes import Outcome
+from kraft.server.replica.log_changes import ChangeOutcome
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
 
@@ -63,7 +63,7 @@ class DeleteRecordsHandler:
 class _Deletion:
     """Of the records below `before_offset` of one partition, in one leader epoch."""
 
-    def __init__(self, partition: Partition, before_offset: Offset, outcome: Outcome[None]) -> None:
+    def __init__(self, partition: Partition, before_offset: Offset, outcome: ChangeOutcome[None]) -> None:
         self.partition = partition
         self.outcome = outcome
         self._before_offset = before_offset

@@ -13,7 +13,7 @@ from kraft.model.fetch import FetchPartition, FetchPartitionResult, FetchRequest
 from kraft.model.ids import Offset
 from kraft.rpc.call import Served
 from kraft.rpc.calls import FETCH
-from kraft.server.loop.purgatory import Progress, Watch
+from kraft.server.loop.purgatory import Notifier, Watch
 from kraft.server.replica.partitions import Partitions
 
 RESPONSE_BYTES_MAX: Final = 55 * 1024 * 1024
@@ -98,7 +98,7 @@ class FetchHandler:
                 if reading.is_enough or not await watch.wait(deadline - asyncio.get_running_loop().time()):
                     return reading.response()
 
-    def _watched(self, request: FetchRequest) -> list[Progress]:
+    def _watched(self, request: FetchRequest) -> list[Notifier]:
         found = (self._partitions.find_by_name(wanted.topic, wanted.partition) for wanted in request.partitions)
         return [partition.committed for partition in found if partition is not None]
 

@@ -79,7 +79,7 @@ class ProduceHandler:
 
         The answer is None for acks=0; awaiting it raises the Refusal of what could not be appended.
         """
-        return self._settled(self._append_all(request, None))
+        return self._answer_when_over(self._append_all(request, None))
 
     def begin(
         self, request: ProduceRequest, client: WaitingClient | None = None
@@ -89,7 +89,7 @@ class ProduceHandler:
         The records' bytes are no longer needed when it returns. `client` counts those that are not appended yet.
         """
         begun = self._append_all(request, client)
-        return self._settled(begun) if begun.waiting or begun.parked() else self._answer(begun)
+        return self._answer_when_over(begun) if begun.waiting or begun.parked() else self._answer(begun)
 
     def refuse_unknown(self, topic_id: UUID, partition: int, records: Buffer) -> None:
         """These records are refused because no topic has that id yet; what was sent behind them is refused as well."""
@@ -177,7 +177,7 @@ class ProduceHandler:
         self._waiting.join(partition.waiting_appends, waiting)
         return outcome
 
-    async def _settled(self, begun: _Begun) -> ProduceResponse | None:
+    async def _answer_when_over(self, begun: _Begun) -> ProduceResponse | None:
         # Later than that of its appends: none of them is made once the answer has said that it will not be.
         until_s = _now_s() + _turn_s(begun.timeout_ms)
         try:
@@ -210,7 +210,7 @@ class ProduceHandler:
             case Refusal():
                 return self._refused(topic, partition, one.error_code, one.message)
             case _Appended():
-                code = _settled(one.outcome)
+                code = _error_code(one.outcome)
                 if code is not ErrorCode.NONE:
                     return self._refused(topic, partition, code, "")
                 return ProducePartitionResult(
@@ -247,7 +247,7 @@ def _ended(append: _Ended | asyncio.Future[_Ended]) -> _Ended:
     return Refusal(ErrorCode.REQUEST_TIMED_OUT, "it was not its turn in time, and it will not be appended")
 
 
-def _settled(outcome: ProduceOutcome) -> ErrorCode:
+def _error_code(outcome: ProduceOutcome) -> ErrorCode:
     """How it ended; a wait that is not over by now has timed out, and the records may be committed later."""
     if isinstance(outcome, ErrorCode):
         return outcome

@@ -25,7 +25,7 @@ batch up, and goes on behind it without a new epoch, is held up for no longer.""
 PRODUCERS_MAX: Final = 10_000
 """Partitions of producers that are remembered, in a few megabytes."""
 
-Place = tuple[str, int]
+NamedPartition = tuple[str, int]
 """A topic's name, or its id as text where its name is not known, and a partition."""
 
 
@@ -41,18 +41,18 @@ class RefusedSequences:
     """False while nothing is remembered, so that it costs next to nothing to ask. Times are monotonic."""
 
     def __init__(self) -> None:
-        self._refused: dict[tuple[Place, int], _Refused] = {}
+        self._refused: dict[tuple[NamedPartition, int], _Refused] = {}
         """The first of each producer's batches that was refused, in the order of the refusals."""
 
     def __len__(self) -> int:
         return len(self._refused)
 
-    def note(self, place: Place, records: Buffer, code: ErrorCode, now_s: float) -> None:
+    def note(self, partition: NamedPartition, records: Buffer, code: ErrorCode, now_s: float) -> None:
         """These records were refused. Only what the same producer may send again unchanged is remembered."""
         header = _header(records) if code.retriable else None
         if header is None:
             return
-        key = (place, header.producer_id)
+        key = (partition, header.producer_id)
         before = self._refused.get(key)
         if before is not None and before.until_s > now_s and _is_behind(header, before):
             return
@@ -69,8 +69,8 @@ class RefusedSequences:
         if header is None:
             return
         topic, number = partition.topic_partition.topic, partition.topic_partition.partition
-        for place in ((topic, number), (str(partition.topic_id), number)):
-            refused = self._refused.get((place, header.producer_id))
+        for named in ((topic, number), (str(partition.topic_id), number)):
+            refused = self._refused.get((named, header.producer_id))
             if refused is None:
                 continue
             if _is_behind(header, refused) and not _is_settled(partition, header.producer_id, refused):
@@ -80,7 +80,7 @@ class RefusedSequences:
                     f"{refused.sequence}, which was refused and has not come again",
                 )
             if not _is_before(header, refused):
-                del self._refused[place, header.producer_id]
+                del self._refused[named, header.producer_id]
 
     def _forget(self, now_s: float, count_max: int) -> None:
         """What is over, and the oldest of more than so many."""

@@ -15,7 +15,7 @@ from kraft.model.replica_fetch import (
 from kraft.replication.divergence import DivergingEpoch, check_follower_fetch
 from kraft.rpc.call import Served
 from kraft.rpc.cluster_calls import REPLICA_FETCH
-from kraft.server.loop.purgatory import Progress, Watch
+from kraft.server.loop.purgatory import Notifier, Watch
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
 
@@ -39,13 +39,13 @@ class ReplicaFetchHandler:
                     break
         return ReplicaFetchResponse(partitions=results)
 
-    def _watched(self, request: ReplicaFetchRequest) -> list[Progress]:
+    def _watched(self, request: ReplicaFetchRequest) -> list[Notifier]:
         found = (self._partitions.find(TopicId(wanted.topic_id), wanted.partition) for wanted in request.partitions)
         return [
-            progress
+            notifier
             for partition in found
             if partition is not None
-            for progress in (partition.appended, partition.committed)
+            for notifier in (partition.appended, partition.committed)
         ]
 
     def _hear(self, request: ReplicaFetchRequest, wanted: ReplicaFetchPartition) -> Refusal | None:

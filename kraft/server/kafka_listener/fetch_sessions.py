@@ -30,8 +30,8 @@ UNUSED_MS_MAX: Final = 120_000
 """Kafka's min.incremental.fetch.session.eviction.ms: after so long a session may make room for another."""
 
 
-class Place(NamedTuple):
-    """A partition as a request names it: its topic by name in older versions, by id in newer ones."""
+class FetchKey(NamedTuple):
+    """A partition as a fetch names it: its topic by name in older versions, by id in newer ones."""
 
     topic: str
     topic_id: UUID
@@ -67,15 +67,15 @@ class FetchSession:
     uses_topic_ids: bool
     used_at_ms: int
     next_epoch: int = 1
-    _wanted: dict[Place, _Wanted] = field(default_factory=dict)
+    _wanted: dict[FetchKey, _Wanted] = field(default_factory=dict)
 
-    def change(self, wanted: Iterable[tuple[Place, FetchPartition]], forgotten: Iterable[Place]) -> None:
-        for place in forgotten:
-            self._wanted.pop(place, None)
-        for place, partition in wanted:
-            known = self._wanted.get(place)
+    def change(self, wanted: Iterable[tuple[FetchKey, FetchPartition]], forgotten: Iterable[FetchKey]) -> None:
+        for key in forgotten:
+            self._wanted.pop(key, None)
+        for key, partition in wanted:
+            known = self._wanted.get(key)
             if known is None:
-                self._wanted[place] = _Wanted(partition)
+                self._wanted[key] = _Wanted(partition)
             else:
                 known.partition = partition
 
@@ -83,20 +83,20 @@ class FetchSession:
         return len(self._wanted)
 
     @property
-    def wanted(self) -> list[tuple[Place, FetchPartition]]:
-        return [(place, each.partition) for place, each in self._wanted.items()]
+    def wanted(self) -> list[tuple[FetchKey, FetchPartition]]:
+        return [(key, each.partition) for key, each in self._wanted.items()]
 
-    def news(self, found: Iterable[tuple[Place, PartitionData]]) -> list[tuple[Place, PartitionData]]:
+    def news(self, found: Iterable[tuple[FetchKey, PartitionData]]) -> list[tuple[FetchKey, PartitionData]]:
         """What of a read the answer has to name. What gave records is read last the next time, so none starves."""
         told = []
-        for place, data in found:
-            wanted = self._wanted.get(place)
+        for key, data in found:
+            wanted = self._wanted.get(key)
             if wanted is None or not wanted.has_news(data):
                 continue
-            told.append((place, data))
+            told.append((key, data))
             if data.records:
-                del self._wanted[place]
-                self._wanted[place] = wanted
+                del self._wanted[key]
+                self._wanted[key] = wanted
         return told
 
 
@@ -146,7 +146,7 @@ class FetchSessions:
         return session
 
     def change(
-        self, session: FetchSession, wanted: Iterable[tuple[Place, FetchPartition]], forgotten: Iterable[Place]
+        self, session: FetchSession, wanted: Iterable[tuple[FetchKey, FetchPartition]], forgotten: Iterable[FetchKey]
     ) -> bool:
         """As `session.change`. False: there are too many partitions, and the session is over."""
         before = len(session)

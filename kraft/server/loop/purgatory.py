@@ -82,8 +82,8 @@ def _settle(parked: _Parked, outcome: ErrorCode | None) -> None:
         parked.outcome.set_result(outcome)
 
 
-class Progress:
-    """Something that moves on, and those who want to know."""
+class Notifier:
+    """Wakes every watch when something moved on."""
 
     def __init__(self) -> None:
         self._watchers: set[Watch] = set()
@@ -100,23 +100,23 @@ class Progress:
 
 
 class Watch:
-    """Watches several progresses at once, from the moment it is entered: `with Watch(...) as watch`.
+    """Watches several notifiers at once, from the moment it is entered: `with Watch(...) as watch`.
 
     What moves between looking and waiting is not missed: `again` is called before each look.
     """
 
-    def __init__(self, watched: Iterable[Progress]) -> None:
+    def __init__(self, watched: Iterable[Notifier]) -> None:
         self._watched = list(watched)
         self.moved = asyncio.Event()
 
     def __enter__(self) -> Watch:
-        for progress in self._watched:
-            progress.add(self)
+        for notifier in self._watched:
+            notifier.add(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        for progress in self._watched:
-            progress.discard(self)
+        for notifier in self._watched:
+            notifier.discard(self)
 
     def again(self) -> None:
         self.moved.clear()

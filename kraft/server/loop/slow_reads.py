@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any, Final, TypeVar
 
-Outcome = TypeVar("Outcome")
+Result = TypeVar("Result")
 
 _UNDONE: Final = object()
 
@@ -82,7 +82,7 @@ class RequestReads:
         self._deadline_s = deadline_s
         self._taken = 0
 
-    async def run(self, steps: Generator[None, None, Outcome]) -> Outcome:
+    async def run(self, steps: Generator[None, None, Result]) -> Result:
         """What the steps end with, or raise. Raises TimeoutError when the request's time is over."""
         is_done = False
         try:
@@ -95,12 +95,12 @@ class RequestReads:
             if not is_done:
                 self._reads.give_up(steps)
 
-    async def wait_for(self, event: Awaitable[Outcome]) -> Outcome:
+    async def wait_for(self, event: Awaitable[Result]) -> Result:
         """What it ends with, or raises. Raises TimeoutError when the request's time is over. Takes no step."""
         async with asyncio.timeout_at(self._deadline_s):
             return await event
 
-    async def _step(self, steps: Generator[None, None, Outcome]) -> Any:
+    async def _step(self, steps: Generator[None, None, Result]) -> Any:
         self._taken += 1
         return await self._reads.step(steps, self._taken)
 

@@ -25,6 +25,7 @@ from kraft.model.fail_replicas import FailedReplica, FailReplicasRequest
 from kraft.model.ids import BrokerEpoch, BrokerId, TopicId
 from kraft.rpc.cluster_calls import FAIL_REPLICAS
 from kraft.server.cluster.controller_client import ControllerClient, NoController
+from kraft.server.loop.threads import in_thread
 from kraft.server.replica.log_directories import LogDirectories
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Damage, OfflineReplica, Partitions
@@ -227,7 +228,7 @@ class ReplicaFailures:
                 continue
             self._marked.add(replica.key)
             try:
-                await asyncio.get_running_loop().run_in_executor(
+                await in_thread(
                     self._executor,
                     self._store.mark_rotten,
                     replica.topic_partition,

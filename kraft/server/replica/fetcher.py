@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 import structlog
 
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
-from kraft.model.ids import BrokerEpoch, BrokerId, Offset
+from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.model.replica_fetch import (
     ReplicaFetchPartition,
     ReplicaFetchRequest,
@@ -38,7 +38,7 @@ from kraft.rpc.cluster_calls import REPLICA_FETCH
 from kraft.rpc.peers import CallStream, NotAdmitted, NotServed, Peer, Unreachable
 from kraft.server.config.values import ReplicationConfig
 from kraft.server.loop.purgatory import Watch
-from kraft.server.replica.log_changes import Outcome
+from kraft.server.replica.log_changes import ChangeOutcome
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
 
@@ -342,7 +342,7 @@ class ReplicaFetcher:
 
     def _when_over(
         self,
-        change: Callable[[], Outcome[object]] | Callable[[], Outcome[Offset]] | Callable[[], Outcome[None]],
+        change: Callable[[], ChangeOutcome[Any]],
         *,
         refused: Callable[[Refusal], None],
         done: Callable[[], None] = lambda: None,

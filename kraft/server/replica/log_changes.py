@@ -22,7 +22,7 @@ from kraft.model.errors import ErrorCode, Refusal
 Result = TypeVar("Result")
 
 
-class Outcome(Generic[Result]):
+class ChangeOutcome(Generic[Result]):
     """How a change ends."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Outcome(Generic[Result]):
 class LogIsChanging(AppendMustWait):
     """Nothing was appended: the log takes no records before a change is over, which `outcome` tells."""
 
-    def __init__(self, outcome: Outcome[Any], *, is_own: bool) -> None:
+    def __init__(self, outcome: ChangeOutcome[Any], *, is_own: bool) -> None:
         """`is_own`: the change is what this append needs, and if it is refused so is the append."""
         super().__init__(_Awaited(outcome, is_own))
 
@@ -70,7 +70,7 @@ class LogIsChanging(AppendMustWait):
 class _Awaited:
     """Implements `AwaitedChange`."""
 
-    def __init__(self, outcome: Outcome[Any], is_own: bool) -> None:
+    def __init__(self, outcome: ChangeOutcome[Any], is_own: bool) -> None:
         self._outcome = outcome
         self._is_own = is_own
 
@@ -100,7 +100,7 @@ class _Wanted(Generic[Result]):
         self.make = make
         self.settle = settle
         self.is_wanted = is_wanted
-        self.outcome = Outcome[Result]()
+        self.outcome = ChangeOutcome[Result]()
 
 
 class LogChanges:
@@ -128,7 +128,7 @@ class LogChanges:
     # --- asking for changes ----------------------------------------------------------------------------------
 
     @property
-    def under_way(self) -> Outcome[Any] | None:
+    def under_way(self) -> ChangeOutcome[Any] | None:
         """Outcome of the last requested change that is not over; appends wait for it."""
         if self._queue:
             return self._queue[-1].outcome
@@ -140,7 +140,7 @@ class LogChanges:
         return self._current is not None
 
     @property
-    def current(self) -> Outcome[Any] | None:
+    def current(self) -> ChangeOutcome[Any] | None:
         """Outcome of the change that the log's state is in the middle of."""
         return None if self._current is None else self._current[0].outcome
 
@@ -150,7 +150,7 @@ class LogChanges:
         *,
         settle: Callable[[], None] = lambda: None,
         is_wanted: Callable[[], bool] = lambda: True,
-    ) -> Outcome[Result]:
+    ) -> ChangeOutcome[Result]:
         """Makes the change in its turn, unless it is not wanted any more by then. `settle` is called when it is over,
         however it ended, before the outcome is told.
 

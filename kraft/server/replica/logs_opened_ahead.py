@@ -8,21 +8,17 @@ anew under its name meanwhile is found by the topic ids, and set aside as if not
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import TypeVar, TypeVarTuple, Unpack
 
 import structlog
 
 from kraft.metadata.configs import TopicConfig, overridden
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import Refusal
+from kraft.server.loop.threads import in_thread
 from kraft.server.replica.store import DirectoryFailed, FoundPartition, PartitionStore
 
 log = structlog.get_logger()
-
-Arguments = TypeVarTuple("Arguments")
-Result = TypeVar("Result")
 
 
 class LogsOpenedAhead:
@@ -38,14 +34,14 @@ class LogsOpenedAhead:
         """Opens what lies on the disks, until `stop`. Topics' configs are taken from `known`, where they are."""
         began_s, opened, damaged = asyncio.get_running_loop().time(), 0, 0
         failed: set[str] = set()
-        for found in await self._in_thread(self._store.found):
+        for found in await in_thread(self._executor, self._store.found):
             if not self._goes_on:
                 log.info("the other logs are opened as the metadata says", opened_before=opened)
                 return
             if found.directory in failed:
                 continue
             try:
-                is_open = await self._in_thread(self._store.open_ahead, found, self._config(known, found))
+                is_open = await in_thread(self._executor, self._store.open_ahead, found, self._config(known, found))
             except DirectoryFailed as failure:
                 # The first metadata that is acted on meets it again, and tells which replicas are lost by it.
                 log.error("no more logs are opened ahead in a directory", reason=str(failure))
@@ -61,19 +57,16 @@ class LogsOpenedAhead:
 
     async def release(self) -> None:
         """Lets go of those that nobody asked for."""
-        await self._in_thread(self._store.release_ahead)
+        await in_thread(self._executor, self._store.release_ahead)
 
     async def close(self) -> None:
         """Closes them in order, when the broker stops before it knew anything. Raises OSError."""
         self.stop()
         try:
-            await self._in_thread(self._store.close_ahead)
+            await in_thread(self._executor, self._store.close_ahead)
         except Refusal as refusal:
             raise OSError(refusal.message) from refusal
 
     def _config(self, known: MetadataImage, found: FoundPartition) -> TopicConfig:
         topic = known.topics.get(found.topic_id)
         return self._defaults if topic is None else overridden(self._defaults, topic.configs)
-
-    async def _in_thread(self, work: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)

@@ -10,13 +10,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from contextlib import suppress
-from typing import Final, TypeVar, TypeVarTuple, Unpack
+from typing import Final
 
 import structlog
 
 from kraft.log.disk import Disk, is_disk_full
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import Offset, TopicPartition
+from kraft.server.loop.threads import in_thread
 from kraft.server.replica.copies import NAME_BYTES_MAX, LeftCopy, copies_left, copy_name, finish_moves, remove_copy
 from kraft.server.replica.log_directories import LogDirectories
 from kraft.server.replica.move import PIECE_BYTES, ReplicaMove
@@ -33,9 +34,6 @@ AGAIN_AFTER_S: Final = 1.0
 COMPACTION_LOOK_S: Final = 0.05
 """A compaction that is under way gives up at its next piece, and the swap waits for that; so it does for a change of
 the log."""
-
-Arguments = TypeVarTuple("Arguments")
-Result = TypeVar("Result")
 
 
 class ReplicaMoves:
@@ -78,7 +76,7 @@ class ReplicaMoves:
 
     async def finish_interrupted(self) -> None:
         """To be called before the store looks for replicas."""
-        for failure in await self._in_thread(self._store_thread, finish_moves, self._disk, self._directories.online):
+        for failure in await in_thread(self._store_thread, finish_moves, self._disk, self._directories.online):
             self._directory_failed(failure.directory, str(failure))
 
     async def run(self) -> None:
@@ -92,7 +90,7 @@ class ReplicaMoves:
     async def _take_up_again(self) -> None:
         """What was copied before is not looked at: what the original has dropped since, nobody has noted."""
         try:
-            found = await self._in_thread(self._store_thread, copies_left, self._disk, self._directories.online)
+            found = await in_thread(self._store_thread, copies_left, self._disk, self._directories.online)
             own = {move.move_id for move in self._under_way}
             left = [copy for copy in found if copy.move_id not in own]
             if left and self._directories.offline:
@@ -112,7 +110,7 @@ class ReplicaMoves:
                 await self._begin(partition, left.directory)
             except Refusal as refusal:
                 log.warning("replica is not moved", partition=str(name), directory=left.directory, reason=str(refusal))
-        await self._in_thread(self._store_thread, remove_copy, self._disk, left.directory, name, left.move_id)
+        await in_thread(self._store_thread, remove_copy, self._disk, left.directory, name, left.move_id)
 
     def close(self) -> None:
         """After `run` was cancelled and the copying thread has ended: lets go of the copies, which stay as they are."""
@@ -138,7 +136,7 @@ class ReplicaMoves:
 
     async def prefer(self, topic_partition: TopicPartition, directory: str) -> None:
         """Has a replica that this process may come to begin begun there."""
-        await self._in_thread(self._store_thread, self._store.prefer, topic_partition, directory)
+        await in_thread(self._store_thread, self._store.prefer, topic_partition, directory)
 
     async def _begin(self, partition: Partition, directory: str) -> None:
         if partition.log_directory == directory:
@@ -153,7 +151,7 @@ class ReplicaMoves:
         )
         self._under_way.add(move)
         try:
-            await self._in_thread(self._store_thread, move.begin)
+            await in_thread(self._store_thread, move.begin)
         except DirectoryFailed as failure:
             self._under_way.discard(move)
             if not failure.is_full:
@@ -201,7 +199,7 @@ class ReplicaMoves:
                 work = move.next_work(partition.log, _reader(partition))
                 if work is not None:
                     self._admit(move.destination, PIECE_BYTES)
-                    await self._in_thread(self._copy_thread, work)
+                    await in_thread(self._copy_thread, work)
                     move.work_is_done()
                 elif (source := self._swapped(partition, move)) is not None:
                     await self._finish(partition, move, source)
@@ -266,9 +264,9 @@ class ReplicaMoves:
         self._tell("replica is moved", partition, move, moved_from=source, log_end=partition.log.log_end_offset)
         name = partition.topic_partition
         try:
-            await self._in_thread(self._store_thread, self._store.moved, name, source, move.destination)
+            await in_thread(self._store_thread, self._store.moved, name, source, move.destination)
             await self._moved()
-            await self._in_thread(self._store_thread, move.remove_original, source)
+            await in_thread(self._store_thread, move.remove_original, source)
         except DirectoryFailed as failure:
             self._directory_failed(failure.directory, str(failure))
 
@@ -280,7 +278,7 @@ class ReplicaMoves:
         if move.is_decided or not self._directories.is_online(move.destination):
             return
         try:
-            await self._in_thread(self._store_thread, move.remove)
+            await in_thread(self._store_thread, move.remove)
         except DirectoryFailed as failure:
             self._directory_failed(failure.directory, str(failure))
 
@@ -288,11 +286,6 @@ class ReplicaMoves:
 
     def _tell(self, event: str, partition: Partition, move: ReplicaMove, **facts: object) -> None:
         log.info(event, partition=str(partition.topic_partition), directory=move.destination, **facts)
-
-    async def _in_thread(
-        self, executor: Executor, work: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments
-    ) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(executor, work, *arguments)
 
 
 def _reader(partition: Partition) -> Callable[[Offset, int], bytes]:

@@ -46,8 +46,8 @@ from kraft.replication.effects import (
 from kraft.replication.follower import PartitionFollower
 from kraft.replication.follower_progress import UNKNOWN_OFFSET
 from kraft.replication.leader import PartitionLeader
-from kraft.server.loop.purgatory import ProducePurgatory, Progress
-from kraft.server.replica.log_changes import LogChanges, LogIsChanging, Outcome, StepTicket
+from kraft.server.loop.purgatory import Notifier, ProducePurgatory
+from kraft.server.replica.log_changes import ChangeOutcome, LogChanges, LogIsChanging, StepTicket
 from kraft.server.replica.move import ReplicaMove
 from kraft.server.replica.waiting_appends import AppendQueue
 
@@ -103,11 +103,11 @@ class Partition:
         self.leader_epoch = NO_LEADER_EPOCH
         self.waiting_appends = AppendQueue()
         """Produced records that are appended in their turn, by `WaitingAppends`."""
-        self.appended = Progress()
+        self.appended = Notifier()
         """Moves on with every append as the leader, and as a follower when the log may be fetched on from its end."""
-        self.committed = Progress()
+        self.committed = Notifier()
         """Moves on with the high watermark, and when this broker's role changes."""
-        self.low_watermark_moved = Progress()
+        self.low_watermark_moved = Notifier()
         """Moves on when the low watermark of a leader may have, and when this broker's role changes."""
         self.files_in_use = Lock()
         """Held by a thread that makes files in the log's directory; it lets go soon after the partition is closed."""
@@ -321,7 +321,7 @@ class Partition:
         self._run(leader.follower_fetched(broker_id, broker_epoch, fetch_offset, now_ms, log_start))
         self.low_watermark_moved.notify()
 
-    def delete_records(self, before_offset: int) -> tuple[Offset, Outcome[None]]:
+    def delete_records(self, before_offset: int) -> tuple[Offset, ChangeOutcome[None]]:
         """Lets the log begin at `before_offset`, HIGH_WATERMARK for all that is committed; returns that offset.
 
         Raises Refusal: POLICY_VIOLATION for a log that is compacted only, OFFSET_OUT_OF_RANGE outside what is
@@ -370,7 +370,7 @@ class Partition:
 
     # --- as a follower -----------------------------------------------------------------------------------------
 
-    def append_as_follower(self, records: bytes) -> Outcome[Offset]:
+    def append_as_follower(self, records: bytes) -> ChangeOutcome[Offset]:
         """Appends what the leader sent.
 
         Ends, or raises, with InvalidBatch when it does not continue the log, Refusal KAFKA_STORAGE_ERROR when there is
@@ -392,7 +392,7 @@ class Partition:
         if self.is_open:
             self._sync_if_needed()
 
-    def cut_back(self, effect: TruncateTo | RestartAt) -> Outcome[object]:
+    def cut_back(self, effect: TruncateTo | RestartAt) -> ChangeOutcome[object]:
         """Drops what the leader does not have. Ends, or raises, with Refusal KAFKA_STORAGE_ERROR, also when there is no
         room.
         """
@@ -436,7 +436,7 @@ class Partition:
         """The directory that holds the partition's."""
         return self.log.directory.rpartition("/")[0]
 
-    def apply_retention(self) -> Outcome[list[str]]:
+    def apply_retention(self) -> ChangeOutcome[list[str]]:
         """Rolls the active segment when retention or compaction waits for it, and drops what retention lets go.
 
         Its result are the files of what was dropped, for `disk.remove` after file.delete.delay.ms. Ends, or raises,
@@ -460,7 +460,7 @@ class Partition:
         yield from self.log.rolling_if_due(now_ms)
         return (yield from self.log.applying_retention(now_ms, self.high_watermark))
 
-    def advance_log_start(self, offset: Offset) -> Outcome[None]:
+    def advance_log_start(self, offset: Offset) -> ChangeOutcome[None]:
         """Records below `offset` are gone from here on, also after a crash; one that is passed already stays so.
 
         Ends, or raises, with Refusal KAFKA_STORAGE_ERROR.
@@ -482,7 +482,7 @@ class Partition:
         # The followers' fetches wait for news, and this is some.
         self.appended.notify()
 
-    def install_cleaned(self, result: CleaningResult, segments: Sequence[Segment]) -> Outcome[list[str]]:
+    def install_cleaned(self, result: CleaningResult, segments: Sequence[Segment]) -> ChangeOutcome[list[str]]:
         """Puts a compaction's outcome in; its result are files to be removed later. Ends, or raises, with Refusal
         KAFKA_STORAGE_ERROR.
         """
@@ -498,7 +498,7 @@ class Partition:
         return self._changes.is_changing
 
     @property
-    def current_change(self) -> Outcome[Any] | None:
+    def current_change(self) -> ChangeOutcome[Any] | None:
         """How the change ends that the log is in the middle of; None for none."""
         return self._changes.current
 

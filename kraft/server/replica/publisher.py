@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar, TypeVarTuple, Unpack
+from typing import Final
 
 import structlog
 
@@ -20,6 +20,7 @@ from kraft.metadata.image import MetadataImage, TopicImage
 from kraft.model.errors import Corruption
 from kraft.model.ids import NO_BROKER, NO_LEADER_EPOCH, BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
 from kraft.server.loop import background
+from kraft.server.loop.threads import in_thread
 from kraft.server.loop.turns import Turns
 from kraft.server.replica.failures import ReplicaFailures
 from kraft.server.replica.fetcher import ReplicaFetcher
@@ -35,8 +36,6 @@ from kraft.server.replica.store import DeletedReplica, DirectoryFailed, Partitio
 log = structlog.get_logger()
 
 RETIRED_AT_ONCE: Final = 100
-Arguments = TypeVarTuple("Arguments")
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +116,7 @@ class ReplicaPublisher:
             # What is begun may have the name of what is deleted.
             await self._names_are_free()
         if self._is_first:
-            for failure in await self._in_thread(self._store.look_around):
+            for failure in await in_thread(self._executor, self._store.look_around):
                 self._failures.directory_failed(failure.directory, str(failure))
             await self._remove_what_was_marked_before()
         must_be_written = await self._open_missing([*step.lead, *step.follow], after)
@@ -172,7 +171,7 @@ class ReplicaPublisher:
             if not self._directories.is_online(directory):
                 continue
             try:
-                await self._in_thread(self._high_watermarks.write, directory, offsets)
+                await in_thread(self._executor, self._high_watermarks.write, directory, offsets)
             except OSError as error:
                 if is_disk_full(error) and not needs_room:
                     log.warning("high watermarks are not written: no room", directory=directory, reason=str(error))
@@ -204,7 +203,7 @@ class ReplicaPublisher:
         for partition in self._partitions:
             closing = ChangeUnderWay(partition.closing())
             while closing.step is not None:
-                await self._in_thread(closing.step.run)
+                await in_thread(self._executor, closing.step.run)
                 closing.go_on()
         await self.logs_opened_ahead.close()
 
@@ -221,7 +220,7 @@ class ReplicaPublisher:
             if not self._directories.online:
                 break
             config = self._config(image.topics[assigned.topic_id])
-            opened = await self._in_thread(self._open, assigned, config)
+            opened = await in_thread(self._executor, self._open, assigned, config)
             match opened:
                 case OfflineReplica():
                     if opened.damage is Damage.OUT_OF_REACH and opened.log_directory is not None:
@@ -329,7 +328,7 @@ class ReplicaPublisher:
             config, state = self._config(topic), topic.partitions[replica.topic_partition.partition]
             assigned = AssignedPartition(topic=topic.topic, topic_id=topic.topic_id, state=state, is_new=False)
             try:
-                opened = await self._in_thread(self._begin_anew, replica, config)
+                opened = await in_thread(self._executor, self._begin_anew, replica, config)
             except Corruption as corruption:
                 log.error("replica is not begun anew", partition=str(replica.topic_partition), reason=str(corruption))
                 continue
@@ -368,7 +367,7 @@ class ReplicaPublisher:
         held = {partition.topic_partition for partition in self._partitions}
         held |= {replica.topic_partition for replica in self._partitions.offline}
         try:
-            await self._in_thread(self._store.set_strays_aside, held)
+            await in_thread(self._executor, self._store.set_strays_aside, held)
         except DirectoryFailed as failure:
             self._failures.directory_failed(failure.directory, str(failure))
 
@@ -417,7 +416,7 @@ class ReplicaPublisher:
         """Frees their names and forgets their high watermarks; the removal goes on in the background."""
         while self._unmarked:
             deleted, self._unmarked = self._unmarked, []
-            marked, failures = await self._in_thread(self._store.mark_deleted, deleted)
+            marked, failures = await in_thread(self._executor, self._store.mark_deleted, deleted)
             for failure in failures:
                 self._failures.directory_failed(failure.directory, str(failure))
             for topic, count in Counter(replica.topic_partition.topic for replica in deleted).items():
@@ -427,7 +426,7 @@ class ReplicaPublisher:
             await self._write_checkpoints(needs_room=True)
 
     async def _remove_what_was_marked_before(self) -> None:
-        left = await self._in_thread(self._store.marked_before)
+        left = await in_thread(self._executor, self._store.marked_before)
         for directory in left:
             self._removals.add(directory)
         if left:
@@ -448,9 +447,6 @@ class ReplicaPublisher:
 
     def _config(self, topic: TopicImage) -> TopicConfig:
         return overridden(self._defaults, topic.configs)
-
-    async def _in_thread(self, work: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
 
     # --- fetchers --------------------------------------------------------------------------------------------
 

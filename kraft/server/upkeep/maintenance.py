@@ -18,7 +18,7 @@ from kraft.log.disk import Disk
 from kraft.model.errors import Corruption, Refusal
 from kraft.model.ids import Offset
 from kraft.server.config.values import LogMaintenance
-from kraft.server.replica.log_changes import Outcome
+from kraft.server.replica.log_changes import ChangeOutcome
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
 from kraft.server.upkeep.cleaner import LogCleaner
@@ -124,7 +124,7 @@ class LogMaintenanceTasks:
         else:
             outcome.when_done(lambda: self._retention_applied(partition, before, outcome))
 
-    def _retention_applied(self, partition: Partition, before: Offset, outcome: Outcome[list[str]]) -> None:
+    def _retention_applied(self, partition: Partition, before: Offset, outcome: ChangeOutcome[list[str]]) -> None:
         try:
             dropped = outcome.result()
         except Refusal as refusal:

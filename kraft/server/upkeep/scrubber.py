@@ -24,6 +24,7 @@ from kraft.log.segment.segment import DELETED_SUFFIX
 from kraft.log.verification.scrub import Expected, ScrubbedSegment, missing_segment, scrub_segment
 from kraft.model.errors import Corruption
 from kraft.model.ids import Offset
+from kraft.server.loop.threads import in_thread
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
 from kraft.server.upkeep.throttle import Stopped, Throttle
@@ -128,9 +129,7 @@ class LogScrubber:
             epochs=LeaderEpochCache(list(partition.log.epoch_cache.entries)),
         )
         try:
-            found = await asyncio.get_running_loop().run_in_executor(
-                self._executor, lambda: self._read(partition, before.path, expected)
-            )
+            found = await in_thread(self._executor, lambda: self._read(partition, before.path, expected))
         except OSError as error:
             if _is_same(before, _facts(partition, base_offset), is_active):
                 partition.storage_failed(f"{before.path} cannot be read: {error}")

@@ -2,5 +2,50 @@
 
 The facts are those of Kafka 4.x (message definitions of the protocol guide), of the versions that this broker serves
 or may come to serve. A range that a message does not reach is left out: where requests start at version 3, a field
-since version 2 is simply there.
+since version 2 is simply there. `consumer_protocol` is no API: it is what members of a group put into JoinGroup.
 """
+
+from collections.abc import Mapping
+from typing import Final
+
+WITHOUT_HANDLER: Final[Mapping[str, tuple[str, ...]]] = {
+    "consumer groups are not supported yet": (
+        "consumer_group_describe",
+        "consumer_group_heartbeat",
+        "delete_groups",
+        "describe_groups",
+        "find_coordinator",
+        "heartbeat",
+        "join_group",
+        "leave_group",
+        "list_groups",
+        "offset_commit",
+        "offset_delete",
+        "offset_fetch",
+        "sync_group",
+    ),
+    "transactions are not supported yet": (
+        "add_offsets_to_txn",
+        "add_partitions_to_txn",
+        "describe_transactions",
+        "end_txn",
+        "list_transactions",
+        "txn_offset_commit",
+    ),
+    "authentication and ACLs are not supported yet": (
+        "alter_user_scram_credentials",
+        "create_acls",
+        "create_delegation_token",
+        "delete_acls",
+        "describe_acls",
+        "describe_delegation_token",
+        "describe_user_scram_credentials",
+        "expire_delegation_token",
+        "renew_delegation_token",
+        "sasl_authenticate",
+        "sasl_handshake",
+    ),
+    "client metrics are not supported yet": ("get_telemetry_subscriptions", "push_telemetry"),
+    "the voters are fixed in the configuration": ("add_raft_voter", "remove_raft_voter"),
+}
+"""Files whose API no listener serves, by the reason. Clients are not told of these APIs."""

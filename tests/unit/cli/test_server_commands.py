@@ -96,7 +96,7 @@ def test_what_has_ended_is_not_found_and_not_signalled(tmp_path: Path) -> None:
         started.kill()
         started.wait()
         assert local_nodes.find(lambda: [node.process for node in nodes]) == []
-        assert local_nodes.stop(nodes, 5) == local_nodes.Stopped(stopped=nodes, still_running=[])
+        assert local_nodes.stop(nodes, 5) == local_nodes.StopResult(stopped=nodes, still_running=[])
 
 
 def stop(monkeypatch: pytest.MonkeyPatch, nodes: list[LocalNode], *arguments: str) -> tuple[int, str, str]:

@@ -8,9 +8,9 @@ from pyspark.sql.datasource import InputPartition
 
 from spark_connector.arrow import source_schema
 from spark_connector.batch import KraftBatchReader
-from spark_connector.broker import TopicMissing
+from spark_connector.cluster import TopicMissing
 from spark_connector.options import batch_options
-from tests.unit.spark_connector.file_broker import FileCluster
+from tests.unit.spark_connector.file_cluster import FileCluster
 
 
 @pytest.fixture

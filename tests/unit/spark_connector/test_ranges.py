@@ -9,9 +9,9 @@ import pytest
 
 from kraft.client import TopicPartition
 from spark_connector import ranges
-from spark_connector.broker import ColumnChunk, TruncatedWhileRead
+from spark_connector.cluster import ColumnChunk, TruncatedWhileRead
 from spark_connector.data_loss import DataLoss, LossPolicy
-from tests.unit.spark_connector.file_broker import CHUNK_RECORDS, FileBroker, FileCluster
+from tests.unit.spark_connector.file_cluster import CHUNK_RECORDS, ConnectedFileCluster, FileCluster
 
 A0, A1, A2 = (TopicPartition("a", number) for number in range(3))
 
@@ -24,9 +24,9 @@ def cluster(tmp_path: Path) -> FileCluster:
     return cluster
 
 
-def read_offsets(broker: FileBroker, start: int, end: int, losses: LossPolicy) -> list[int]:
+def read_offsets(cluster: ConnectedFileCluster, start: int, end: int, losses: LossPolicy) -> list[int]:
     wanted = ranges.OffsetRange(partition=A0, start=start, end=end)
-    return [offset for chunk in ranges.read(broker, wanted, losses) for offset in chunk.offsets]
+    return [offset for chunk in ranges.read(cluster, wanted, losses) for offset in chunk.offsets]
 
 
 def test_every_partition_with_something_to_read_gets_one_range() -> None:
@@ -100,7 +100,7 @@ def test_a_log_that_ends_before_the_range_does_is_a_loss_too(cluster: FileCluste
     assert losses.skipped_records == 7
 
 
-class TruncatingBroker(FileBroker):
+class TruncatingCluster(ConnectedFileCluster):
     """After the first chunk, its log is another from offset 4 on."""
 
     truncations = 1
@@ -115,22 +115,22 @@ class TruncatingBroker(FileBroker):
 
 def test_a_log_that_is_truncated_while_it_is_read_fails_the_query_by_name(cluster: FileCluster) -> None:
     with pytest.raises(DataLoss, match="a-0: the log was truncated to offset 4; with the option failOnDataLoss=false"):
-        read_offsets(TruncatingBroker(cluster.directory), 0, 20, LossPolicy(fail=True))
+        read_offsets(TruncatingCluster(cluster.directory), 0, 20, LossPolicy(fail=True))
 
 
 def test_a_log_that_is_truncated_while_it_is_read_is_read_on_when_that_is_allowed(
     cluster: FileCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "spark_connector"):
-        found = read_offsets(TruncatingBroker(cluster.directory), 0, 20, LossPolicy(fail=False))
+        found = read_offsets(TruncatingCluster(cluster.directory), 0, 20, LossPolicy(fail=False))
     assert found == list(range(20))
     assert "truncated to offset 4" in caplog.text
 
 
 def test_a_log_that_is_shorter_after_a_truncation_ends_the_range(cluster: FileCluster) -> None:
     losses = LossPolicy(fail=False)
-    broker = TruncatingBroker(cluster.directory)
-    chunks = ranges.read(broker, ranges.OffsetRange(partition=A0, start=0, end=20), losses)
+    truncating = TruncatingCluster(cluster.directory)
+    chunks = ranges.read(truncating, ranges.OffsetRange(partition=A0, start=0, end=20), losses)
     next(chunks)
     cluster.truncate("a", 0, 5)
     assert list(chunks) == []

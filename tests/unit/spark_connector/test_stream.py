@@ -10,11 +10,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 
 from kraft.client import TopicPartition
 from spark_connector.arrow import source_schema
-from spark_connector.broker import TopicMissing
+from spark_connector.cluster import TopicMissing
 from spark_connector.data_loss import DataLoss
 from spark_connector.options import stream_options
 from spark_connector.stream import KraftStreamReader
-from tests.unit.spark_connector.file_broker import FileBroker, FileCluster
+from tests.unit.spark_connector.file_cluster import ConnectedFileCluster, FileCluster
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def test_a_new_leader_that_is_behind_for_a_moment_loses_nothing(
 ) -> None:
     behind = TopicPartition("a", 0)
     answers = iter([{behind: 20, TopicPartition("a", 1): 10}, {behind: 25}, {behind: 30}])
-    monkeypatch.setattr(FileBroker, "latest_offsets", lambda self, partitions: next(answers))
+    monkeypatch.setattr(ConnectedFileCluster, "latest_offsets", lambda self, partitions: next(answers))
     monkeypatch.setattr(KraftStreamReader, "settle_timeout_s", 10.0)
     assert reader(cluster).latestOffset(at(30, 5), ReadAllAvailable()) == at(30, 10)
 
@@ -192,7 +192,7 @@ def test_a_deleted_topic_is_dropped_and_read_anew_when_losses_are_allowed(
 
 def test_stopping_closes_the_connection(cluster: FileCluster) -> None:
     stream = reader(cluster)
-    broker = stream._broker()
+    connected = stream._cluster()
     stream.stop()
-    assert isinstance(broker, FileBroker)
-    assert broker.closed
+    assert isinstance(connected, ConnectedFileCluster)
+    assert connected.closed

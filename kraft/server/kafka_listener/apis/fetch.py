@@ -16,9 +16,9 @@ from kraft.server.kafka_listener.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION,
+    FetchKey,
     FetchSession,
     FetchSessions,
-    Place,
 )
 from kraft.server.kafka_listener.large_requests import LARGE_FROM_BYTES
 from kraft.server.kafka_listener.requests import Call
@@ -48,8 +48,8 @@ CROWDED_WAIT_MS_MAX: Final = 100
 LARGE_WAIT_MS_MAX: Final = 500
 """Of a large request: others may wait for their turn behind it. It is what clients ask for by default."""
 
-_Wanted = list[tuple[Place, FetchPartition]]
-_Found = list[tuple[Place, PartitionData]]
+_Wanted = list[tuple[FetchKey, FetchPartition]]
+_Found = list[tuple[FetchKey, PartitionData]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +83,11 @@ class _Asked:
     async def has_room(self, deadline_s: float) -> bool:
         return self.unread is None or await self.unread.room(deadline_s)
 
-    def results(self, answer: values.FetchResponse) -> Iterator[tuple[Place, values.FetchPartitionResult | None]]:
+    def results(self, answer: values.FetchResponse) -> Iterator[tuple[FetchKey, values.FetchPartitionResult | None]]:
         """In the order of `wanted`; None where the topic's id is not known."""
         results = iter(answer.partitions)
-        for name, (place, _) in zip(self.names, self.wanted, strict=True):
-            yield place, None if name is None else next(results)
+        for name, (key, _) in zip(self.names, self.wanted, strict=True):
+            yield key, None if name is None else next(results)
 
 
 class FetchApi:
@@ -110,7 +110,7 @@ class FetchApi:
         wanted = _named(request) if session is None else session.wanted
         asked = _Asked(
             wanted=wanted,
-            names=[self._leaders.topic_name(place.topic, place.topic_id) for place, _ in wanted],
+            names=[self._leaders.topic_name(key.topic, key.topic_id) for key, _ in wanted],
             session=session,
             aborted=() if request.isolation_level == _READ_COMMITTED else None,
             unread=call.unread,
@@ -196,16 +196,16 @@ class FetchApi:
         return empty
 
     async def _respond_in_turns(self, asked: _Asked, answer: values.FetchResponse) -> FetchResponse:
-        turns, found = Turns(PARTITIONS_AT_ONCE), list[tuple[Place, PartitionData]]()
+        turns, found = Turns(PARTITIONS_AT_ONCE), list[tuple[FetchKey, PartitionData]]()
         for each in asked.results(answer):
             found.append(self._found(asked, *each))
             await turns.done()
         return self._response(asked, found)
 
     def _found(
-        self, asked: _Asked, place: Place, result: values.FetchPartitionResult | None
-    ) -> tuple[Place, PartitionData]:
-        return place, _unknown(place) if result is None else self._partition(result, asked.aborted)
+        self, asked: _Asked, key: FetchKey, result: values.FetchPartitionResult | None
+    ) -> tuple[FetchKey, PartitionData]:
+        return key, _unknown(key) if result is None else self._partition(result, asked.aborted)
 
     def _partition(self, result: values.FetchPartitionResult, aborted: tuple[()] | None) -> PartitionData:
         leader_id, leader_epoch = self._leaders.instead(result.topic, result.partition, result.error_code)
@@ -241,25 +241,25 @@ class FetchApi:
 
 def _named(request: FetchRequest) -> _Wanted:
     return [
-        (Place(topic.topic, topic.topic_id, partition.partition), partition)
+        (FetchKey(topic.topic, topic.topic_id, partition.partition), partition)
         for topic in request.topics
         for partition in topic.partitions
     ]
 
 
-def _forgotten(request: FetchRequest) -> Iterable[Place]:
+def _forgotten(request: FetchRequest) -> Iterable[FetchKey]:
     for topic in request.forgotten_topics_data:
         for partition in topic.partitions:
-            yield Place(topic.topic, topic.topic_id, partition)
+            yield FetchKey(topic.topic, topic.topic_id, partition)
 
 
 def _without_records(answer: values.FetchResponse) -> values.FetchResponse:
     return replace(answer, partitions=[replace(result, records=b"") for result in answer.partitions])
 
 
-def _unknown(place: Place) -> PartitionData:
+def _unknown(key: FetchKey) -> PartitionData:
     return PartitionData(
-        partition_index=place.partition,
+        partition_index=key.partition,
         error_code=ErrorCode.UNKNOWN_TOPIC_ID,
         high_watermark=-1,
         aborted_transactions=None,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.nemesis.power_loss import AtStake, CannotMount, Disk, Loss, check_fuse
+from chaos.nemesis.power_loss import AtStake, CannotMount, Loss, PowerLossDisk, check_fuse
 from kraft.runtime.disk import RealDisk
 from tests.simulation.test_sim_disk import what_a_log_does
 
@@ -21,10 +21,10 @@ def is_mounted(directory: Path) -> bool:
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Disk]:
+def disk(tmp_path: Path) -> Iterator[PowerLossDisk]:
     try:
         check_fuse()
-        entered = Disk(tmp_path / "disk", tmp_path / "mounted").__enter__()
+        entered = PowerLossDisk(tmp_path / "disk", tmp_path / "mounted").__enter__()
     except CannotMount as reason:
         pytest.skip(f"not run: {reason}")
     try:
@@ -35,7 +35,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_it_is_a_disk_like_any_other(disk: Disk, tmp_path: Path) -> None:
+def test_it_is_a_disk_like_any_other(disk: PowerLossDisk, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     real = RealDisk()
@@ -43,7 +43,7 @@ def test_it_is_a_disk_like_any_other(disk: Disk, tmp_path: Path) -> None:
     real.remove_tree(str(elsewhere))
 
 
-def test_what_programs_do_to_files_is_done(disk: Disk) -> None:
+def test_what_programs_do_to_files_is_done(disk: PowerLossDisk) -> None:
     path = disk.mount_point / "f"
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     again = os.open(path, os.O_WRONLY | os.O_APPEND)
@@ -68,7 +68,7 @@ def test_what_programs_do_to_files_is_done(disk: Disk) -> None:
     os.close(file)
 
 
-def test_the_loss_of_power_leaves_what_was_synced(disk: Disk) -> None:
+def test_the_loss_of_power_leaves_what_was_synced(disk: PowerLossDisk) -> None:
     root, real = disk.mount_point, RealDisk()
     real.make_dir(str(root / "d"))
     real.sync_dir(str(root))
@@ -94,7 +94,7 @@ def test_the_loss_of_power_leaves_what_was_synced(disk: Disk) -> None:
     assert (root / "d" / "log").read_bytes() == b"synced"
 
 
-def test_a_synchronous_write_is_never_lost(disk: Disk) -> None:
+def test_a_synchronous_write_is_never_lost(disk: PowerLossDisk) -> None:
     for name, flags in (("durable", os.O_SYNC), ("also", os.O_DSYNC), ("lost", 0)):
         file = os.open(disk.mount_point / name, os.O_WRONLY | os.O_CREAT | flags, 0o644)
         os.write(file, b"written")
@@ -111,7 +111,7 @@ def test_nothing_stays_mounted_when_the_process_of_the_disk_dies(tmp_path: Path)
         check_fuse()
     except CannotMount as reason:
         pytest.skip(f"not run: {reason}")
-    with Disk(tmp_path / "disk", tmp_path / "mounted") as dying:
+    with PowerLossDisk(tmp_path / "disk", tmp_path / "mounted") as dying:
         os.kill(dying.pid, signal.SIGKILL)
         with pytest.raises(CannotMount, match="does not answer"):
             dying.cut_power()
@@ -127,7 +127,7 @@ def test_what_is_missing_is_said_in_one_line(
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "access", lambda path, mode: missing != "device")
     monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
-    with pytest.raises(CannotMount, match=words) as refused, Disk(tmp_path / "disk", tmp_path / "mounted"):
+    with pytest.raises(CannotMount, match=words) as refused, PowerLossDisk(tmp_path / "disk", tmp_path / "mounted"):
         pass
     assert "\n" not in str(refused.value)
     assert list(tmp_path.iterdir()) == []

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraft.client.errors import ClientClosed, DeliveryTimeout
-from kraft.client.sans_io.send_batch import Batch, Identity, record_size
-from kraft.client.sans_io.send_buffer import Attempt, Delivered, Failed, Outcome, SendBuffer
+from kraft.client.sans_io.send_batch import Batch, ProducerIdentity, record_size
+from kraft.client.sans_io.send_buffer import Attempt, BatchOutcome, Delivered, Failed, SendBuffer
 from kraft.client.settings import ProducerSettings, settings_of
 from kraft.log.format.record_batch import decode_batch, read_header
 from kraft.log.format.record_codec import Record
@@ -22,8 +22,8 @@ from tests.unit.client.fake_cluster import FakePartition
 ORDERS = TopicPartition("orders", 0)
 
 
-def identity(number: int) -> Identity:
-    return Identity(producer_id=ProducerId(number), producer_epoch=ProducerEpoch(0))
+def identity(number: int) -> ProducerIdentity:
+    return ProducerIdentity(producer_id=ProducerId(number), producer_epoch=ProducerEpoch(0))
 
 
 @dataclass
@@ -325,7 +325,7 @@ def test_a_batch_above_the_topics_bound_is_split_until_it_fits() -> None:
     buffer = new_buffer(batch_size=10_000)
     put(buffer, b"a", b"b", b"c", b"d")
     log = FakePartition(leader_id=1, size_max=100)
-    deliveries: list[Outcome] = []
+    deliveries: list[BatchOutcome] = []
     for round_number in range(1, 9):
         buffer.give_identity(identity(round_number))
         for attempt in drain(buffer, now_ms=round_number * 10_000):
@@ -472,7 +472,7 @@ class _Scenario:
             return result(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         return result(code, offset)
 
-    def settle(self, outcomes: list[Outcome]) -> None:
+    def settle(self, outcomes: list[BatchOutcome]) -> None:
         for outcome in outcomes:
             for receipt, first, count in outcome.batch.receipts:
                 if isinstance(outcome, Delivered):

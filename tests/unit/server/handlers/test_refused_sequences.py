@@ -8,12 +8,12 @@ from kraft.log.format.record_batch import SEQUENCE_MAX
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch
 from kraft.server.handlers import refused_sequences
-from kraft.server.handlers.refused_sequences import REMEMBERED_S, Place, RefusedSequences
+from kraft.server.handlers.refused_sequences import REMEMBERED_S, NamedPartition, RefusedSequences
 from kraft.server.replica.partition import Partition
 from tests.unit.metadata.clusters import ORDERS
 from tests.unit.server.replicas import Broker, batch, lead
 
-PLACE: Place = ("orders", 0)
+PARTITION: NamedPartition = ("orders", 0)
 
 
 @pytest.fixture(name="partition")
@@ -27,9 +27,11 @@ def of(sequence: int, epoch: int = 0, producer_id: int = 5) -> bytes:
     return batch("a", producer_id=producer_id, producer_epoch=epoch, sequence=sequence)
 
 
-def noted(records: bytes, code: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER, place: Place = PLACE) -> RefusedSequences:
+def noted(
+    records: bytes, code: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER, partition: NamedPartition = PARTITION
+) -> RefusedSequences:
     refused = RefusedSequences()
-    refused.note(place, records, code, 0.0)
+    refused.note(partition, records, code, 0.0)
     return refused
 
 
@@ -57,7 +59,7 @@ def test_when_it_has_come_again_the_rest_may_follow(partition: Partition) -> Non
 
 def test_the_first_that_was_refused_is_the_one_that_has_to_come(partition: Partition) -> None:
     refused = noted(of(3))
-    refused.note(PLACE, of(4), ErrorCode.NOT_LEADER_OR_FOLLOWER, 1.0)
+    refused.note(PARTITION, of(4), ErrorCode.NOT_LEADER_OR_FOLLOWER, 1.0)
     assert is_refused(refused, partition, of(4), 2.0) is not None
     assert is_refused(refused, partition, of(3), 2.0) is None
 
@@ -117,7 +119,7 @@ def test_no_more_are_remembered_than_there_is_room_for(partition: Partition, mon
     monkeypatch.setattr(refused_sequences, "PRODUCERS_MAX", 2)
     refused = RefusedSequences()
     for producer_id in (1, 2, 3):
-        refused.note(PLACE, of(0, producer_id=producer_id), ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.0)
+        refused.note(PARTITION, of(0, producer_id=producer_id), ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.0)
     assert len(refused) == 2
     assert is_refused(refused, partition, of(1, producer_id=1)) is None
     assert is_refused(refused, partition, of(1, producer_id=3)) is not None

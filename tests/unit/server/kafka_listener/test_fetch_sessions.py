@@ -6,22 +6,24 @@ from uuid import UUID
 import pytest
 
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.server.kafka_listener.fetch_sessions import UNUSED_MS_MAX, FetchSession, FetchSessions, Place
+from kraft.server.kafka_listener.fetch_sessions import UNUSED_MS_MAX, FetchKey, FetchSession, FetchSessions
 from kraft.wire.schema.fetch import FetchPartition, PartitionData
 
 NO_ID = UUID(int=0)
 
 
-def place(partition: int) -> Place:
-    return Place("orders", NO_ID, partition)
+def key(partition: int) -> FetchKey:
+    return FetchKey("orders", NO_ID, partition)
 
 
-def wanted(partition: int, fetch_offset: int = 0) -> tuple[Place, FetchPartition]:
-    return place(partition), FetchPartition(partition=partition, fetch_offset=fetch_offset, partition_max_bytes=1_000)
+def wanted(partition: int, fetch_offset: int = 0) -> tuple[FetchKey, FetchPartition]:
+    return key(partition), FetchPartition(partition=partition, fetch_offset=fetch_offset, partition_max_bytes=1_000)
 
 
-def data(partition: int, records: bytes = b"", high_watermark: int = 5, error: int = 0) -> tuple[Place, PartitionData]:
-    return place(partition), PartitionData(
+def data(
+    partition: int, records: bytes = b"", high_watermark: int = 5, error: int = 0
+) -> tuple[FetchKey, PartitionData]:
+    return key(partition), PartitionData(
         partition_index=partition,
         error_code=error,
         high_watermark=high_watermark,
@@ -43,7 +45,7 @@ def begun(*partitions: int) -> FetchSession:
     return session
 
 
-def told(session: FetchSession, *found: tuple[Place, PartitionData]) -> list[int]:
+def told(session: FetchSession, *found: tuple[FetchKey, PartitionData]) -> list[int]:
     return [where.partition for where, _ in session.news(found)]
 
 
@@ -77,7 +79,7 @@ def test_what_gave_records_is_read_last_the_next_time() -> None:
 
 def test_a_request_names_only_what_is_new_moved_or_no_longer_wanted() -> None:
     session = begun(0, 1)
-    session.change([wanted(1, fetch_offset=7), wanted(2)], [place(0)])
+    session.change([wanted(1, fetch_offset=7), wanted(2)], [key(0)])
     assert session.wanted == [wanted(1, fetch_offset=7), wanted(2)]
 
 

@@ -20,6 +20,7 @@ from kraft.server.kafka_listener.requests import Api, KafkaRequests
 from kraft.wire.api_keys import ApiKey, request_type, response_type
 from kraft.wire.api_versions import advertised_versions
 from kraft.wire.frame import decode_response, encode_request
+from kraft.wire.schema import WITHOUT_HANDLER
 from kraft.wire.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraft.wire.schema.produce import ProduceRequest
 from tests.unit.metadata.clusters import cluster, with_topic
@@ -100,6 +101,12 @@ async def check_refused(apis: Mapping[ApiKey, Api], version: int) -> None:
     frame = memoryview(b"\x00\x00" + version.to_bytes(2, "big") + b"\x00\x00\x00\x01\xff\xff" + bytes(20))
     with pytest.raises(CloseConnection, match=f"version {version} of PRODUCE"):
         KafkaRequests(apis, "").begin(frame)
+
+
+def test_every_declared_api_is_served_or_named_as_without_a_handler() -> None:
+    served = [key.name.lower() for key in served_apis()]
+    without_handler = [name for names in WITHOUT_HANDLER.values() for name in names]
+    assert sorted(served + without_handler) == sorted(key.name.lower() for key in ApiKey)
 
 
 def test_what_is_advertised_is_what_is_served(tmp_path: Path) -> None:

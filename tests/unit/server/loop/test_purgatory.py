@@ -6,7 +6,7 @@ import pytest
 
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import Offset
-from kraft.server.loop.purgatory import ProducePurgatory, Progress, Watch
+from kraft.server.loop.purgatory import Notifier, ProducePurgatory, Watch
 from tests.unit.client.virtual_time import run_virtually
 
 
@@ -74,9 +74,9 @@ def test_those_that_gave_up_while_nothing_is_committed_take_no_room() -> None:
     asyncio.run(scenario())
 
 
-def test_a_watch_is_woken_by_any_of_the_progresses_it_watches() -> None:
+def test_a_watch_is_woken_by_any_of_the_notifiers_it_watches() -> None:
     async def scenario() -> None:
-        first, second = Progress(), Progress()
+        first, second = Notifier(), Notifier()
         with Watch([first, second]) as watch:
             watch.again()
             asyncio.get_running_loop().call_later(1, second.notify)
@@ -88,10 +88,10 @@ def test_a_watch_is_woken_by_any_of_the_progresses_it_watches() -> None:
 
 def test_what_moves_between_the_look_and_the_wait_is_not_missed() -> None:
     async def scenario() -> None:
-        progress = Progress()
-        with Watch([progress]) as watch:
+        notifier = Notifier()
+        with Watch([notifier]) as watch:
             watch.again()
-            progress.notify()
+            notifier.notify()
             assert await watch.wait(60)
             assert await watch.wait(0)
             watch.again()
@@ -102,11 +102,11 @@ def test_what_moves_between_the_look_and_the_wait_is_not_missed() -> None:
 
 def test_a_watch_gives_up_at_its_deadline_and_is_forgotten_afterwards() -> None:
     async def scenario() -> None:
-        progress = Progress()
-        with Watch([progress]) as watch:
+        notifier = Notifier()
+        with Watch([notifier]) as watch:
             assert not await watch.wait(0.5)
             assert not await watch.wait(-1)
-        progress.notify()
+        notifier.notify()
         assert not watch.moved.is_set()
 
     run_virtually(scenario())

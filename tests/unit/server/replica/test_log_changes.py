@@ -28,7 +28,7 @@ from kraft.server.config.values import UNLIMITED_BYTES_PER_SECOND
 from kraft.server.handlers import list_offsets
 from kraft.server.handlers.list_offsets import ListOffsetsHandler
 from kraft.server.loop.slow_reads import SlowReads
-from kraft.server.replica.log_changes import Outcome
+from kraft.server.replica.log_changes import ChangeOutcome
 from kraft.server.replica.log_syncer import LogSyncer
 from kraft.server.replica.partition import Partition
 from kraft.server.upkeep.scrubber import LogScrubber
@@ -136,7 +136,7 @@ class Changing:
             assert isinstance(work, AwaitedChange)
             await asyncio.wait_for(work.wait(), DEADLINE_S)
 
-    async def over(self, outcome: Outcome[Any]) -> Any:
+    async def over(self, outcome: ChangeOutcome[Any]) -> Any:
         return await asyncio.wait_for(outcome.wait(), DEADLINE_S)
 
     async def synced(self) -> None:
@@ -510,12 +510,12 @@ def test_an_epoch_that_was_begun_and_wrote_nothing_keeps_no_leaders_records_out(
 
 
 def test_what_waits_for_a_change_hears_of_it_once() -> None:
-    outcome, heard = Outcome[int](), list[str]()
+    outcome, heard = ChangeOutcome[int](), list[str]()
     outcome.when_done(lambda: heard.append("first"))
     outcome.end(7, None)
     outcome.when_done(lambda: heard.append("second"))
     assert (outcome.result(), heard) == (7, ["first", "second"])
-    refused = Outcome[int]()
+    refused = ChangeOutcome[int]()
     refused.end(None, Refusal(ErrorCode.KAFKA_STORAGE_ERROR, "no"))
     with pytest.raises(Refusal, match="no"):
         refused.result()
@@ -530,7 +530,7 @@ MERGED, ALONE = 1 << 20, 300
 @asynccontextmanager
 async def half_swapped(
     directory: Path, holds: str, merging_into: int = MERGED
-) -> AsyncIterator[tuple[Changing, Outcome[Any]]]:
+) -> AsyncIterator[tuple[Changing, ChangeOutcome[Any]]]:
     """A log of twelve records, one a second and two in a segment, held in the swap of its first cleaned file.
 
     Two keys take turns, so of all that was cleaned the last record of each is left.

@@ -13,7 +13,7 @@ from kraft.log.append_work import AppendMustWait
 from kraft.model.errors import Refusal
 from kraft.model.ids import Offset
 from kraft.replication.effects import RestartAt, TruncateTo
-from kraft.server.replica.log_changes import Outcome
+from kraft.server.replica.log_changes import ChangeOutcome
 from tests.unit.server.replicas import Broker, batch, follow, lead, leaders_batch, values_in
 
 STEPS = 250
@@ -34,7 +34,7 @@ class Run:
     def _open(self) -> None:
         self.broker = Broker(self.directory, off_loop=True)
         self.partition = self.broker.open(segment_bytes=700, retention_bytes=4_000)
-        self.under_way: Outcome[Any] | None = None
+        self.under_way: ChangeOutcome[Any] | None = None
 
     # --- what happens ----------------------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ class Run:
         self.written += 1
         return f"{self.written} ".ljust(self.random.choice((20, 120)), ".")
 
-    def _change(self, begin: Callable[[], Outcome[Any]], done: Callable[[], None]) -> None:
+    def _change(self, begin: Callable[[], ChangeOutcome[Any]], done: Callable[[], None]) -> None:
         try:
             outcome = begin()
         except Refusal:

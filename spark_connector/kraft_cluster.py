@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from kraft.client import Admin, Consumer, ErrorCode, LogTruncated, PartitionColumns, Refusal, TopicPartition
-from spark_connector.broker import Broker, ColumnChunk, OffsetOutOfRange, TopicMissing, TruncatedWhileRead
+from spark_connector.cluster import Cluster, ColumnChunk, OffsetOutOfRange, TopicMissing, TruncatedWhileRead
 
 FIRST_CONTACT_TIMEOUT_MS = 10_000
 """A wrong address is told soon; once the cluster has answered, it is given the client's own time to recover."""
@@ -17,7 +17,7 @@ MISSING_TOPIC_GRACE_S = 3.0
 _MISSING_TOPIC_POLL_S = 0.2
 
 
-class KraftBroker:
+class KraftCluster:
     """Two clients that open nothing before their first call; they belong to the process that makes them."""
 
     def __init__(self, bootstrap_servers: Sequence[str]) -> None:
@@ -70,9 +70,9 @@ class KraftBroker:
         self._admin.close()
 
 
-def connect(bootstrap_servers: Sequence[str]) -> Broker:
+def connect(bootstrap_servers: Sequence[str]) -> Cluster:
     """Opens nothing yet: the first call finds out whether anybody is there."""
-    return KraftBroker(bootstrap_servers)
+    return KraftCluster(bootstrap_servers)
 
 
 def _chunk(part: PartitionColumns) -> ColumnChunk:

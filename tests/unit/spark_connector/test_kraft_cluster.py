@@ -16,8 +16,8 @@ from kraft.client import (
     TimestampType,
     TopicPartition,
 )
-from spark_connector import kraft_broker
-from spark_connector.broker import ColumnChunk, OffsetOutOfRange, TopicMissing, TruncatedWhileRead
+from spark_connector import kraft_cluster
+from spark_connector.cluster import ColumnChunk, OffsetOutOfRange, TopicMissing, TruncatedWhileRead
 
 ORDERS_0 = TopicPartition("orders", 0)
 UNKNOWN = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic")
@@ -53,14 +53,14 @@ class FakeConsumer:
 @pytest.fixture
 def admin(monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
     fake = FakeAdmin()
-    monkeypatch.setattr(kraft_broker, "Admin", lambda bootstrap_servers: fake)
+    monkeypatch.setattr(kraft_cluster, "Admin", lambda bootstrap_servers: fake)
     return fake
 
 
 @pytest.fixture
 def consumer(monkeypatch: pytest.MonkeyPatch) -> FakeConsumer:
     fake = FakeConsumer()
-    monkeypatch.setattr(kraft_broker, "Consumer", lambda bootstrap_servers: fake)
+    monkeypatch.setattr(kraft_cluster, "Consumer", lambda bootstrap_servers: fake)
     return fake
 
 
@@ -79,36 +79,36 @@ def part(*values: bytes, first_offset: int = 0) -> PartitionColumns:
 
 def test_the_first_contact_is_given_ten_seconds_and_later_ones_the_clients_own_time(admin: FakeAdmin) -> None:
     admin.answers = [[0, 1]]
-    broker = kraft_broker.connect(["localhost:9094"])
-    assert broker.partitions("orders") == [0, 1]
-    assert broker.partitions("orders") == [0, 1]
+    cluster = kraft_cluster.connect(["localhost:9094"])
+    assert cluster.partitions("orders") == [0, 1]
+    assert cluster.partitions("orders") == [0, 1]
     assert admin.timeouts_ms == [10_000, None]
 
 
 def test_a_topic_that_a_young_broker_does_not_know_yet_is_waited_for(
     admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kraft_broker, "_MISSING_TOPIC_POLL_S", 0.0)
+    monkeypatch.setattr(kraft_cluster, "_MISSING_TOPIC_POLL_S", 0.0)
     admin.answers = [UNKNOWN, UNKNOWN, [0]]
-    assert kraft_broker.connect(["localhost:9094"]).partitions("orders") == [0]
+    assert kraft_cluster.connect(["localhost:9094"]).partitions("orders") == [0]
 
 
 def test_a_topic_that_stays_unknown_is_missing(admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kraft_broker, "MISSING_TOPIC_GRACE_S", -1.0)
+    monkeypatch.setattr(kraft_cluster, "MISSING_TOPIC_GRACE_S", -1.0)
     admin.answers = [UNKNOWN]
     with pytest.raises(TopicMissing, match="topic 'orders' does not exist"):
-        kraft_broker.connect(["localhost:9094"]).partitions("orders")
+        kraft_cluster.connect(["localhost:9094"]).partitions("orders")
 
 
 def test_any_other_refusal_passes_as_it_is(admin: FakeAdmin) -> None:
     admin.answers = [Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, "topic 'a/b': '/' is not allowed")]
     with pytest.raises(Refusal, match="'/' is not allowed"):
-        kraft_broker.connect(["localhost:9094"]).partitions("a/b")
+        kraft_cluster.connect(["localhost:9094"]).partitions("a/b")
 
 
 def test_batches_become_chunks_and_those_without_records_are_passed_over(consumer: FakeConsumer) -> None:
     consumer.parts = [part(b"one", b"three"), part(first_offset=2), part(b"x", first_offset=3)]
-    chunks = list(kraft_broker.connect(["localhost:9094"]).read(ORDERS_0, 0, 4))
+    chunks = list(kraft_cluster.connect(["localhost:9094"]).read(ORDERS_0, 0, 4))
     assert [list(chunk.offsets) for chunk in chunks] == [[0, 1], [3]]
     assert chunks[0] == ColumnChunk(
         offsets=[0, 1],
@@ -123,7 +123,7 @@ def test_batches_become_chunks_and_those_without_records_are_passed_over(consume
 
 def test_an_offset_out_of_range_is_told_apart_after_the_chunks_before_it(consumer: FakeConsumer) -> None:
     consumer.parts = [part(b"one"), Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, "orders-0 does not hold offset 1")]
-    chunks = kraft_broker.connect(["localhost:9094"]).read(ORDERS_0, 0, 4)
+    chunks = kraft_cluster.connect(["localhost:9094"]).read(ORDERS_0, 0, 4)
     next(chunks)
     with pytest.raises(OffsetOutOfRange, match="orders-0 does not hold offset 1"):
         next(chunks)
@@ -132,12 +132,12 @@ def test_an_offset_out_of_range_is_told_apart_after_the_chunks_before_it(consume
 def test_a_read_that_fails_otherwise_says_why(consumer: FakeConsumer) -> None:
     consumer.parts = [Refusal(ErrorCode.REQUEST_TIMED_OUT, "orders-0: nothing came")]
     with pytest.raises(Refusal, match="nothing came"):
-        list(kraft_broker.connect(["localhost:9094"]).read(ORDERS_0, 0, 4))
+        list(kraft_cluster.connect(["localhost:9094"]).read(ORDERS_0, 0, 4))
 
 
 def test_a_truncated_log_is_told_with_what_was_lost_and_without_the_clients_remedy(consumer: FakeConsumer) -> None:
     consumer.parts = [part(b"a", b"b"), LogTruncated(ORDERS_0, 2, 1)]
-    chunks = kraft_broker.KraftBroker(["any:1"]).read(ORDERS_0, 0, 9)
+    chunks = kraft_cluster.KraftCluster(["any:1"]).read(ORDERS_0, 0, 9)
     assert len(next(chunks).offsets) == 2
     with pytest.raises(TruncatedWhileRead, match=r"orders-0: the log was truncated to offset 1.*hold other records$"):
         next(chunks)

@@ -1,4 +1,4 @@
-"""What the connector asks of a cluster. `kraft_broker` answers with the client, the tests with a directory of files."""
+"""What the connector asks of a cluster: `kraft_cluster` answers by the client, the tests by a directory of files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TruncatedWhileRead(Exception):
     """An unclean election took back, or replaced, records that were read already. Says which."""
 
 
-class Broker(Protocol):
+class Cluster(Protocol):
     """A cluster as the connector sees it. Every call ends within its own deadline."""
 
     def partitions(self, topic: str) -> Sequence[int]:
@@ -66,5 +66,5 @@ class Broker(Protocol):
         """Frees connections and threads."""
 
 
-Connect = Callable[[Sequence[str]], Broker]
-"""Reaches the cluster through any of these `host:port` addresses. It is pickled, the broker never is."""
+Connect = Callable[[Sequence[str]], Cluster]
+"""Reaches the cluster through any of these `host:port` addresses. It is pickled, a connected `Cluster` never is."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kraft.client import TopicPartition
-from spark_connector.broker import ColumnChunk, OffsetOutOfRange, TopicMissing
+from spark_connector.cluster import ColumnChunk, OffsetOutOfRange, TopicMissing
 
 CHUNK_RECORDS = 7
 
@@ -22,8 +22,8 @@ class FileCluster:
 
     directory: Path
 
-    def __call__(self, bootstrap_servers: Sequence[str]) -> FileBroker:
-        return FileBroker(self.directory)
+    def __call__(self, bootstrap_servers: Sequence[str]) -> ConnectedFileCluster:
+        return ConnectedFileCluster(self.directory)
 
     def create_topic(self, topic: str, *, partitions: int) -> None:
         (self.directory / topic).mkdir(exist_ok=True)
@@ -60,7 +60,7 @@ class FileCluster:
         return self.directory / partition.topic / f"{partition.partition}.jsonl"
 
 
-class FileBroker:
+class ConnectedFileCluster:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self.closed = False
