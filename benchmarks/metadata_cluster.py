@@ -18,13 +18,17 @@ from kraft.local import cluster_files
 from kraft.local.cluster_files import HOST, NodePlan
 from kraft.local.free_ports import ReservedPorts
 from kraft.local.node_process import NodeProcess, stop_all
-from kraft.metadata.commands import AllocateProducerIdsRequest, HeartbeatRequest, RegisterBrokerRequest
 from kraft.metadata.features import SUPPORTED_FEATURES
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.records import Endpoint
+from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest
+from kraft.model.describe_quorum import DescribeQuorumRequest
+from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId
-from kraft.rpc.cluster_peers import ControllerPeer
+from kraft.model.register_broker import RegisterBrokerRequest
+from kraft.rpc.calls import DESCRIBE_QUORUM
+from kraft.rpc.cluster_calls import ALLOCATE_PRODUCER_IDS, HEARTBEAT, REGISTER_BROKER
 from kraft.rpc.peers import Connections, Unreachable
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.server.cluster.controller_client import ControllerClient, NoController
@@ -77,7 +81,7 @@ class ScaleBroker:
         deadline_s = time.monotonic() + CALL_DEADLINE_S
         while True:
             result = await self.controllers.call(
-                lambda peer, _: peer.register_broker(request, CALL_DEADLINE_S), CALL_DEADLINE_S
+                REGISTER_BROKER, request, CALL_DEADLINE_S, attempt_timeout_s=CALL_DEADLINE_S
             )
             if result.error_code is ErrorCode.NONE:
                 self.epoch = result.broker_epoch
@@ -95,7 +99,7 @@ class ScaleBroker:
             wants_shutdown=False,
         )
         began_s = time.perf_counter()
-        result = await self.controllers.call(lambda peer, _: peer.heartbeat(request, CALL_DEADLINE_S), CALL_DEADLINE_S)
+        result = await self.controllers.call(HEARTBEAT, request, CALL_DEADLINE_S, attempt_timeout_s=CALL_DEADLINE_S)
         if result.error_code is not ErrorCode.NONE:
             raise Refusal(result.error_code, result.error_message)
         self.is_fenced = result.is_fenced
@@ -194,8 +198,8 @@ class ScaleCluster:
         deadline_s = time.monotonic() + ACTIVE_DEADLINE_S
         while time.monotonic() < deadline_s:
             with suppress(NoController):
-                quorum = await self.brokers[0].controllers.call_admin(
-                    lambda peer, timeout_s: peer.describe_quorum(timeout_s), ACTIVE_DEADLINE_S
+                quorum = await self.brokers[0].controllers.call(
+                    DESCRIBE_QUORUM, DescribeQuorumRequest(), ACTIVE_DEADLINE_S
                 )
                 if all(0 <= voter.lag <= 1 and voter.last_fetch_ms_ago < 1_000 for voter in quorum.voters):
                     return
@@ -206,9 +210,9 @@ class ScaleCluster:
         """Whether it commits something."""
         broker = self.brokers[0]
         request = AllocateProducerIdsRequest(broker_id=broker.broker_id, broker_epoch=broker.epoch)
-        peer = ControllerPeer(voter.address, self.connections.channel(voter.address))
+        peer = self.connections.peer(voter.address)
         try:
-            result = await peer.allocate_producer_ids(request, _PROBE_DEADLINE_S)
+            result = await peer.call(ALLOCATE_PRODUCER_IDS, request, _PROBE_DEADLINE_S)
         except (Unreachable, Refusal):
             return False
         return result.error_code is ErrorCode.NONE

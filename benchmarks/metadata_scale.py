@@ -35,8 +35,9 @@ from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import PartitionChanged
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import PartitionEpoch
-from kraft.model.requests import CreateTopicsRequest, NewTopic
+from kraft.model.topics import CreateTopicsRequest, NewTopic
 from kraft.quorum.snapshots import SnapshotStore
+from kraft.rpc.calls import CREATE_TOPICS
 from kraft.runtime.clock import SystemClock
 from kraft.runtime.disk import RealDisk
 from kraft.server.cluster.metadata_loader import MetadataLoader
@@ -148,8 +149,8 @@ async def _create(cluster: ScaleCluster, name: str, partitions: int) -> float:
     topic = NewTopic(topic=name, partitions=partitions, replication_factor=3)
     request = CreateTopicsRequest(topics=[topic], timeout_ms=int(CALL_DEADLINE_S * 1_000))
     began_s = time.perf_counter()
-    created = await cluster.brokers[0].controllers.call_admin(
-        lambda peer, _: peer.create_topics(request, CALL_DEADLINE_S), CALL_DEADLINE_S
+    created = await cluster.brokers[0].controllers.call(
+        CREATE_TOPICS, request, CALL_DEADLINE_S, attempt_timeout_s=CALL_DEADLINE_S
     )
     (result,) = created.results
     if result.error_code is not ErrorCode.NONE:

@@ -18,7 +18,7 @@ from kraft.cli.options import (
 from kraft.cli.printing import print_columns, print_json, say
 
 if TYPE_CHECKING:
-    from kraft.model.broker_requests import BrokerActionResult, BrokerDescription
+    from kraft.model.brokers import BrokerActionResult, BrokerDescription
 
 app = typer.Typer(help="Look at the brokers, and take one out of service.", no_args_is_help=True)
 

@@ -39,7 +39,7 @@ from kraft.cli.quotas import (
 
 if TYPE_CHECKING:
     from kraft.client import Admin
-    from kraft.model.config_requests import ConfigEntry
+    from kraft.model.configs import ConfigEntry
 
 app = typer.Typer(help="Describe and alter the configs of topics and brokers, and quotas.", no_args_is_help=True)
 
@@ -293,7 +293,7 @@ def _names(admin: Admin, kind: EntityType) -> list[str]:
 
 
 def _described(admin: Admin, kind: EntityType, name: str, *, all_configs: bool) -> list[ConfigEntry]:
-    from kraft.model.config_requests import ConfigSource
+    from kraft.model.configs import ConfigSource
 
     if kind is EntityType.BROKERS:
         entries = admin.describe_broker_configs(None if name == EVERY_BROKER else _broker_id(name))

@@ -17,7 +17,7 @@ from kraft.model.ids import TopicPartition
 
 if TYPE_CHECKING:
     from kraft.client import Admin
-    from kraft.model.broker_requests import BrokerDescription
+    from kraft.model.brokers import BrokerDescription
 
 MOVED_AT_ONCE: Final = 10
 """Partitions under way at a time: copying takes disks and network away from clients."""

@@ -21,7 +21,7 @@ from kraft.cli.printing import print_columns, print_json
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kraft.model.requests import QuorumDescription, QuorumMember
+    from kraft.model.describe_quorum import QuorumDescription, QuorumMember
 
 app = typer.Typer(help="Look at the metadata quorum.", no_args_is_help=True)
 

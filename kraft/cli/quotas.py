@@ -11,7 +11,7 @@ from kraft.cli.printing import print_json
 
 if TYPE_CHECKING:
     from kraft.client import Admin
-    from kraft.model.quota_requests import QuotaEntity, QuotaFilter
+    from kraft.model.client_quotas import QuotaEntity, QuotaFilter
 
 UserOption = Annotated[str | None, typer.Option("--user", help="Quotas of this user.")]
 UserDefaultsOption = Annotated[bool, typer.Option("--user-defaults", help="Of users without quotas of their own.")]
@@ -56,7 +56,7 @@ def alter_quotas(
     admin: Admin, entity: Entity, set_configs: dict[str, str], delete_configs: list[str], *, validate_only: bool
 ) -> None:
     """Raises BadParameter for a value that is no number, and for an entity that is none in particular."""
-    from kraft.model.quota_requests import QuotaEntity
+    from kraft.model.client_quotas import QuotaEntity
 
     if ANY in entity.values():
         raise typer.BadParameter("say whose quotas, by name or by --entity-default", param_hint="--entity-name")
@@ -98,7 +98,7 @@ def in_words(entity: Entity) -> str:
 
 
 def _filter(entity_type: str, name: str | None) -> QuotaFilter:
-    from kraft.model.quota_requests import QuotaFilter, QuotaMatch
+    from kraft.model.client_quotas import QuotaFilter, QuotaMatch
 
     if name == ANY:
         return QuotaFilter(entity_type=entity_type, match=QuotaMatch.ANY)

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from kraft.log.format.compression import Codec
     from kraft.log.format.record_batch import TimestampType
     from kraft.log.format.record_codec import RecordColumns
-    from kraft.model.broker_requests import BrokerDescription
-    from kraft.model.config_requests import ConfigEntry, ConfigSource
+    from kraft.model.brokers import BrokerDescription
+    from kraft.model.client_quotas import QuotaEntity, QuotaFilter, QuotaMatch
+    from kraft.model.configs import ConfigEntry, ConfigSource
     from kraft.model.errors import ErrorCode, InvalidBatch, KraftError, Refusal
     from kraft.model.ids import TopicPartition
-    from kraft.model.partition_requests import ElectionType, OngoingReassignment
-    from kraft.model.quota_requests import QuotaEntity, QuotaFilter, QuotaMatch
-    from kraft.model.requests import NewTopic
+    from kraft.model.partitions import ElectionType, OngoingReassignment
+    from kraft.model.topics import NewTopic
     from kraft.rpc.peers import Unreachable
 
 __all__ = [
@@ -109,13 +109,13 @@ _HOMES = {
     "kraft.log.format.compression": ("Codec",),
     "kraft.log.format.record_batch": ("TimestampType",),
     "kraft.log.format.record_codec": ("RecordColumns",),
-    "kraft.model.broker_requests": ("BrokerDescription",),
-    "kraft.model.config_requests": ("ConfigEntry", "ConfigSource"),
+    "kraft.model.brokers": ("BrokerDescription",),
+    "kraft.model.configs": ("ConfigEntry", "ConfigSource"),
     "kraft.model.errors": ("ErrorCode", "InvalidBatch", "KraftError", "Refusal"),
     "kraft.model.ids": ("TopicPartition",),
-    "kraft.model.partition_requests": ("ElectionType", "OngoingReassignment"),
-    "kraft.model.quota_requests": ("QuotaEntity", "QuotaFilter", "QuotaMatch"),
-    "kraft.model.requests": ("NewTopic",),
+    "kraft.model.partitions": ("ElectionType", "OngoingReassignment"),
+    "kraft.model.client_quotas": ("QuotaEntity", "QuotaFilter", "QuotaMatch"),
+    "kraft.model.topics": ("NewTopic",),
     "kraft.rpc.peers": ("Unreachable",),
 }
 

@@ -18,7 +18,8 @@ from kraft.client.sans_io.backoff import Backoff
 from kraft.client.settings import ClientSettings
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
-from kraft.model.requests import MetadataRequest, MetadataResponse, TopicMetadata
+from kraft.model.metadata import MetadataRequest, MetadataResponse, TopicMetadata
+from kraft.rpc.calls import METADATA
 from kraft.rpc.peers import Unreachable
 from kraft.runtime.clock import Clock
 
@@ -140,7 +141,7 @@ class MetadataCache:
         """One metadata request to whichever broker answers; what it says of brokers is remembered."""
 
         async def ask(address: str, timeout_s: float) -> MetadataResponse:
-            return await self._connections.broker(address).metadata(request, timeout_s)
+            return await self._connections.peer(address).call(METADATA, request, timeout_s)
 
         response = await self.any_broker.call(ask, timeout_ms)
         if response.brokers:

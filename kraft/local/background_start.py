@@ -15,9 +15,9 @@ import psutil
 
 from kraft.local import local_nodes
 from kraft.local.node_process import KRAFT, environment
-from kraft.model.broker_requests import DescribeBrokersRequest
+from kraft.model.brokers import DescribeBrokersRequest
 from kraft.model.errors import Refusal
-from kraft.model.requests import MetadataRequest
+from kraft.model.metadata import MetadataRequest
 from kraft.server.config.loading import ConfigError
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.values import CONTROLLER, GRPC, Listener
@@ -128,14 +128,16 @@ class _Start:
         return None if grpc is None else await self._broker_not_yet(_local_address(grpc))
 
     async def _broker_not_yet(self, address: str) -> str | None:
+        from kraft.rpc.calls import DESCRIBE_BROKERS, METADATA
         from kraft.rpc.peers import Unreachable
 
+        peer = self._connections.peer(address)
         try:
-            answer = await self._connections.broker(address).metadata(MetadataRequest(topics=[]), _ANSWER_DEADLINE_S)
+            answer = await peer.call(METADATA, MetadataRequest(topics=[]), _ANSWER_DEADLINE_S)
             if any(broker.broker_id == self._config.node_id for broker in answer.brokers):
                 return None if answer.controller_id >= 0 else "it knows no active controller"
             request = DescribeBrokersRequest(broker_ids=[self._config.node_id])
-            described = await self._connections.admin(address).describe_brokers(request, _ANSWER_DEADLINE_S)
+            described = await peer.call(DESCRIBE_BROKERS, request, _ANSWER_DEADLINE_S)
         except (Unreachable, Refusal) as error:
             return str(error)
         if any(broker.fenced_by_operator for broker in described.brokers):

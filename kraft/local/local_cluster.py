@@ -10,9 +10,9 @@ from pathlib import Path
 
 from kraft.local.cluster_files import HOST, NodePlan
 from kraft.local.node_process import KRAFT, STOP_DEADLINE_S, NodeFailed, NodeProcess, stop_all
-from kraft.model.broker_requests import DescribeBrokersRequest
+from kraft.model.brokers import DescribeBrokersRequest
 from kraft.model.errors import Refusal
-from kraft.model.requests import MetadataRequest
+from kraft.model.metadata import MetadataRequest
 
 READY_DEADLINE_S = 60.0
 _POLL_S = 0.025
@@ -98,10 +98,13 @@ class _Readiness:
         return None if plan.grpc_address is None else await self._broker_not_yet(plan.grpc_address)
 
     async def _broker_not_yet(self, address: str) -> str | None:
+        from kraft.rpc.calls import METADATA
         from kraft.rpc.peers import Unreachable
 
         try:
-            answer = await self._connections.broker(address).metadata(MetadataRequest(topics=[]), _ANSWER_DEADLINE_S)
+            answer = await self._connections.peer(address).call(
+                METADATA, MetadataRequest(topics=[]), _ANSWER_DEADLINE_S
+            )
         except Unreachable as unreachable:
             return str(unreachable)
         if answer.controller_id < 0:
@@ -113,11 +116,12 @@ class _Readiness:
 
     async def _kept_fenced(self, address: str) -> set[int]:
         """Brokers that an operator fenced: they are ready, and clients are not told of them."""
+        from kraft.rpc.calls import DESCRIBE_BROKERS
         from kraft.rpc.peers import Unreachable
 
         request = DescribeBrokersRequest(broker_ids=[])
         try:
-            answer = await self._connections.admin(address).describe_brokers(request, _ANSWER_DEADLINE_S)
+            answer = await self._connections.peer(address).call(DESCRIBE_BROKERS, request, _ANSWER_DEADLINE_S)
         except (Unreachable, Refusal):
             return set()
         return {broker.broker_id for broker in answer.brokers if broker.fenced_by_operator}

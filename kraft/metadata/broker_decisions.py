@@ -9,14 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 
-from kraft.metadata.commands import (
-    AllocateProducerIdsRequest,
-    HeartbeatRequest,
-    HeartbeatResult,
-    ProducerIdBlock,
-    RegisterBrokerRequest,
-    RegistrationResult,
-)
 from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig
 from kraft.metadata.decision import Decision, RecordsOnDemand, decided_in_slices
 from kraft.metadata.features import SUPPORTED_FEATURES, level_of, range_of, words
@@ -32,8 +24,11 @@ from kraft.metadata.records import (
     ProducerIdsAllocated,
     RegisterBroker,
 )
+from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest, ProducerIdBlock
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.heartbeat import HeartbeatRequest, HeartbeatResult
 from kraft.model.ids import BrokerEpoch, BrokerId, ProducerId
+from kraft.model.register_broker import RegisterBrokerRequest, RegistrationResult
 
 PRODUCER_ID_BLOCK_SIZE = 1_000
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.records import Endpoint
+from kraft.model.endpoint import Endpoint
 from kraft.model.ids import BrokerEpoch, BrokerId
 
 REFUSALS_FOR_A_VERDICT: Final = 2

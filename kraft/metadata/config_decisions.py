@@ -27,7 +27,7 @@ from kraft.metadata.features import require_settings
 from kraft.metadata.image import MetadataImage, TopicImage
 from kraft.metadata.records import BrokerConfigSet, MetadataRecord, TopicConfigSet
 from kraft.metadata.topic_names import unknown_topic
-from kraft.model.config_requests import (
+from kraft.model.configs import (
     ConfigAlteration,
     ConfigOperation,
     ConfigResourceType,

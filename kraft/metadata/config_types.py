@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
-from kraft.model.config_requests import ConfigType
+from kraft.model.configs import ConfigType
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1

@@ -28,7 +28,7 @@ from kraft.metadata.config_types import (
     Value,
     text_of,
 )
-from kraft.model.config_requests import ConfigType
+from kraft.model.configs import ConfigType
 from kraft.model.errors import ErrorCode, Refusal
 
 T = TypeVar("T", bound=Value)

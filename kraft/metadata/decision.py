@@ -1,4 +1,9 @@
-"""What a decider gives back."""
+"""The shape of every command that the active controller decides: a function of the image and a request.
+
+It gives a `Decision`: records to commit and the answer to give once they are committed. The caller decides on the image
+that includes all records it has proposed so far, one command after the other; so two decisions never contradict each
+other while the first is still on its way through the quorum.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from kraft.metadata.features import SUPPORTED_FEATURES, level_of, range_of, word
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import FeatureLevelSet
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.feature_requests import FeatureRange, FeatureUpdate, UpdateFeaturesRequest, UpdateFeaturesResponse
+from kraft.model.features import FeatureRange, FeatureUpdate, UpdateFeaturesRequest, UpdateFeaturesResponse
 
 
 def update_features(

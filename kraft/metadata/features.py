@@ -12,7 +12,7 @@ from typing import Final
 
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode, KraftError, Refusal
-from kraft.model.feature_requests import FeatureRange
+from kraft.model.features import FeatureRange
 
 METADATA_VERSION: Final = "metadata.version"
 """1: the first records. 2: also those that operators' fences, feature levels, configs of brokers and quotas are, and

@@ -22,7 +22,6 @@ from kraft.metadata.records import (
     BrokerUnregistered,
     ClientQuotaSet,
     ClusterInitialised,
-    Endpoint,
     FeatureLevelSet,
     MetadataRecord,
     OperatorFenceSet,
@@ -39,7 +38,9 @@ from kraft.metadata.records import (
     TransactionBegun,
     TransactionEnded,
 )
-from kraft.model.feature_requests import FeatureRange
+from kraft.model.client_quotas import QuotaEntity
+from kraft.model.endpoint import Endpoint
+from kraft.model.features import FeatureRange
 from kraft.model.ids import (
     NO_BROKER,
     BrokerEpoch,
@@ -50,7 +51,6 @@ from kraft.model.ids import (
     ProducerId,
     TopicId,
 )
-from kraft.model.quota_requests import QuotaEntity
 
 Key = TypeVar("Key")
 Item = TypeVar("Item")

@@ -16,12 +16,7 @@ from kraft.metadata.records import (
     MetadataRecord,
     OperatorFenceSet,
 )
-from kraft.model.broker_requests import (
-    BrokerActionResult,
-    FenceBrokerRequest,
-    UnfenceBrokerRequest,
-    UnregisterBrokerRequest,
-)
+from kraft.model.brokers import BrokerActionResult, FenceBrokerRequest, UnfenceBrokerRequest, UnregisterBrokerRequest
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
 

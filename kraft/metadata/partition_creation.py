@@ -12,8 +12,8 @@ from kraft.metadata.records import MetadataRecord
 from kraft.metadata.topic_decisions import PARTITIONS_PER_REQUEST_MAX, assignment_problem, partition_created
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
-from kraft.model.partition_requests import CreatePartitionsRequest, NewPartitions
-from kraft.model.requests import TopicResult, TopicResults
+from kraft.model.partitions import CreatePartitionsRequest, NewPartitions
+from kraft.model.topics import TopicResult, TopicResults
 
 
 def create_partitions(

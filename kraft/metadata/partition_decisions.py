@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kraft.metadata.commands import (
-    AlterPartitionRequest,
-    AlterPartitionResult,
-    FailedReplica,
-    FailReplicasRequest,
-    FailReplicasResult,
-    IsrMember,
-)
 from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig
 from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraft.metadata.leader_election import changes_when_failed, next_partition_epoch, partition_change
 from kraft.metadata.reassignment import completed
 from kraft.metadata.records import PartitionChanged
+from kraft.model.alter_partition import AlterPartitionRequest, AlterPartitionResult, IsrMember
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.fail_replicas import FailedReplica, FailReplicasRequest, FailReplicasResult
 from kraft.model.ids import UNKNOWN_BROKER_EPOCH, BrokerEpoch, BrokerId
 
 

@@ -16,8 +16,7 @@ from kraft.metadata.decision import Decision
 from kraft.metadata.features import require_settings
 from kraft.metadata.image import MetadataImage, QuotaSubject
 from kraft.metadata.records import ClientQuotaSet
-from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.quota_requests import (
+from kraft.model.client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     DescribeClientQuotasRequest,
@@ -29,6 +28,7 @@ from kraft.model.quota_requests import (
     QuotaOperation,
     QuotaValue,
 )
+from kraft.model.errors import ErrorCode, Refusal
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"

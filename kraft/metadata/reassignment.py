@@ -25,7 +25,7 @@ from kraft.metadata.partition_names import find_partition
 from kraft.metadata.records import PartitionChanged
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch
-from kraft.model.partition_requests import (
+from kraft.model.partitions import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ListPartitionReassignmentsRequest,

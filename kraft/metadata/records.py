@@ -9,18 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from kraft.model.feature_requests import FeatureRange
+from kraft.model.client_quotas import QuotaEntity
+from kraft.model.endpoint import Endpoint
+from kraft.model.features import FeatureRange
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, ProducerId, TopicId
-from kraft.model.quota_requests import QuotaEntity
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
-    """Where one listener of a broker is reached, as the broker advertises it."""
-
-    listener: str
-    host: str
-    port: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from kraft.metadata.records import MetadataRecord, PartitionCreated, TopicConfig
 from kraft.metadata.topic_names import check_no_collision, check_topic_name
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicId
-from kraft.model.requests import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult, TopicResults
+from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult, TopicResults
 
 PARTITIONS_PER_REQUEST_MAX = 10_000
 """Kafka's bound too: a single request must not keep the controller busy for seconds."""

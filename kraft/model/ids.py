@@ -34,7 +34,9 @@ DirectoryId = NewType("DirectoryId", UUID)
 NO_BROKER = BrokerId(-1)
 """Stands where a partition has no leader."""
 
+NO_BROKER_EPOCH = BrokerEpoch(-1)
 NO_LEADER_EPOCH = LeaderEpoch(-1)
+NO_PARTITION_EPOCH = PartitionEpoch(-1)
 
 UNKNOWN_BROKER_EPOCH = BrokerEpoch(-1)
 """Stands for an in-sync replica that has not yet fetched from this leader, so that its registration is not known."""

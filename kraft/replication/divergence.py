@@ -14,7 +14,7 @@ from typing import Protocol
 
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
-from kraft.model.replica_requests import ReplicaFetchPartition
+from kraft.model.replica_fetch import ReplicaFetchPartition
 
 
 class EpochEnds(Protocol):

@@ -5,22 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
+from kraft.model.alter_partition import IsrMember
+from kraft.model.ids import LeaderEpoch, Offset, PartitionEpoch
 
 # --- of a leader ---------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IsrMember:
-    """`broker_epoch` is the registration that the replica fetched under, UNKNOWN_BROKER_EPOCH before its first fetch.
-
-    The controller refuses a registration that has ended, so a broker that came back is never taken for its
-    earlier life (KIP-903). An unknown epoch stands only beside replicas that are in the ISR already: when one
-    of those comes back, the controller takes it out of the ISR and the partition epoch refuses the proposal.
-    """
-
-    broker_id: BrokerId
-    broker_epoch: BrokerEpoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

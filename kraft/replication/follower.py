@@ -12,7 +12,7 @@ from enum import Enum, auto
 
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId, LeaderEpoch, Offset, TopicId
-from kraft.model.replica_requests import ReplicaFetchResult
+from kraft.model.replica_fetch import ReplicaFetchResult
 from kraft.replication.divergence import DivergingEpoch, EpochEnds, last_epoch_below, truncation_offset
 from kraft.replication.effects import (
     AdvanceLogStart,

@@ -19,11 +19,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from kraft.metadata.commands import AlterPartitionResult
 from kraft.metadata.image import PartitionImage
+from kraft.model.alter_partition import AlterPartitionResult, IsrMember
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, Offset, PartitionEpoch, TopicId
-from kraft.replication.effects import HighWatermarkAdvanced, IsrChanged, IsrMember, LeaderEffect, ProposeIsr
+from kraft.replication.effects import HighWatermarkAdvanced, IsrChanged, LeaderEffect, ProposeIsr
 from kraft.replication.follower_progress import UNKNOWN_OFFSET, FollowerProgress
 
 _WAIT_FOR_METADATA = frozenset(

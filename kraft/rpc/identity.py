@@ -7,12 +7,12 @@ from typing import Final
 
 import grpc.aio
 
-from kraft.model.feature_requests import FeatureRange
+from kraft.model.features import FeatureRange
 from kraft.model.ids import BrokerId
-from kraft.rpc.mapping import Mapping
-from kraft.rpc.pb import identity_pb2, identity_pb2_grpc
-from kraft.rpc.peers import answer
-from kraft.rpc.services import Context
+from kraft.rpc.call import Call, service_of
+from kraft.rpc.pb import identity_pb2
+from kraft.rpc.peers import Peer
+from kraft.rpc.services import Service
 
 PROCESS_ID_BYTES: Final = 16
 
@@ -32,21 +32,21 @@ class Identity:
     listener: str
 
 
-_IDENTITY: Final = Mapping(Identity, identity_pb2.IdentifyResponse)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdentifyRequest:
+    pass
 
 
-class IdentityService(identity_pb2_grpc.IdentityServicer):
-    def __init__(self, identity: Identity) -> None:
-        self._answer = _IDENTITY.to_message(identity)
+IDENTIFY: Final = Call(service_of(identity_pb2.DESCRIPTOR, "Identity"), "Identify", IdentifyRequest, Identity)
 
-    async def Identify(self, request: identity_pb2.IdentifyRequest, context: Context) -> identity_pb2.IdentifyResponse:
-        return self._answer
 
-    def add_to(self, server: grpc.aio.Server) -> None:
-        identity_pb2_grpc.add_IdentityServicer_to_server(self, server)
+def identity_service(identity: Identity) -> Service:
+    async def identify(_: IdentifyRequest) -> Identity:
+        return identity
+
+    return Service(IDENTIFY.served_by(identify))
 
 
 async def who_answers(address: str, channel: grpc.aio.Channel, timeout_s: float) -> Identity:
     """Raises Unreachable, also for somebody who does not know the question."""
-    stub = identity_pb2_grpc.IdentityStub(channel)
-    return _IDENTITY.to_value(await answer(address, stub.Identify, identity_pb2.IdentifyRequest(), timeout_s))
+    return await Peer(address, channel).call(IDENTIFY, IdentifyRequest(), timeout_s)

@@ -36,11 +36,11 @@ class Mapping(Generic[Value, WireMessage]):
 
     def __init__(self, value_type: type[Value], message_type: type[WireMessage]) -> None:
         self.value_type = value_type
-        self._message_type = message_type
+        self.message_type = message_type
         self._fields = _fields_of(value_type, message_type.DESCRIPTOR)
 
     def to_message(self, value: Value) -> WireMessage:
-        message = self._message_type()
+        message = self.message_type()
         self.write(value, message)
         return message
 

@@ -7,25 +7,16 @@ A call that the peer refused as a whole raises that Refusal.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Final, Generic, TypeVar
 
 import grpc
 import grpc.aio
 
-from kraft.model import broker_requests as brokers
-from kraft.model import config_requests as configs
-from kraft.model import feature_requests as features
-from kraft.model import partition_requests as partitions
-from kraft.model import quota_requests as quotas
-from kraft.model import requests as values
 from kraft.model.errors import ErrorCode, KraftError, Refusal
-from kraft.rpc import messages
+from kraft.rpc.call import AnyCall, Call, ServerStream, Stream
 from kraft.rpc.connection_failures import connection_failure
-from kraft.rpc.mapping import Mapping
-from kraft.rpc.pb import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc
 
-Value = TypeVar("Value")
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 
@@ -84,11 +75,8 @@ class Connections:
             self._channels[address] = self._dial(address, CHANNEL_OPTIONS)
         return self._channels[address]
 
-    def broker(self, address: str) -> BrokerPeer:
-        return BrokerPeer(address, self.channel(address))
-
-    def admin(self, address: str) -> AdminPeer:
-        return AdminPeer(address, self.channel(address))
+    def peer(self, address: str) -> Peer:
+        return Peer(address, self.channel(address))
 
     async def close(self) -> None:
         channels, self._channels = list(self._channels.values()), {}
@@ -96,180 +84,39 @@ class Connections:
             await channel.close(grace=None)
 
 
-class BrokerPeer:
-    """A broker, as producers and consumers see it."""
+class Peer:
+    """A node at the other end of a channel."""
 
     def __init__(self, address: str, channel: grpc.aio.Channel) -> None:
         self.address = address
-        self._stub = broker_pb2_grpc.BrokerStub(channel)
+        self._channel = channel
 
-    async def metadata(self, request: values.MetadataRequest, timeout_s: float) -> values.MetadataResponse:
-        message = messages.METADATA_REQUEST.to_message(request)
-        return messages.METADATA_RESPONSE.to_value(await answer(self.address, self._stub.Metadata, message, timeout_s))
+    async def call(self, call: Call[Request, Response], request: Request, timeout_s: float) -> Response:
+        """Raises Unreachable, or the Refusal with which the peer ended the call."""
+        method = self._channel.unary_unary(call.method, *_codecs(call))
+        try:
+            message = await method(call.request.to_message(request), timeout=timeout_s)
+        except grpc.aio.AioRpcError as error:
+            _pass_on_cancellation()
+            raise _failure(self.address, error) from error
+        return call.response.to_value(message)
 
-    async def list_offsets(self, request: values.ListOffsetsRequest, timeout_s: float) -> values.ListOffsetsResponse:
-        message = messages.LIST_OFFSETS_REQUEST.to_message(request)
-        response = await answer(self.address, self._stub.ListOffsets, message, timeout_s)
-        return messages.LIST_OFFSETS_RESPONSE.to_value(response)
+    async def follow(self, stream: ServerStream[Request, Response], request: Request) -> AsyncGenerator[Response, None]:
+        """What the peer sends, until either ends it. Raises Unreachable when it breaks, or the peer's Refusal."""
+        method = self._channel.unary_stream(stream.method, *_codecs(stream))
+        messages = method(stream.request.to_message(request))
+        try:
+            async for message in messages:
+                yield stream.response.to_value(message)
+        except grpc.aio.AioRpcError as error:
+            _pass_on_cancellation()
+            raise _failure(self.address, error) from error
+        finally:
+            messages.cancel()
 
-    async def offset_for_leader_epoch(
-        self, request: values.OffsetForLeaderEpochRequest, timeout_s: float
-    ) -> values.OffsetForLeaderEpochResponse:
-        message = messages.EPOCH_END_REQUEST.to_message(request)
-        response = await answer(self.address, self._stub.OffsetForLeaderEpoch, message, timeout_s)
-        return messages.EPOCH_END_RESPONSE.to_value(response)
-
-    async def delete_records(
-        self, request: values.DeleteRecordsRequest, timeout_s: float
-    ) -> values.DeleteRecordsResponse:
-        message = messages.DELETE_RECORDS_REQUEST.to_message(request)
-        response = await answer(self.address, self._stub.DeleteRecords, message, timeout_s)
-        return messages.DELETE_RECORDS_RESPONSE.to_value(response)
-
-    async def init_producer_id(self, timeout_s: float) -> values.InitProducerIdResponse:
-        request = broker_pb2.InitProducerIdRequest()
-        response = await answer(self.address, self._stub.InitProducerId, request, timeout_s)
-        return messages.INIT_PRODUCER_ID_RESPONSE.to_value(response)
-
-    async def produce_records(
-        self, request: values.ProduceRecordsRequest, timeout_s: float
-    ) -> values.ProducePartitionResult:
-        message = messages.PRODUCE_RECORDS_REQUEST.to_message(request)
-        response = await answer(self.address, self._stub.ProduceRecords, message, timeout_s)
-        return messages.PRODUCE_RECORDS_RESULT.to_value(response)
-
-    async def fetch_records(self, request: values.FetchRecordsRequest, timeout_s: float) -> values.FetchRecordsResponse:
-        message = messages.FETCH_RECORDS_REQUEST.to_message(request)
-        response = await answer(self.address, self._stub.FetchRecords, message, timeout_s)
-        return messages.FETCH_RECORDS_RESPONSE.to_value(response)
-
-    def produce_stream(self) -> ProduceStream:
-        return CallStream(self.address, self._stub.Produce(), messages.PRODUCE_REQUEST, messages.PRODUCE_RESPONSE)
-
-    def fetch_stream(self) -> FetchStream:
-        return CallStream(self.address, self._stub.Fetch(), messages.FETCH_REQUEST, messages.FETCH_RESPONSE)
-
-
-class AdminPeer:
-    """A node, as operators see it."""
-
-    def __init__(self, address: str, channel: grpc.aio.Channel) -> None:
-        self.address = address
-        self._stub = admin_pb2_grpc.AdminStub(channel)
-
-    async def create_topics(self, request: values.CreateTopicsRequest, timeout_s: float) -> values.TopicResults:
-        message = messages.CREATE_TOPICS_REQUEST.to_message(request)
-        return messages.TOPIC_RESULTS.to_value(await answer(self.address, self._stub.CreateTopics, message, timeout_s))
-
-    async def delete_topics(self, request: values.DeleteTopicsRequest, timeout_s: float) -> values.TopicResults:
-        message = messages.DELETE_TOPICS_REQUEST.to_message(request)
-        return messages.TOPIC_RESULTS.to_value(await answer(self.address, self._stub.DeleteTopics, message, timeout_s))
-
-    async def describe_topics(
-        self, request: values.DescribeTopicsRequest, timeout_s: float
-    ) -> values.DescribeTopicsResponse:
-        message = messages.DESCRIBE_TOPICS_REQUEST.to_message(request)
-        response = await answer(self.address, self._stub.DescribeTopics, message, timeout_s)
-        return messages.DESCRIBE_TOPICS_RESPONSE.to_value(response)
-
-    async def describe_configs(
-        self, request: configs.DescribeConfigsRequest, timeout_s: float
-    ) -> configs.DescribeConfigsResponse:
-        message = messages.DESCRIBE_CONFIGS_REQUEST.to_message(request)
-        response = await answer(self.address, self._stub.DescribeConfigs, message, timeout_s)
-        return messages.DESCRIBE_CONFIGS_RESPONSE.to_value(response)
-
-    async def incremental_alter_configs(
-        self, request: configs.IncrementalAlterConfigsRequest, timeout_s: float
-    ) -> configs.IncrementalAlterConfigsResponse:
-        message = messages.ALTER_CONFIGS_REQUEST.to_message(request)
-        response = await answer(self.address, self._stub.IncrementalAlterConfigs, message, timeout_s)
-        return messages.ALTER_CONFIGS_RESPONSE.to_value(response)
-
-    async def describe_brokers(
-        self, request: brokers.DescribeBrokersRequest, timeout_s: float
-    ) -> brokers.DescribeBrokersResponse:
-        message = messages.DESCRIBE_BROKERS_REQUEST.to_message(request)
-        response = await answer(self.address, self._stub.DescribeBrokers, message, timeout_s)
-        return messages.DESCRIBE_BROKERS_RESPONSE.to_value(response)
-
-    async def fence_broker(self, request: brokers.FenceBrokerRequest, timeout_s: float) -> brokers.BrokerActionResult:
-        message = messages.FENCE_BROKER_REQUEST.to_message(request)
-        response = await answer(self.address, self._stub.FenceBroker, message, timeout_s)
-        return messages.BROKER_ACTION_RESULT.to_value(response)
-
-    async def unfence_broker(
-        self, request: brokers.UnfenceBrokerRequest, timeout_s: float
-    ) -> brokers.BrokerActionResult:
-        message = messages.UNFENCE_BROKER_REQUEST.to_message(request)
-        response = await answer(self.address, self._stub.UnfenceBroker, message, timeout_s)
-        return messages.BROKER_ACTION_RESULT.to_value(response)
-
-    async def unregister_broker(
-        self, request: brokers.UnregisterBrokerRequest, timeout_s: float
-    ) -> brokers.BrokerActionResult:
-        message = messages.UNREGISTER_BROKER_REQUEST.to_message(request)
-        response = await answer(self.address, self._stub.UnregisterBroker, message, timeout_s)
-        return messages.BROKER_ACTION_RESULT.to_value(response)
-
-    async def describe_features(self, timeout_s: float) -> features.DescribeFeaturesResponse:
-        request = admin_pb2.DescribeFeaturesRequest()
-        response = await answer(self.address, self._stub.DescribeFeatures, request, timeout_s)
-        return messages.DESCRIBE_FEATURES_RESPONSE.to_value(response)
-
-    async def update_features(
-        self, request: features.UpdateFeaturesRequest, timeout_s: float
-    ) -> features.UpdateFeaturesResponse:
-        message = messages.UPDATE_FEATURES_REQUEST.to_message(request)
-        response = await answer(self.address, self._stub.UpdateFeatures, message, timeout_s)
-        return messages.UPDATE_FEATURES_RESPONSE.to_value(response)
-
-    async def describe_client_quotas(
-        self, request: quotas.DescribeClientQuotasRequest, timeout_s: float
-    ) -> quotas.DescribeClientQuotasResponse:
-        message = messages.DESCRIBE_QUOTAS_REQUEST.to_message(request)
-        response = await answer(self.address, self._stub.DescribeClientQuotas, message, timeout_s)
-        return messages.DESCRIBE_QUOTAS_RESPONSE.to_value(response)
-
-    async def alter_client_quotas(
-        self, request: quotas.AlterClientQuotasRequest, timeout_s: float
-    ) -> quotas.AlterClientQuotasResponse:
-        message = messages.ALTER_QUOTAS_REQUEST.to_message(request)
-        response = await answer(self.address, self._stub.AlterClientQuotas, message, timeout_s)
-        return messages.ALTER_QUOTAS_RESPONSE.to_value(response)
-
-    async def create_partitions(
-        self, request: partitions.CreatePartitionsRequest, timeout_s: float
-    ) -> values.TopicResults:
-        message = messages.CREATE_PARTITIONS_REQUEST.to_message(request)
-        response = await answer(self.address, self._stub.CreatePartitions, message, timeout_s)
-        return messages.TOPIC_RESULTS.to_value(response)
-
-    async def elect_leaders(
-        self, request: partitions.ElectLeadersRequest, timeout_s: float
-    ) -> partitions.ElectLeadersResponse:
-        message = messages.ELECT_LEADERS_REQUEST.to_message(request)
-        response = await answer(self.address, self._stub.ElectLeaders, message, timeout_s)
-        return messages.ELECT_LEADERS_RESPONSE.to_value(response)
-
-    async def alter_partition_reassignments(
-        self, request: partitions.AlterPartitionReassignmentsRequest, timeout_s: float
-    ) -> partitions.AlterPartitionReassignmentsResponse:
-        message = messages.ALTER_REASSIGNMENTS_REQUEST.to_message(request)
-        response = await answer(self.address, self._stub.AlterPartitionReassignments, message, timeout_s)
-        return messages.ALTER_REASSIGNMENTS_RESPONSE.to_value(response)
-
-    async def list_partition_reassignments(
-        self, request: partitions.ListPartitionReassignmentsRequest, timeout_s: float
-    ) -> partitions.ListPartitionReassignmentsResponse:
-        message = messages.LIST_REASSIGNMENTS_REQUEST.to_message(request)
-        response = await answer(self.address, self._stub.ListPartitionReassignments, message, timeout_s)
-        return messages.LIST_REASSIGNMENTS_RESPONSE.to_value(response)
-
-    async def describe_quorum(self, timeout_s: float) -> values.QuorumDescription:
-        request = admin_pb2.DescribeQuorumRequest()
-        response = await answer(self.address, self._stub.DescribeQuorum, request, timeout_s)
-        return messages.QUORUM_DESCRIPTION.to_value(response)
+    def open(self, stream: Stream[Request, Response]) -> CallStream[Request, Response]:
+        method = self._channel.stream_stream(stream.method, *_codecs(stream))
+        return CallStream(self.address, method(), stream)
 
 
 class CallStream(Generic[Request, Response]):
@@ -278,13 +125,11 @@ class CallStream(Generic[Request, Response]):
     Sending and receiving may be done by two tasks at once. Once either raises, the stream is of no more use.
     """
 
-    def __init__(
-        self, address: str, call: Any, request: Mapping[Request, Any], response: Mapping[Response, Any]
-    ) -> None:
+    def __init__(self, address: str, call: Any, stream: Stream[Request, Response]) -> None:
         self.address = address
         self._call = call
-        self._request = request
-        self._response = response
+        self._request = stream.request
+        self._response = stream.response
 
     async def send(self, request: Request) -> None:
         """Hands the request to the connection; waits while the peer takes no more. Raises as `receive` does."""
@@ -322,27 +167,8 @@ class CallStream(Generic[Request, Response]):
         return Unreachable(self.address, "the stream is closed")
 
 
-ProduceStream = CallStream[values.ProduceRequest, values.ProduceResponse]
-FetchStream = CallStream[values.FetchRequest, values.FetchResponse]
-
-
-async def answer(address: str, method: Callable[..., Awaitable[Value]], message: Any, timeout_s: float) -> Value:
-    """One call, one answer. Raises Unreachable, or the Refusal with which the peer ended the call."""
-    try:
-        return await method(message, timeout=timeout_s)
-    except grpc.aio.AioRpcError as error:
-        _pass_on_cancellation()
-        raise _failure(address, error) from error
-
-
-async def answers(address: str, call: AsyncIterable[Value]) -> AsyncIterator[Value]:
-    """The messages of a server's stream, as long as it lasts. Raises Unreachable, or the peer's Refusal."""
-    try:
-        async for message in call:
-            yield message
-    except grpc.aio.AioRpcError as error:
-        _pass_on_cancellation()
-        raise _failure(address, error) from error
+def _codecs(call: AnyCall) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
+    return call.request.message_type.SerializeToString, call.response.message_type.FromString
 
 
 def _pass_on_cancellation() -> None:

@@ -19,7 +19,7 @@ from kraft.client import KraftError
 from kraft.client.aio import Admin
 from kraft.client.any_broker import check
 from kraft.metadata.image import MetadataImage
-from kraft.model.config_requests import (
+from kraft.model.configs import (
     ConfigAlteration,
     ConfigOperation,
     ConfigResourceType,
@@ -27,9 +27,10 @@ from kraft.model.config_requests import (
     ResourceAlteration,
 )
 from kraft.model.errors import Refusal
-from kraft.model.partition_requests import CreatePartitionsRequest, NewPartitions
-from kraft.model.requests import CreateTopicsRequest, NewTopic
-from kraft.rpc.peers import AdminPeer, Connections, Unreachable
+from kraft.model.partitions import CreatePartitionsRequest, NewPartitions
+from kraft.model.topics import CreateTopicsRequest, NewTopic
+from kraft.rpc.calls import CREATE_PARTITIONS, CREATE_TOPICS, INCREMENTAL_ALTER_CONFIGS
+from kraft.rpc.peers import Connections, Peer, Unreachable
 from tests.end_to_end.working_thread import WorkingThread
 
 PARTITIONS: Final = "partitions"
@@ -196,7 +197,7 @@ class NumberedChanges(WorkingThread):
                 if not self._running.is_set():
                     await asyncio.sleep(_POLL_S)
                     continue
-                node = connections.admin(self._addresses[address_index % len(self._addresses)])
+                node = connections.peer(self._addresses[address_index % len(self._addresses)])
                 self._under_way += 1
                 try:
                     home = await self._change(writer, node, home)
@@ -208,7 +209,7 @@ class NumberedChanges(WorkingThread):
         finally:
             await connections.close()
 
-    async def _change(self, writer: int, node: AdminPeer, home: _Home | None) -> _Home | None:
+    async def _change(self, writer: int, node: Peer, home: _Home | None) -> _Home | None:
         """One change. Returns what is to be changed next; None when its outcome is unknown."""
         number, self.asked = self.asked, self.asked + 1
         if home is None or home.changes >= _CHANGES_PER_TOPIC:
@@ -267,23 +268,23 @@ def _value(image: MetadataImage, topic: str, what: str) -> int | None:
     return int(found.configs[what]) if what in found.configs else None
 
 
-async def _create_topic(node: AdminPeer, topic: str, timeout_s: float) -> None:
+async def _create_topic(node: Peer, topic: str, timeout_s: float) -> None:
     new = NewTopic(topic=topic, partitions=1, replication_factor=1)
     request = CreateTopicsRequest(topics=[new], timeout_ms=int(timeout_s * 1_000))
-    (result,) = (await node.create_topics(request, timeout_s)).results
+    (result,) = (await node.call(CREATE_TOPICS, request, timeout_s)).results
     check(result.error_code, result.error_message)
 
 
-async def _add_partition(node: AdminPeer, topic: str, count: int, timeout_s: float) -> None:
+async def _add_partition(node: Peer, topic: str, count: int, timeout_s: float) -> None:
     new = NewPartitions(topic=topic, count=count)
     request = CreatePartitionsRequest(topics=[new], timeout_ms=int(timeout_s * 1_000))
-    (result,) = (await node.create_partitions(request, timeout_s)).results
+    (result,) = (await node.call(CREATE_PARTITIONS, request, timeout_s)).results
     check(result.error_code, result.error_message)
 
 
-async def _alter_config(node: AdminPeer, topic: str, value: int, timeout_s: float) -> None:
+async def _alter_config(node: Peer, topic: str, value: int, timeout_s: float) -> None:
     alteration = ConfigAlteration(key=CONFIG, operation=ConfigOperation.SET, value=str(value))
     resource = ResourceAlteration(resource_type=ConfigResourceType.TOPIC, resource_name=topic, alterations=[alteration])
     request = IncrementalAlterConfigsRequest(resources=[resource], timeout_ms=int(timeout_s * 1_000))
-    (result,) = (await node.incremental_alter_configs(request, timeout_s)).results
+    (result,) = (await node.call(INCREMENTAL_ALTER_CONFIGS, request, timeout_s)).results
     check(result.error_code, result.error_message)

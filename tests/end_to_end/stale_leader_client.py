@@ -9,8 +9,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from kraft.model.client_quotas import AlterClientQuotasRequest, QuotaAlteration, QuotaEntity, QuotaOperation
+from kraft.model.describe_quorum import DescribeQuorumRequest
 from kraft.model.errors import Refusal
-from kraft.model.quota_requests import AlterClientQuotasRequest, QuotaAlteration, QuotaEntity, QuotaOperation
+from kraft.rpc.calls import ALTER_CLIENT_QUOTAS, DESCRIBE_QUORUM
 from kraft.rpc.peers import Connections, Unreachable
 from tests.end_to_end.node_dialling import dial_as_node
 
@@ -89,14 +91,16 @@ class StaleLeaderClient:
         )
         request = AlterClientQuotasRequest(alterations=[alteration], timeout_ms=int(self._attempt_s * 1_000))
         try:
-            await self._connections.admin(self._addresses[0]).alter_client_quotas(request, self._attempt_s)
+            await self._connections.peer(self._addresses[0]).call(ALTER_CLIENT_QUOTAS, request, self._attempt_s)
         except (Unreachable, Refusal):
             return
         self.acknowledged.append(client)
 
     async def _ask_who_leads(self, address: str) -> None:
         try:
-            description = await self._connections.admin(address).describe_quorum(self._attempt_s)
+            description = await self._connections.peer(address).call(
+                DESCRIBE_QUORUM, DescribeQuorumRequest(), self._attempt_s
+            )
         except (Unreachable, Refusal):
             return
         if description.leader_id == self._node_id:

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 import pytest
 
 from kraft.client import Admin, Consumer, DeliveryTimeout, Producer, RecordMetadata, Refusal, TopicPartition
-from kraft.model.requests import PartitionMetadata
+from kraft.model.metadata import PartitionMetadata
 from kraft.testing import Cluster
 from tests.end_to_end.waiting import until
 

@@ -16,7 +16,8 @@ from kraft.local import cluster_files
 from kraft.local.cluster_files import NodePlan
 from kraft.local.free_ports import ReservedPorts
 from kraft.local.local_cluster import LocalCluster
-from kraft.model.requests import MetadataRequest
+from kraft.model.metadata import MetadataRequest
+from kraft.rpc.calls import METADATA
 from kraft.rpc.peers import Connections
 from kraft.server.identity import storage
 
@@ -98,8 +99,8 @@ def test_clients_of_grpc_are_told_the_advertised_addresses(listeners: ClusterLis
     async def told_by(number: int) -> set[tuple[int, str, int]]:
         connections = Connections()
         try:
-            peer = connections.broker(f"127.0.0.1:{listeners.grpc[number]}")
-            answer = await peer.metadata(MetadataRequest(topics=[]), DEADLINE_S)
+            peer = connections.peer(f"127.0.0.1:{listeners.grpc[number]}")
+            answer = await peer.call(METADATA, MetadataRequest(topics=[]), DEADLINE_S)
         finally:
             await connections.close()
         return {(broker.broker_id, broker.host, broker.port) for broker in answer.brokers}

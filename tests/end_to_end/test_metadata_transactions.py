@@ -12,10 +12,11 @@ from benchmarks.metadata_cluster import CLUSTER_ID, ScaleBroker, ScaleCluster, k
 from kraft.local.node_process import NodeProcess
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import PartitionChanged, RegisterBroker, TransactionBegun
+from kraft.model.follow_metadata import FollowMetadataRequest
 from kraft.model.ids import BrokerId
-from kraft.model.requests import CreateTopicsRequest, NewTopic
-from kraft.rpc.cluster_messages import FollowMetadataRequest
-from kraft.rpc.cluster_peers import ControllerPeer
+from kraft.model.topics import CreateTopicsRequest, NewTopic
+from kraft.rpc.calls import CREATE_TOPICS
+from kraft.rpc.cluster_calls import FOLLOW_METADATA
 from kraft.rpc.metadata_codec import decode_records
 from kraft.server.cluster.metadata_loader import MetadataLoader
 
@@ -31,7 +32,7 @@ async def create_topics(cluster: ScaleCluster) -> None:
 
 
 async def create(cluster: ScaleCluster, request: CreateTopicsRequest) -> None:
-    await cluster.brokers[0].controllers.call_admin(lambda peer, _: peer.create_topics(request, DEADLINE_S), DEADLINE_S)
+    await cluster.brokers[0].controllers.call(CREATE_TOPICS, request, DEADLINE_S, attempt_timeout_s=DEADLINE_S)
 
 
 async def followed(cluster: ScaleCluster, broker: ScaleBroker) -> MetadataImage:
@@ -58,10 +59,10 @@ async def followed(cluster: ScaleCluster, broker: ScaleBroker) -> MetadataImage:
 async def transaction_seen(cluster: ScaleCluster, active: NodeProcess, entries: int) -> None:
     """Until the active controller has committed so many entries of a transaction, or all of it."""
     address = next(str(voter.address) for voter in cluster.voters if voter.node_id == active.node_id)
-    peer = ControllerPeer(address, cluster.connections.channel(address))
+    peer = cluster.connections.peer(address)
     seen = 0
     request = FollowMetadataRequest(cluster_id=CLUSTER_ID, broker_id=BrokerId(9), after_index=0)
-    async with aclosing(peer.follow_metadata(request)) as batches:
+    async with aclosing(peer.follow(FOLLOW_METADATA, request)) as batches:
         async for batch in batches:
             records = [] if batch.in_snapshot else decode_records(batch.records, batch.index)
             of_broker = any(isinstance(record, RegisterBroker | PartitionChanged) for record in records)

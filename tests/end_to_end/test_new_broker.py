@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraft.client import Admin, BrokerDescription, TopicPartition
-from kraft.model.requests import PartitionMetadata
+from kraft.model.metadata import PartitionMetadata
 from kraft.testing import Cluster
 from tests.end_to_end.records import create_topic, once_each, publish, read_all
 from tests.end_to_end.waiting import until, until_in_sync

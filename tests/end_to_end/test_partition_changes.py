@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kraft.client import Admin, Consumer, ElectionType, ErrorCode, KraftError, Producer, Refusal, TopicPartition
-from kraft.model.requests import PartitionMetadata
+from kraft.model.metadata import PartitionMetadata
 from kraft.testing import Cluster
 from tests.end_to_end.command_line import kraft
 from tests.end_to_end.waiting import until

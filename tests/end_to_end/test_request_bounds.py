@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from kraft.model.errors import Refusal
-from kraft.model.requests import MetadataRequest
+from kraft.model.metadata import MetadataRequest
+from kraft.rpc.calls import METADATA
 from kraft.rpc.peers import Connections, Unreachable
 from kraft.testing import Cluster
 from kraft.wire.frame import SIZE_BYTES, encode_request
@@ -66,9 +67,9 @@ def test_a_request_of_grpc_is_taken_up_to_the_bound_and_refused_above_it(cluster
         """About `size_bytes`: each name takes three bytes more than it has."""
         connections = Connections()
         try:
-            peer = connections.broker(cluster.bootstrap_servers)
+            peer = connections.peer(cluster.bootstrap_servers)
             names = ["n" * 997] * (size_bytes // 1_000)
-            return len((await peer.metadata(MetadataRequest(topics=names), DEADLINE_S)).topics)
+            return len((await peer.call(METADATA, MetadataRequest(topics=names), DEADLINE_S)).topics)
         finally:
             await connections.close()
 

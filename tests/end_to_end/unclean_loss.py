@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kraft.client import Admin, ElectionType, Producer, TopicPartition
-from kraft.model.requests import PartitionMetadata
+from kraft.model.metadata import PartitionMetadata
 from kraft.testing import Cluster
 from tests.end_to_end.waiting import DEADLINE_S, until
 

@@ -13,22 +13,18 @@ from itertools import takewhile
 from typing import Any
 from uuid import UUID
 
-from kraft.metadata import controller
-from kraft.metadata.commands import (
-    AlterPartitionRequest,
-    FailedReplica,
-    FailReplicasRequest,
-    HeartbeatRequest,
-    IsrMember,
-)
+from kraft.metadata import broker_decisions, election_decisions, partition_decisions, reassignment
 from kraft.metadata.configs import TopicConfig, broker_defaults
 from kraft.metadata.decision import Decision
 from kraft.metadata.features import ELIGIBLE_REPLICAS_VERSION
 from kraft.metadata.image import MetadataImage, PartitionImage
 from kraft.metadata.records import FeatureLevelSet
+from kraft.model.alter_partition import AlterPartitionRequest, IsrMember
 from kraft.model.errors import ErrorCode
+from kraft.model.fail_replicas import FailedReplica, FailReplicasRequest
+from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import NO_LEADER_EPOCH, BrokerId, DirectoryId, LeaderEpoch
-from kraft.model.partition_requests import (
+from kraft.model.partitions import (
     AlterPartitionReassignmentsRequest,
     ElectionType,
     ElectLeadersRequest,
@@ -125,7 +121,7 @@ class World:
             partition_epoch=self.state.partition_epoch,
             new_isr=[IsrMember(broker_id=BrokerId(each), broker_epoch=epoch_of(self.image, each)) for each in isr],
         )
-        decision = controller.alter_partition(self.image, request, defaults=self.defaults)
+        decision = partition_decisions.alter_partition(self.image, request, defaults=self.defaults)
         before = self.state
         self._apply(decision)
         if decision.response.error_code is ErrorCode.NONE and decision.records and not before.is_reassigned:
@@ -173,7 +169,7 @@ class World:
     def fence(self, broker: int) -> None:
         """The controller has not heard from it for too long."""
         epoch = epoch_of(self.image, broker)
-        self._apply(controller.fence_broker(self.image, BrokerId(broker), epoch, self.defaults))
+        self._apply(broker_decisions.fence_broker(self.image, BrokerId(broker), epoch, self.defaults))
 
     def start(self, broker: int) -> None:
         """The broker registers as a new process; it is in service with the next heartbeat."""
@@ -188,7 +184,7 @@ class World:
         )
         node.may_have_lost_records = False
         self._apply(
-            controller.register_broker(self.image, request, session_is_alive=False, defaults=self.defaults),
+            broker_decisions.register_broker(self.image, request, session_is_alive=False, defaults=self.defaults),
         )
 
     def heartbeat(self, broker: int, *, wants_shutdown: bool = False) -> None:
@@ -200,7 +196,7 @@ class World:
                 wants_shutdown=wants_shutdown,
             )
             self._apply(
-                controller.heartbeat(
+                broker_decisions.heartbeat(
                     self.image, request, caught_up_from_index=0, committed_index=1, defaults=self.defaults
                 )
             )
@@ -214,7 +210,7 @@ class World:
         request = FailReplicasRequest(
             broker_id=BrokerId(broker), broker_epoch=epoch_of(self.image, broker), replicas=[failed]
         )
-        self._apply(controller.fail_replicas(self.image, request, defaults=self.defaults))
+        self._apply(partition_decisions.fail_replicas(self.image, request, defaults=self.defaults))
         if self.state.has_leader and not self.state.counts_on(BrokerId(broker)):
             node.knows_of_loss = False
 
@@ -230,18 +226,18 @@ class World:
     def elect_preferred(self) -> None:
         names = [PartitionName(topic="orders", partition=0)]
         request = ElectLeadersRequest(election_type=ElectionType.PREFERRED, partitions=names, timeout_ms=1)
-        self._apply(controller.elect_leaders(self.image, request, defaults=self.defaults))
+        self._apply(election_decisions.elect_leaders(self.image, request, defaults=self.defaults))
 
     def reassign(self, *target: int) -> None:
         """To these brokers; to none: what is under way is cancelled."""
         asked = Reassignment(topic="orders", partition=0, replicas=list(target), cancels=not target)
         request = AlterPartitionReassignmentsRequest(partitions=[asked], timeout_ms=1)
-        self._apply(controller.alter_partition_reassignments(self.image, request, defaults=self.defaults))
+        self._apply(reassignment.alter_partition_reassignments(self.image, request, defaults=self.defaults))
 
     def restart_with_minimum(self, minimum: int) -> None:
         """Other files are in effect in the controllers; the brokers' come later, or do not."""
         self.defaults = broker_defaults({"min.insync.replicas": str(minimum)})
-        self._apply(controller.settle_eligible_replicas(self.image, defaults=self.defaults))
+        self._apply(election_decisions.settle_eligible_replicas(self.image, defaults=self.defaults))
 
     # --- what must hold ----------------------------------------------------------------------------------------
 

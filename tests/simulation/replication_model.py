@@ -10,8 +10,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from kraft.metadata import controller
-from kraft.metadata.commands import AlterPartitionRequest, AlterPartitionResult, IsrMember
+from kraft.metadata import partition_decisions
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
 from kraft.metadata.records import (
     BrokerUnfenced,
@@ -21,6 +20,7 @@ from kraft.metadata.records import (
     RegisterBroker,
     TopicCreated,
 )
+from kraft.model.alter_partition import AlterPartitionRequest, AlterPartitionResult, IsrMember
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from kraft.replication.effects import ProposeIsr
@@ -166,7 +166,7 @@ class Controller:
             partition_epoch=proposal.partition_epoch,
             new_isr=[IsrMember(broker_id=each.broker_id, broker_epoch=each.broker_epoch) for each in proposal.isr],
         )
-        decision = controller.alter_partition(self._image(), request)
+        decision = partition_decisions.alter_partition(self._image(), request)
         if decision.response.error_code is not ErrorCode.NONE and not self.refusals_begin_epochs:
             state = self.state
             answer = replace(decision.response, partition_epoch=PartitionEpoch(state.partition_epoch))

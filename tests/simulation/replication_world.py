@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
-from kraft.model.replica_requests import ReplicaFetchPartition, ReplicaFetchResult
+from kraft.model.replica_fetch import ReplicaFetchPartition, ReplicaFetchResult
 from kraft.replication.divergence import check_follower_fetch
 from kraft.replication.effects import (
     AdvanceLogStart,

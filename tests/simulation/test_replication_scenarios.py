@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.metadata.commands import AlterPartitionResult
+from kraft.model.alter_partition import AlterPartitionResult
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId
 from tests.simulation.replication_model import AlterAnswer, Record

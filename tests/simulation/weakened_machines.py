@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId, Offset, PartitionEpoch
-from kraft.model.replica_requests import ReplicaFetchResult
+from kraft.model.replica_fetch import ReplicaFetchResult
 from kraft.replication.effects import FollowerEffect, LeaderEffect
 from kraft.replication.follower import FetchPosition, PartitionFollower
 from kraft.replication.follower_progress import FollowerProgress

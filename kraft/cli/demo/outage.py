@@ -12,7 +12,7 @@ from kraft.cli.demo.failure import DemoFailed
 from kraft.cli.demo.publishing import Acknowledgement
 from kraft.client import Admin, TopicPartition
 from kraft.local.local_cluster import LocalCluster
-from kraft.model.requests import PartitionMetadata
+from kraft.model.metadata import PartitionMetadata
 
 RESTART_AFTER_S: Final = 5.0
 """Longer than a new leader takes by default, so that the old one does not come back into its own election."""

@@ -132,7 +132,7 @@ def elect_leaders(
     from kraft.cli.topics.elections import elect
     from kraft.cli.topics.partition_files import read_partitions
     from kraft.model.ids import TopicPartition
-    from kraft.model.partition_requests import ElectionType
+    from kraft.model.partitions import ElectionType
 
     name = optional_topic_name(positional, topic)
     if [name is not None, all_topic_partitions, path_to_json_file is not None].count(True) != 1:

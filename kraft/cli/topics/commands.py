@@ -26,7 +26,7 @@ from kraft.cli.printing import print_json
 from kraft.cli.topics import changes
 
 if TYPE_CHECKING:
-    from kraft.model.requests import PartitionMetadata
+    from kraft.model.metadata import PartitionMetadata
 
 app = typer.Typer(help="Create, list, describe, change, move and delete topics.", no_args_is_help=True)
 

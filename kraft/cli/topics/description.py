@@ -12,7 +12,8 @@ from kraft.model.ids import TopicPartition, uuid_to_text
 
 if TYPE_CHECKING:
     from kraft.client import Admin, OngoingReassignment
-    from kraft.model.requests import PartitionMetadata, TopicDescription
+    from kraft.model.metadata import PartitionMetadata
+    from kraft.model.topics import TopicDescription
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

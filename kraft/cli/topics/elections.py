@@ -9,7 +9,7 @@ from kraft.cli.options import Output
 from kraft.cli.printing import print_json
 from kraft.model.errors import ErrorCode, KraftError
 from kraft.model.ids import TopicPartition
-from kraft.model.partition_requests import ElectionType
+from kraft.model.partitions import ElectionType
 
 if TYPE_CHECKING:
     from kraft.client import Admin

@@ -12,10 +12,10 @@ from kraft.client.any_broker import check
 from kraft.client.errors import ClientClosed
 from kraft.client.metadata_cache import MetadataCache
 from kraft.client.network import Network
-from kraft.client.ports import AdminNode, Connections
+from kraft.client.ports import Connections, Node
 from kraft.client.sans_io.backoff import Backoff
 from kraft.client.settings import DEFAULT_BOOTSTRAP_SERVERS, AdminSettings, settings_of
-from kraft.model.config_requests import (
+from kraft.model.configs import (
     ConfigAlteration,
     ConfigEntry,
     ConfigOperation,
@@ -27,7 +27,8 @@ from kraft.model.config_requests import (
 )
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
-from kraft.model.partition_requests import (
+from kraft.model.metadata import MetadataRequest, MetadataResponse
+from kraft.model.partitions import (
     AlterPartitionReassignmentsRequest,
     CreatePartitionsRequest,
     ElectionType,
@@ -40,15 +41,24 @@ from kraft.model.partition_requests import (
     Reassignment,
     ReplicaAssignment,
 )
-from kraft.model.requests import (
+from kraft.model.topics import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DescribeTopicsRequest,
-    MetadataRequest,
-    MetadataResponse,
     NewTopic,
     TopicDescription,
     TopicResult,
+)
+from kraft.rpc.calls import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_TOPICS,
+    ELECT_LEADERS,
+    INCREMENTAL_ALTER_CONFIGS,
+    LIST_PARTITION_REASSIGNMENTS,
 )
 
 Answer = TypeVar("Answer")
@@ -117,11 +127,11 @@ class Admin(ClusterAdmin):
         """
         allowed_ms = self._timeout(timeout_ms)
 
-        async def ask(node: AdminNode, timeout_s: float) -> list[TopicResult]:
+        async def ask(node: Node, timeout_s: float) -> list[TopicResult]:
             request = CreateTopicsRequest(
                 topics=list(topics), timeout_ms=int(timeout_s * 1000), validate_only=validate_only
             )
-            return _checked((await node.create_topics(request, timeout_s)).results)
+            return _checked((await node.call(CREATE_TOPICS, request, timeout_s)).results)
 
         return await self._ask_admin(ask, allowed_ms, attempt_ms=self._settings.request_timeout_ms)
 
@@ -129,9 +139,9 @@ class Admin(ClusterAdmin):
         """Deletes each; raises the first Refusal after all were tried."""
         allowed_ms = self._timeout(timeout_ms)
 
-        async def ask(node: AdminNode, timeout_s: float) -> list[TopicResult]:
+        async def ask(node: Node, timeout_s: float) -> list[TopicResult]:
             request = DeleteTopicsRequest(topics=list(topics), timeout_ms=int(timeout_s * 1000))
-            return _checked((await node.delete_topics(request, timeout_s)).results)
+            return _checked((await node.call(DELETE_TOPICS, request, timeout_s)).results)
 
         return await self._ask_admin(ask, allowed_ms, attempt_ms=self._settings.request_timeout_ms)
 
@@ -145,8 +155,8 @@ class Admin(ClusterAdmin):
         """State and configs of the topics, sorted by name; all when none is named. Raises for a missing one."""
         names = list(topics)
 
-        async def ask(node: AdminNode, timeout_s: float) -> list[TopicDescription]:
-            return (await node.describe_topics(DescribeTopicsRequest(topics=names), timeout_s)).topics
+        async def ask(node: Node, timeout_s: float) -> list[TopicDescription]:
+            return (await node.call(DESCRIBE_TOPICS, DescribeTopicsRequest(topics=names), timeout_s)).topics
 
         described = await self._ask_admin(ask, self._timeout(timeout_ms))
         for each in described:
@@ -178,11 +188,11 @@ class Admin(ClusterAdmin):
         placed = [ReplicaAssignment(replicas=list(replicas)) for replicas in assignments or ()]
         new = NewPartitions(topic=topic, count=total_count, assignments=placed)
 
-        async def ask(node: AdminNode, timeout_s: float) -> TopicResult:
+        async def ask(node: Node, timeout_s: float) -> TopicResult:
             request = CreatePartitionsRequest(
                 topics=[new], timeout_ms=int(timeout_s * 1000), validate_only=validate_only
             )
-            return _checked((await node.create_partitions(request, timeout_s)).results)[0]
+            return _checked((await node.call(CREATE_PARTITIONS, request, timeout_s)).results)[0]
 
         return await self._ask_admin(ask, self._timeout(timeout_ms), attempt_ms=self._settings.request_timeout_ms)
 
@@ -200,14 +210,14 @@ class Admin(ClusterAdmin):
         """
         names = _names(partitions)
 
-        async def ask(node: AdminNode, timeout_s: float) -> dict[TopicPartition, Refusal | None]:
+        async def ask(node: Node, timeout_s: float) -> dict[TopicPartition, Refusal | None]:
             request = ElectLeadersRequest(
                 election_type=election_type,
                 partitions=names,
                 all_partitions=partitions is None,
                 timeout_ms=int(timeout_s * 1000),
             )
-            response = await node.elect_leaders(request, timeout_s)
+            response = await node.call(ELECT_LEADERS, request, timeout_s)
             check(response.error_code, response.error_message)
             return _refusals(response.results)
 
@@ -231,13 +241,13 @@ class Admin(ClusterAdmin):
             for each, replicas in reassignments.items()
         ]
 
-        async def ask(node: AdminNode, timeout_s: float) -> dict[TopicPartition, Refusal | None]:
+        async def ask(node: Node, timeout_s: float) -> dict[TopicPartition, Refusal | None]:
             request = AlterPartitionReassignmentsRequest(
                 partitions=wanted,
                 timeout_ms=int(timeout_s * 1000),
                 allow_replication_factor_change=allow_replication_factor_change,
             )
-            response = await node.alter_partition_reassignments(request, timeout_s)
+            response = await node.call(ALTER_PARTITION_REASSIGNMENTS, request, timeout_s)
             check(response.error_code, response.error_message)
             return _refusals(response.results)
 
@@ -249,9 +259,9 @@ class Admin(ClusterAdmin):
         """The reassignments that are under way: of these partitions, or of the whole cluster."""
         names = _names(partitions)
 
-        async def ask(node: AdminNode, timeout_s: float) -> list[OngoingReassignment]:
+        async def ask(node: Node, timeout_s: float) -> list[OngoingReassignment]:
             request = ListPartitionReassignmentsRequest(partitions=names, all_partitions=partitions is None)
-            return (await node.list_partition_reassignments(request, timeout_s)).partitions
+            return (await node.call(LIST_PARTITION_REASSIGNMENTS, request, timeout_s)).partitions
 
         found = await self._ask_admin(ask, self._timeout(timeout_ms))
         return {TopicPartition(each.topic, each.partition): each for each in found}
@@ -284,7 +294,7 @@ class Admin(ClusterAdmin):
         """Every config of the topic as it is in effect, with its source and synonyms, by key."""
         resource = ConfigResource(resource_type=ConfigResourceType.TOPIC, resource_name=topic)
 
-        async def ask(node: AdminNode, timeout_s: float) -> list[ConfigEntry]:
+        async def ask(node: Node, timeout_s: float) -> list[ConfigEntry]:
             return await _described(node, resource, timeout_s)
 
         return await self._ask_admin(ask, self._timeout(timeout_ms))
@@ -305,7 +315,7 @@ class Admin(ClusterAdmin):
         cluster = await self.describe_cluster(timeout_ms=timeout_ms)
         for broker in cluster.brokers:
             if broker.broker_id == broker_id:
-                node = connections.admin(f"{broker.host}:{broker.port}")
+                node = connections.peer(f"{broker.host}:{broker.port}")
                 resource = ConfigResource(resource_type=ConfigResourceType.BROKER, resource_name=str(broker_id))
                 return await _described(node, resource, self._timeout(timeout_ms) / 1_000)
         there = ", ".join(str(broker.broker_id) for broker in cluster.brokers)
@@ -371,11 +381,11 @@ class Admin(ClusterAdmin):
     ) -> None:
         resource = ResourceAlteration(resource_type=resource_type, resource_name=name, alterations=alterations)
 
-        async def ask(node: AdminNode, timeout_s: float) -> None:
+        async def ask(node: Node, timeout_s: float) -> None:
             request = IncrementalAlterConfigsRequest(
                 resources=[resource], timeout_ms=int(timeout_s * 1000), validate_only=validate_only
             )
-            for result in (await node.incremental_alter_configs(request, timeout_s)).results:
+            for result in (await node.call(INCREMENTAL_ALTER_CONFIGS, request, timeout_s)).results:
                 check(result.error_code, result.error_message or f"{resource_type.name.lower()} {name!r}")
 
         await self._change(ask, timeout_ms)
@@ -389,17 +399,17 @@ class Admin(ClusterAdmin):
 
     # --- inside -----------------------------------------------------------------------------------------------
 
-    async def _change(self, ask: Callable[[AdminNode, float], Awaitable[Answer]], timeout_ms: int | None) -> Answer:
+    async def _change(self, ask: Callable[[Node, float], Awaitable[Answer]], timeout_ms: int | None) -> Answer:
         """As `_ask_admin`, for what the quorum has to commit before it is answered."""
         return await self._ask_admin(ask, self._timeout(timeout_ms), attempt_ms=self._settings.request_timeout_ms)
 
     async def _ask_admin(
-        self, ask: Callable[[AdminNode, float], Awaitable[Answer]], timeout_ms: int, attempt_ms: int | None = None
+        self, ask: Callable[[Node, float], Awaitable[Answer]], timeout_ms: int, attempt_ms: int | None = None
     ) -> Answer:
         metadata, connections = self._started()
 
         async def ask_at(address: str, timeout_s: float) -> Answer:
-            return await ask(connections.admin(address), timeout_s)
+            return await ask(connections.peer(address), timeout_s)
 
         if attempt_ms is None:
             return await metadata.any_broker.call(ask_at, timeout_ms)
@@ -421,9 +431,9 @@ def _alterations(operation: ConfigOperation, values: Mapping[str, str | None]) -
     return [ConfigAlteration(key=key, operation=operation, value=value) for key, value in values.items()]
 
 
-async def _described(node: AdminNode, resource: ConfigResource, timeout_s: float) -> list[ConfigEntry]:
+async def _described(node: Node, resource: ConfigResource, timeout_s: float) -> list[ConfigEntry]:
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=True)
-    (description,) = (await node.describe_configs(request, timeout_s)).results
+    (description,) = (await node.call(DESCRIBE_CONFIGS, request, timeout_s)).results
     check(description.error_code, description.error_message or repr(resource.resource_name))
     return description.entries
 

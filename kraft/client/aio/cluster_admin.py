@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from kraft.client.any_broker import check
-from kraft.client.ports import AdminNode
-from kraft.model.broker_requests import (
+from kraft.client.ports import Node
+from kraft.model.brokers import (
     BrokerActionResult,
     BrokerDescription,
     DescribeBrokersRequest,
@@ -16,8 +16,7 @@ from kraft.model.broker_requests import (
     UnfenceBrokerRequest,
     UnregisterBrokerRequest,
 )
-from kraft.model.feature_requests import DescribeFeaturesResponse, FeatureUpdate, UpdateFeaturesRequest
-from kraft.model.quota_requests import (
+from kraft.model.client_quotas import (
     AlterClientQuotasRequest,
     DescribeClientQuotasRequest,
     QuotaAlteration,
@@ -26,7 +25,19 @@ from kraft.model.quota_requests import (
     QuotaFilter,
     QuotaOperation,
 )
-from kraft.model.requests import QuorumDescription
+from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
+from kraft.model.features import DescribeFeaturesRequest, DescribeFeaturesResponse, FeatureUpdate, UpdateFeaturesRequest
+from kraft.rpc.calls import (
+    ALTER_CLIENT_QUOTAS,
+    DESCRIBE_BROKERS,
+    DESCRIBE_CLIENT_QUOTAS,
+    DESCRIBE_FEATURES,
+    DESCRIBE_QUORUM,
+    FENCE_BROKER,
+    UNFENCE_BROKER,
+    UNREGISTER_BROKER,
+    UPDATE_FEATURES,
+)
 
 Answer = TypeVar("Answer")
 
@@ -40,8 +51,8 @@ class ClusterAdmin(ABC):
         """Registered brokers by id, whether in service or not; all when none is named. Raises for a missing one."""
         request = DescribeBrokersRequest(broker_ids=list(broker_ids))
 
-        async def ask(node: AdminNode, timeout_s: float) -> list[BrokerDescription]:
-            return (await node.describe_brokers(request, timeout_s)).brokers
+        async def ask(node: Node, timeout_s: float) -> list[BrokerDescription]:
+            return (await node.call(DESCRIBE_BROKERS, request, timeout_s)).brokers
 
         return await self._ask_admin(ask, self._timeout(timeout_ms))
 
@@ -53,35 +64,35 @@ class ClusterAdmin(ABC):
         Raises the Refusal when partitions would be left without a leader in sync and `force` is not set.
         """
 
-        async def ask(node: AdminNode, timeout_s: float) -> BrokerActionResult:
+        async def ask(node: Node, timeout_s: float) -> BrokerActionResult:
             request = FenceBrokerRequest(broker_id=broker_id, timeout_ms=int(timeout_s * 1_000), force=force)
-            return await node.fence_broker(request, timeout_s)
+            return await node.call(FENCE_BROKER, request, timeout_s)
 
         return await self._change(ask, timeout_ms)
 
     async def unfence_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> BrokerActionResult:
         """Lets a broker back into service, where it is as soon as it has caught up."""
 
-        async def ask(node: AdminNode, timeout_s: float) -> BrokerActionResult:
+        async def ask(node: Node, timeout_s: float) -> BrokerActionResult:
             request = UnfenceBrokerRequest(broker_id=broker_id, timeout_ms=int(timeout_s * 1_000))
-            return await node.unfence_broker(request, timeout_s)
+            return await node.call(UNFENCE_BROKER, request, timeout_s)
 
         return await self._change(ask, timeout_ms)
 
     async def unregister_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> BrokerActionResult:
         """Forgets a broker that is gone for good. Raises the Refusal for one that runs or that holds replicas."""
 
-        async def ask(node: AdminNode, timeout_s: float) -> BrokerActionResult:
+        async def ask(node: Node, timeout_s: float) -> BrokerActionResult:
             request = UnregisterBrokerRequest(broker_id=broker_id, timeout_ms=int(timeout_s * 1_000))
-            return await node.unregister_broker(request, timeout_s)
+            return await node.call(UNREGISTER_BROKER, request, timeout_s)
 
         return await self._change(ask, timeout_ms)
 
     async def describe_features(self, *, timeout_ms: int | None = None) -> DescribeFeaturesResponse:
         """The levels of features that the cluster acts on, and those that all of its brokers support."""
 
-        async def ask(node: AdminNode, timeout_s: float) -> DescribeFeaturesResponse:
-            return await node.describe_features(timeout_s)
+        async def ask(node: Node, timeout_s: float) -> DescribeFeaturesResponse:
+            return await node.call(DESCRIBE_FEATURES, DescribeFeaturesRequest(), timeout_s)
 
         return await self._ask_admin(ask, self._timeout(timeout_ms))
 
@@ -91,11 +102,11 @@ class ClusterAdmin(ABC):
         """Takes the cluster to these levels, all or none, for good. Returns those that were at another level before."""
         updates = [FeatureUpdate(feature=feature, level=level) for feature, level in levels.items()]
 
-        async def ask(node: AdminNode, timeout_s: float) -> dict[str, int]:
+        async def ask(node: Node, timeout_s: float) -> dict[str, int]:
             request = UpdateFeaturesRequest(
                 updates=updates, timeout_ms=int(timeout_s * 1_000), validate_only=validate_only
             )
-            changed = (await node.update_features(request, timeout_s)).changed
+            changed = (await node.call(UPDATE_FEATURES, request, timeout_s)).changed
             return {each.feature: each.level for each in changed}
 
         return await self._change(ask, timeout_ms)
@@ -106,8 +117,8 @@ class ClusterAdmin(ABC):
         """Quotas of the entities that match every filter; with `strict`, of those that have no part beside."""
         request = DescribeClientQuotasRequest(filters=list(filters), strict=strict)
 
-        async def ask(node: AdminNode, timeout_s: float) -> list[QuotaDescription]:
-            return (await node.describe_client_quotas(request, timeout_s)).quotas
+        async def ask(node: Node, timeout_s: float) -> list[QuotaDescription]:
+            return (await node.call(DESCRIBE_CLIENT_QUOTAS, request, timeout_s)).quotas
 
         return await self._ask_admin(ask, self._timeout(timeout_ms))
 
@@ -126,19 +137,19 @@ class ClusterAdmin(ABC):
         operations = [QuotaOperation(key=key, value=value) for key, value in quotas.items()]
         alteration = QuotaAlteration(entity=list(entity), operations=operations)
 
-        async def ask(node: AdminNode, timeout_s: float) -> int:
+        async def ask(node: Node, timeout_s: float) -> int:
             request = AlterClientQuotasRequest(
                 alterations=[alteration], timeout_ms=int(timeout_s * 1_000), validate_only=validate_only
             )
-            return (await node.alter_client_quotas(request, timeout_s)).changed
+            return (await node.call(ALTER_CLIENT_QUOTAS, request, timeout_s)).changed
 
         return await self._change(ask, timeout_ms)
 
     async def describe_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
         """The metadata quorum as its leader sees it."""
 
-        async def ask(node: AdminNode, timeout_s: float) -> QuorumDescription:
-            description = await node.describe_quorum(timeout_s)
+        async def ask(node: Node, timeout_s: float) -> QuorumDescription:
+            description = await node.call(DESCRIBE_QUORUM, DescribeQuorumRequest(), timeout_s)
             check(description.error_code, description.error_message)
             return description
 
@@ -147,12 +158,12 @@ class ClusterAdmin(ABC):
     # --- what an Admin brings along ----------------------------------------------------------------------------
 
     @abstractmethod
-    async def _change(self, ask: Callable[[AdminNode, float], Awaitable[Answer]], timeout_ms: int | None) -> Answer:
+    async def _change(self, ask: Callable[[Node, float], Awaitable[Answer]], timeout_ms: int | None) -> Answer:
         """Asks for what the active controller has to decide."""
 
     @abstractmethod
     async def _ask_admin(
-        self, ask: Callable[[AdminNode, float], Awaitable[Answer]], timeout_ms: int, attempt_ms: int | None = None
+        self, ask: Callable[[Node, float], Awaitable[Answer]], timeout_ms: int, attempt_ms: int | None = None
     ) -> Answer:
         """Asks one broker after the other, until one answers or the time is over."""
 

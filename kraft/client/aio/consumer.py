@@ -23,7 +23,8 @@ from kraft.client.values import ConsumerRecord, OffsetAndTimestamp, PartitionCol
 from kraft.log.format.record_codec import RecordColumns
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import TopicPartition
-from kraft.model.requests import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, MetadataRequest
+from kraft.model.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
+from kraft.model.metadata import MetadataRequest
 
 GROUPS_NOT_BUILT = "consumer groups are not built yet; use assign and seek"
 

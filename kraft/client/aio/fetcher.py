@@ -12,8 +12,9 @@ from kraft.client.ports import Connections, FetchStream
 from kraft.client.sans_io.fetch_buffer import FetchBuffer, SentCheck, SentFetch
 from kraft.client.settings import ConsumerSettings
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.fetch import FetchResponse
 from kraft.model.ids import TopicPartition
-from kraft.model.requests import FetchResponse
+from kraft.rpc.calls import FETCH, OFFSET_FOR_LEADER_EPOCH
 from kraft.rpc.peers import NotServed, Unreachable
 from kraft.runtime.clock import Clock
 
@@ -194,7 +195,7 @@ class Fetcher:
                     await changed.wait()
                     continue
                 if stream is None:
-                    stream = self._connections.broker(address).fetch_stream()
+                    stream = self._connections.peer(address).open(FETCH)
                 if not await self._exchange(stream, sent):
                     await stream.close()
                     stream = None
@@ -206,9 +207,9 @@ class Fetcher:
     async def _check(self, sent: SentCheck) -> None:
         """Asks a new leader whether it has what was read."""
         timeout_s = min(ATTEMPT_MAX_MS, self._settings.request_timeout_ms) / 1000
-        broker = self._connections.broker(sent.address)
+        node = self._connections.peer(sent.address)
         try:
-            response = await broker.offset_for_leader_epoch(sent.request, timeout_s)
+            response = await node.call(OFFSET_FOR_LEADER_EPOCH, sent.request, timeout_s)
         except NotServed:
             # A broker of an earlier version, in a cluster that is being upgraded: read on as its clients do.
             self._buffer.check_not_served(sent)

@@ -12,7 +12,8 @@ from kraft.client.sans_io.backoff import Backoff
 from kraft.client.values import FoundOffset
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
-from kraft.model.requests import ListOffsetsPartition, ListOffsetsRequest
+from kraft.model.list_offsets import ListOffsetsPartition, ListOffsetsRequest
+from kraft.rpc.calls import LIST_OFFSETS
 from kraft.rpc.peers import Unreachable
 from kraft.runtime.clock import Clock
 
@@ -92,7 +93,7 @@ class OffsetLookup:
         left_ms = max(1, min(ATTEMPT_MAX_MS, deadline_ms - self._clock.monotonic_ms()))
         try:
             request = ListOffsetsRequest(partitions=asked)
-            response = await self._connections.broker(address).list_offsets(request, left_ms / 1000)
+            response = await self._connections.peer(address).call(LIST_OFFSETS, request, left_ms / 1000)
         except Unreachable as error:
             return {TopicPartition(each.topic, each.partition): error for each in asked}
         outcomes: dict[TopicPartition, FoundOffset | Exception] = {}

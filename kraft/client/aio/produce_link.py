@@ -11,7 +11,7 @@ from typing import Final
 from kraft.client.ports import ProduceStream
 from kraft.client.sans_io.send_buffer import Attempt
 from kraft.client.settings import ProducerSettings
-from kraft.model.requests import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
+from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
 from kraft.rpc.peers import Unreachable
 from kraft.runtime.clock import Clock
 

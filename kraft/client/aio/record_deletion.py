@@ -10,9 +10,10 @@ from kraft.client.any_broker import NoBrokerReachable
 from kraft.client.metadata_cache import MetadataCache
 from kraft.client.ports import Connections
 from kraft.client.sans_io.backoff import Backoff
+from kraft.model.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
-from kraft.model.requests import DeleteRecordsPartition, DeleteRecordsRequest
+from kraft.rpc.calls import DELETE_RECORDS
 from kraft.rpc.peers import Unreachable
 from kraft.runtime.clock import Clock
 
@@ -106,7 +107,7 @@ class RecordDeletion:
         left_ms = max(1, min(self._request_timeout_ms, deadline_ms - self._clock.monotonic_ms()))
         request = DeleteRecordsRequest(timeout_ms=max(1, left_ms - REPLICAS_GRACE_MS), partitions=asked)
         try:
-            response = await self._connections.broker(address).delete_records(request, left_ms / 1000)
+            response = await self._connections.peer(address).call(DELETE_RECORDS, request, left_ms / 1000)
         except Unreachable as error:
             return {TopicPartition(each.topic, each.partition): error for each in asked}
         outcomes: dict[TopicPartition, int | Exception] = {}

@@ -17,7 +17,9 @@ from kraft.client.settings import ProducerSettings
 from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
-from kraft.model.requests import ProducePartitionResult
+from kraft.model.init_producer_id import InitProducerIdRequest
+from kraft.model.produce import ProducePartitionResult
+from kraft.rpc.calls import INIT_PRODUCER_ID, PRODUCE
 from kraft.rpc.peers import Unreachable
 
 STALL_MS: Final = 1_000
@@ -190,7 +192,7 @@ class Sender:
     def _send_to(self, address: str, partitions: list[TopicPartition], now_ms: int) -> None:
         link = self._links.get(address)
         if link is None:
-            stream = self._connections.broker(address).produce_stream()
+            stream = self._connections.peer(address).open(PRODUCE)
             link = self._links[address] = ProduceLink(address, stream, self._settings, self._clock, self._events)
         while link.has_room and not link.is_broken:
             attempts = self._buffer.drain(address, partitions, now_ms)
@@ -252,7 +254,7 @@ class Sender:
 
     async def _take_identity(self) -> None:
         async def ask(address: str, timeout_s: float) -> ProducerIdentity:
-            response = await self._connections.broker(address).init_producer_id(timeout_s)
+            response = await self._connections.peer(address).call(INIT_PRODUCER_ID, InitProducerIdRequest(), timeout_s)
             check(response.error_code, response.error_message)
             return ProducerIdentity(
                 producer_id=ProducerId(response.producer_id), producer_epoch=ProducerEpoch(response.producer_epoch)

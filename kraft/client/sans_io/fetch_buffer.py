@@ -22,16 +22,12 @@ from kraft.client.settings import ConsumerSettings
 from kraft.client.values import FoundOffset, PartitionColumns
 from kraft.log.format.record_batch import BatchHeader, split
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
+from kraft.model.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
 from kraft.model.ids import TopicPartition
-from kraft.model.requests import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
+from kraft.model.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from kraft.model.offset_for_leader_epoch import (
     EpochEndPartition,
     EpochEndPartitionResult,
-    FetchPartition,
-    FetchPartitionResult,
-    FetchRequest,
-    FetchResponse,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )

@@ -24,7 +24,7 @@ from kraft.log.format.record_batch import HEADER_BYTES, SEQUENCE_MAX
 from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
-from kraft.model.requests import ProducePartitionResult
+from kraft.model.produce import ProducePartitionResult
 
 _LOST_PRODUCER_STATE = frozenset(
     {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH}

@@ -11,13 +11,15 @@ from uuid import UUID
 
 import structlog
 
-from kraft.metadata.commands import HeartbeatRequest, HeartbeatResult, RegisterBrokerRequest
 from kraft.metadata.features import SUPPORTED_FEATURES
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.records import Endpoint
+from kraft.model.attend import AttendRequest
+from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.heartbeat import HeartbeatRequest, HeartbeatResult
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId
-from kraft.rpc.cluster_messages import AttendRequest
+from kraft.model.register_broker import RegisterBrokerRequest
+from kraft.rpc.cluster_calls import ATTEND, HEARTBEAT, REGISTER_BROKER
 from kraft.rpc.peers import Unreachable
 from kraft.server.cluster.controller_client import ControllerClient, NoController
 from kraft.server.cluster.own_registration import OwnRegistration
@@ -119,9 +121,7 @@ class BrokerLifecycle:
         refused_since: float | None = None
         while True:
             try:
-                result = await self._controllers.call(
-                    lambda peer, timeout_s: peer.register_broker(request, timeout_s), REGISTRATION_ATTEMPT_S
-                )
+                result = await self._controllers.call(REGISTER_BROKER, request, REGISTRATION_ATTEMPT_S)
             except NoController as error:
                 log.info("waiting for a controller to register with", reason=str(error))
                 continue
@@ -187,7 +187,7 @@ class BrokerLifecycle:
         while True:
             peer = self._controllers.active_peer()
             try:
-                async with aclosing(peer.attend(request)) as attendances:
+                async with aclosing(peer.follow(ATTEND, request)) as attendances:
                     async for _ in attendances:
                         log.info("attends", controller=peer.address)
             except (Unreachable, Refusal) as error:
@@ -222,9 +222,7 @@ class BrokerLifecycle:
             wants_shutdown=wants_shutdown,
         )
         try:
-            result = await self._controllers.call(
-                lambda peer, timeout_s: peer.heartbeat(request, timeout_s), deadline_s
-            )
+            result = await self._controllers.call(HEARTBEAT, request, deadline_s)
         except NoController as error:
             log.warning("no heartbeat", reason=str(error))
             return None

@@ -7,7 +7,7 @@ from typing import Final
 from uuid import UUID
 
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.records import Endpoint
+from kraft.model.endpoint import Endpoint
 from kraft.model.ids import BrokerId, TopicPartition
 from kraft.quorum.snapshots import SnapshotStore
 from kraft.rpc.peers import Connections
@@ -38,7 +38,9 @@ class BrokerMetadata:
     ) -> None:
         """`directory_failed` is called with the reason when the disk with the metadata snapshots fails."""
         self.connections = Connections(world.credentials.dial_controller)
-        self.controllers = ControllerClient(config.quorum.voters, config.node_id, self.connections)
+        self.controllers = ControllerClient(
+            config.quorum.voters, config.node_id, self.connections, world.own_controller
+        )
         self.lifecycle = BrokerLifecycle(
             _identity(config, storage, world),
             self.controllers,

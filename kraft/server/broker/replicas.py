@@ -9,8 +9,7 @@ from typing import Final
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.image import MetadataImage
 from kraft.model.ids import BrokerId
-from kraft.rpc.cluster_peers import ReplicationPeer
-from kraft.rpc.peers import Connections
+from kraft.rpc.peers import Connections, Peer
 from kraft.server.broker.logs import BrokerLogs
 from kraft.server.broker.metadata import BrokerMetadata
 from kraft.server.broker.world import BrokerWorld
@@ -133,11 +132,11 @@ class BrokerReplicas:
             found=self._metadata.lost_leaders.found,
         )
 
-    def _replication_peer(self, broker_id: BrokerId) -> ReplicationPeer | None:
+    def _replication_peer(self, broker_id: BrokerId) -> Peer | None:
         """The broker at the address under which it is registered now."""
         registration = self._metadata.image().broker(broker_id)
         endpoint = None if registration is None else registration.endpoint(GRPC)
         if endpoint is None:
             return None
         address = host_and_port(endpoint.host, endpoint.port)
-        return ReplicationPeer(address, self.connections.channel(address))
+        return self.connections.peer(address)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from itertools import cycle
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
-from kraft.rpc.cluster_peers import ControllerPeer
-from kraft.rpc.peers import AdminPeer, Connections, Unreachable
+from kraft.rpc.call import Call, Served
+from kraft.rpc.local_peer import LocalPeer
+from kraft.rpc.peers import Connections, Peer, Unreachable
 from kraft.server.config.values import Voter
 
 ATTEMPT_TIMEOUT_S: Final = 2.0
@@ -20,13 +21,10 @@ PATIENCE_S: Final = 0.3
 PAUSE_AFTER_ALL_FAILED_S: Final = 0.1
 
 
-class Answer(Protocol):
-    @property
-    def error_code(self) -> ErrorCode: ...
-
-
-AnyAnswer = TypeVar("AnyAnswer", bound=Answer)
+Request = TypeVar("Request")
 Response = TypeVar("Response")
+
+ControllerPeer: TypeAlias = Peer | LocalPeer
 
 
 class NoController(Exception):
@@ -34,13 +32,17 @@ class NoController(Exception):
 
 
 class ControllerClient:
-    def __init__(self, voters: Sequence[Voter], own_id: BrokerId, connections: Connections) -> None:
+    def __init__(
+        self, voters: Sequence[Voter], own_id: BrokerId, connections: Connections, own_controller: Sequence[Served] = ()
+    ) -> None:
+        """`own_controller` are the calls of the controller in this process, where there is one."""
         # A combined node asks itself first.
         self._voters = sorted(voters, key=lambda voter: voter.node_id != own_id)
         # Else the node with the lowest id would send the metadata to every broker that is no controller.
         begin = 0 if self._voters[0].node_id == own_id else own_id % len(self._voters)
         self._followed_in_order = self._voters[begin:] + self._voters[:begin]
         self._connections = connections
+        self._own = LocalPeer(self._voters[0].address, own_controller) if own_controller else None
         self._active = 0
 
     @property
@@ -50,31 +52,31 @@ class ControllerClient:
 
     def peers(self) -> list[ControllerPeer]:
         """Every controller, in the order in which to follow one: this node's own, or one of all by this node's id."""
-        return [self._controller(voter) for voter in self._followed_in_order]
+        return [self._peer(voter) for voter in self._followed_in_order]
 
     def active_peer(self) -> ControllerPeer:
         """The controller that answered as the active one last."""
-        return self._controller(self._voters[self._active])
+        return self._peer(self._voters[self._active])
 
-    async def call(self, ask: Callable[[ControllerPeer, float], Awaitable[AnyAnswer]], deadline_s: float) -> AnyAnswer:
-        """The active controller's answer, whatever its error code. Raises NoController.
+    async def call(
+        self,
+        call: Call[Request, Response],
+        request: Request,
+        deadline_s: float,
+        *,
+        attempt_timeout_s: float = ATTEMPT_TIMEOUT_S,
+    ) -> Response:
+        """The active controller's answer, whatever its error code. Raises NoController, or the Refusal it answers with.
 
-        An attempt whose answer was lost is made again: every request of brokers may be repeated.
+        An attempt whose answer was lost is made again: every request may be repeated.
         """
 
-        async def attempt(voter: Voter, timeout_s: float) -> AnyAnswer:
-            answer = await ask(self._controller(voter), timeout_s)
-            if answer.error_code is ErrorCode.NOT_CONTROLLER:
-                raise Refusal(answer.error_code, f"{voter} is not the active controller")
+        async def attempt(voter: Voter, left_s: float) -> Response:
+            answer = await self._peer(voter).call(call, request, min(left_s, attempt_timeout_s))
+            # Brokers' own calls are answered with a code, those for operators with a Refusal.
+            if getattr(answer, "error_code", None) is ErrorCode.NOT_CONTROLLER:
+                raise Refusal(ErrorCode.NOT_CONTROLLER, f"{voter} is not the active controller")
             return answer
-
-        return await self._first_active(attempt, deadline_s)
-
-    async def call_admin(self, ask: Callable[[AdminPeer, float], Awaitable[Response]], deadline_s: float) -> Response:
-        """As `call`, for what operators ask for."""
-
-        async def attempt(voter: Voter, timeout_s: float) -> Response:
-            return await ask(self._connections.admin(voter.address), timeout_s)
 
         return await self._first_active(attempt, deadline_s)
 
@@ -107,7 +109,7 @@ class ControllerClient:
             # One that still owes an answer is not asked twice: it may be at work.
             wait_s = PAUSE_AFTER_ALL_FAILED_S if voter in asked else PATIENCE_S
             if voter not in asked:
-                asked[voter] = loop.create_task(attempt(voter, min(left_s, ATTEMPT_TIMEOUT_S)))
+                asked[voter] = loop.create_task(attempt(voter, left_s))
             await asyncio.wait(asked.values(), timeout=min(left_s, wait_s), return_when=asyncio.FIRST_COMPLETED)
             for answered in [each for each, task in asked.items() if task.done()]:
                 task = asked.pop(answered)
@@ -123,8 +125,10 @@ class ControllerClient:
         reasons |= {voter: f"{voter} has not answered" for voter in asked}
         raise NoController(f"no controller is active: {'; '.join(reasons.values()) or 'no time left to ask'}")
 
-    def _controller(self, voter: Voter) -> ControllerPeer:
-        return ControllerPeer(voter.address, self._connections.channel(voter.address))
+    def _peer(self, voter: Voter) -> ControllerPeer:
+        if self._own is not None and voter is self._voters[0]:
+            return self._own
+        return self._connections.peer(voter.address)
 
 
 def _why_not(voter: Voter, task: asyncio.Task[Response]) -> str | None:

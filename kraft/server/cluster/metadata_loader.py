@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from itertools import cycle
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import structlog
 
@@ -23,13 +23,18 @@ from kraft.metadata.features import check_levels
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.metadata.replayed_image import ReplayedImage
 from kraft.model.errors import Refusal
+from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
 from kraft.model.ids import BrokerId
-from kraft.rpc.cluster_messages import FollowMetadataRequest, MetadataBatch
+from kraft.rpc.call import ServerStream
+from kraft.rpc.cluster_calls import FOLLOW_METADATA
 from kraft.rpc.metadata_codec import decode_records
 from kraft.rpc.peers import Unreachable
 from kraft.server.cluster.metadata_snapshots import LoadedImage
 
 log = structlog.get_logger()
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
 
 SILENCE_MAX_S: Final = 3.0
 """A controller sends a beat every half second; one that is silent for longer than this is left."""
@@ -53,7 +58,9 @@ class MetadataSource(Protocol):
     @property
     def address(self) -> str: ...
 
-    def follow_metadata(self, request: FollowMetadataRequest, /) -> AsyncGenerator[MetadataBatch, None]: ...
+    def follow(
+        self, stream: ServerStream[Request, Response], request: Request, /
+    ) -> AsyncGenerator[Response, None]: ...
 
 
 class _FellBehind(Exception):
@@ -139,7 +146,7 @@ class MetadataLoader:
         level_since, is_followed = loop.time(), False
         # What was begun elsewhere is begun anew.
         self._receive(self._received, self._received_index, self._received_term)
-        async with aclosing(peer.follow_metadata(request)) as batches:
+        async with aclosing(peer.follow(FOLLOW_METADATA, request)) as batches:
             while True:
                 async with asyncio.timeout(SILENCE_MAX_S):
                     batch = await anext(batches, None)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kraft.metadata.commands import NO_BROKER_EPOCH
-from kraft.model.ids import BrokerEpoch, BrokerId
+from kraft.model.ids import NO_BROKER_EPOCH, BrokerEpoch, BrokerId
 
 
 @dataclass(slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from kraft.metadata.configs import SERVER_KEYS, ConfigKey, ServerKey
-from kraft.model.config_requests import ConfigType
+from kraft.model.configs import ConfigType
 from kraft.server.config.declaration import Key, keys_of
 from kraft.server.config.node_config import COMPONENTS, NodeConfig
 from kraft.server.config.readers import Reader, only

@@ -9,14 +9,14 @@ from typing import Final
 
 import structlog
 
-from kraft.metadata import controller
+from kraft.metadata import broker_decisions
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.broker_presence import Absentee, BrokerPresence
 from kraft.metadata.broker_sessions import BrokerSessions
-from kraft.metadata.records import Endpoint
+from kraft.model.attend import Attendance, AttendRequest
+from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId
-from kraft.rpc.cluster_messages import Attendance, AttendRequest
 from kraft.runtime.clock import Clock
 from kraft.server.controller.dialling import nobody_listens
 from kraft.server.controller.state_machine_host import StateMachineHost
@@ -99,7 +99,7 @@ class BrokerWatch:
             log.warning("broker is fenced", broker=broker_id, reason=reason)
             epoch = registration.broker_epoch
             await self._host.submit(
-                lambda image: controller.fence_broker(image, broker_id, epoch, self._topic_defaults(image))
+                lambda image: broker_decisions.fence_broker(image, broker_id, epoch, self._topic_defaults(image))
             )
         if self._sessions.last_contact_ms(broker_id) == heard_ms:
             # One that was heard from meanwhile may be back in service by now, and has to be watched over.

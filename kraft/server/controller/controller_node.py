@@ -11,44 +11,51 @@ from uuid import UUID
 
 import structlog
 
-from kraft.metadata import controller
+from kraft.metadata import broker_decisions, config_decisions, partition_decisions, topic_decisions
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
-from kraft.metadata.commands import (
-    AllocateProducerIdsRequest,
-    AlterPartitionRequest,
-    AlterPartitionResult,
-    FailReplicasRequest,
-    FailReplicasResult,
-    HeartbeatRequest,
-    HeartbeatResult,
-    ProducerIdBlock,
-    RegisterBrokerRequest,
-    RegistrationResult,
-)
-from kraft.metadata.controller import ControllerDefaults
+from kraft.metadata.broker_decisions import initialise_cluster
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.records import Endpoint
-from kraft.model import config_requests as configs
-from kraft.model import requests as values
+from kraft.metadata.topic_decisions import ControllerDefaults
+from kraft.model import configs
+from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest, ProducerIdBlock
+from kraft.model.alter_partition import AlterPartitionRequest, AlterPartitionResult
+from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
+from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.feature_requests import FeatureRange
+from kraft.model.fail_replicas import FailReplicasRequest, FailReplicasResult
+from kraft.model.features import FeatureRange
+from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
+from kraft.model.heartbeat import HeartbeatRequest, HeartbeatResult
 from kraft.model.ids import BrokerId, TopicId
+from kraft.model.register_broker import RegisterBrokerRequest, RegistrationResult
+from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, TopicResults
 from kraft.quorum.port import Quorum
-from kraft.rpc.cluster_messages import FollowMetadataRequest, MetadataBatch
-from kraft.rpc.cluster_services import ControllerHandlers
+from kraft.rpc.call import Served
+from kraft.rpc.calls import CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_QUORUM, INCREMENTAL_ALTER_CONFIGS
+from kraft.rpc.cluster_calls import (
+    ALLOCATE_PRODUCER_IDS,
+    ALTER_PARTITION,
+    ATTEND,
+    FAIL_REPLICAS,
+    FOLLOW_METADATA,
+    HEARTBEAT,
+    REGISTER_BROKER,
+)
 from kraft.runtime.clock import Clock
 from kraft.runtime.entropy import Entropy
 from kraft.server.cluster.metadata_snapshots import encode_image
 from kraft.server.config.components import LeaderElections
 from kraft.server.config.keys import BY_NAME
 from kraft.server.controller.broker_watch import BrokerWatch
-from kraft.server.controller.controller_admin import ControllerAdmin, FeaturesOfOthers
 from kraft.server.controller.dialling import nobody_listens
 from kraft.server.controller.leader_balance import LeaderBalance
-from kraft.server.controller.partition_admin import PartitionAdmin
 from kraft.server.controller.quorum_view import QuorumView
 from kraft.server.controller.state_machine_host import StateMachineHost
-from kraft.server.handlers.describe_topics import describe_topics
+from kraft.server.handlers.brokers import ControllerBrokersHandler
+from kraft.server.handlers.client_quotas import ControllerClientQuotasHandler
+from kraft.server.handlers.features import ControllerFeaturesHandler, FeaturesOfOthers
+from kraft.server.handlers.metadata_queries import MetadataQueries
+from kraft.server.handlers.partition_changes import ControllerPartitionChangesHandler
 
 log = structlog.get_logger()
 
@@ -98,13 +105,15 @@ class ControllerNode:
             topic_defaults=self._topic_defaults,
             nobody_listens=nobody_listens,
         )
-        self.admin = ControllerAdmin(
-            self.host,
-            is_heard_from=self._watch.is_heard_from,
-            topic_defaults=self._topic_defaults,
-            features_of_others=features_of_others,
+        self.brokers = ControllerBrokersHandler(
+            self.host, is_heard_from=self._watch.is_heard_from, topic_defaults=self._topic_defaults
         )
-        self.partition_admin = PartitionAdmin(self.host, entropy, topic_defaults=self._topic_defaults)
+        self._features = ControllerFeaturesHandler(self.host, features_of_others)
+        self._client_quotas = ControllerClientQuotasHandler(self.host)
+        self._partition_changes = ControllerPartitionChangesHandler(
+            self.host, entropy, topic_defaults=self._topic_defaults
+        )
+        self._queries = MetadataQueries(lambda: self.host.image, lambda: self.host.committed_index)
         self._leader_balance = LeaderBalance(self.host, clock, config.elections, topic_defaults=self._topic_defaults)
 
     def attach(self, quorum: Quorum) -> None:
@@ -139,7 +148,7 @@ class ControllerNode:
     async def _initialise_and_fence(self) -> None:
         try:
             if not self.host.image.cluster_id:
-                await self.host.submit(lambda image: controller.initialise_cluster(image, self._config.cluster_id))
+                await self.host.submit(lambda image: initialise_cluster(image, self._config.cluster_id))
             await self._watch.fence_the_silent()
         except Refusal as refusal:
             log.info("sessions are left to the next controller", reason=refusal.message)
@@ -151,7 +160,7 @@ class ControllerNode:
             self._check_initialised()
             alive = self._watch.is_heard_from(request.broker_id)
             result = await self.host.submit(
-                lambda image: controller.register_broker(
+                lambda image: broker_decisions.register_broker(
                     image, request, session_is_alive=alive, defaults=self._topic_defaults(image)
                 )
             )
@@ -164,7 +173,7 @@ class ControllerNode:
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResult:
         try:
             self.host.check_active()
-            decision = controller.heartbeat(
+            decision = broker_decisions.heartbeat(
                 self.host.image,
                 request,
                 caught_up_from_index=self._caught_up_from(request.broker_id),
@@ -176,7 +185,7 @@ class ControllerNode:
             if not decision.records:
                 return decision.response
             return await self.host.submit(
-                lambda image: controller.heartbeat(
+                lambda image: broker_decisions.heartbeat(
                     image,
                     request,
                     caught_up_from_index=self._caught_up_from(request.broker_id),
@@ -193,7 +202,7 @@ class ControllerNode:
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResult:
         try:
             return await self.host.submit(
-                lambda image: controller.alter_partition(image, request, defaults=self._topic_defaults(image))
+                lambda image: partition_decisions.alter_partition(image, request, defaults=self._topic_defaults(image))
             )
         except Refusal as refusal:
             return AlterPartitionResult(error_code=refusal.error_code, error_message=refusal.message)
@@ -201,7 +210,7 @@ class ControllerNode:
     async def fail_replicas(self, request: FailReplicasRequest) -> FailReplicasResult:
         try:
             result = await self.host.submit(
-                lambda image: controller.fail_replicas(image, request, defaults=self._topic_defaults(image))
+                lambda image: partition_decisions.fail_replicas(image, request, defaults=self._topic_defaults(image))
             )
         except Refusal as refusal:
             return FailReplicasResult(error_code=refusal.error_code, error_message=refusal.message)
@@ -210,7 +219,7 @@ class ControllerNode:
 
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> ProducerIdBlock:
         try:
-            return await self.host.submit(lambda image: controller.allocate_producer_ids(image, request))
+            return await self.host.submit(lambda image: broker_decisions.allocate_producer_ids(image, request))
         except Refusal as refusal:
             return ProducerIdBlock(error_code=refusal.error_code, error_message=refusal.message)
 
@@ -257,12 +266,12 @@ class ControllerNode:
 
     # --- what operators ask for ---
 
-    async def create_topics(self, request: values.CreateTopicsRequest) -> values.TopicResults:
+    async def create_topics(self, request: CreateTopicsRequest) -> TopicResults:
         # Ids and places are drawn here, because deciding is free of chance.
         topic_ids = [TopicId(UUID(bytes=self._entropy.bytes(16), version=4)) for _ in request.topics]
         start = self._entropy.below(2**31)
         return await self.host.submit(
-            lambda image: controller.create_topics(
+            lambda image: topic_decisions.create_topics(
                 image,
                 request,
                 topic_ids=topic_ids,
@@ -271,14 +280,14 @@ class ControllerNode:
             )
         )
 
-    async def delete_topics(self, request: values.DeleteTopicsRequest) -> values.TopicResults:
-        return await self.host.submit(lambda image: controller.delete_topics(image, request))
+    async def delete_topics(self, request: DeleteTopicsRequest) -> TopicResults:
+        return await self.host.submit(lambda image: topic_decisions.delete_topics(image, request))
 
     async def incremental_alter_configs(
         self, request: configs.IncrementalAlterConfigsRequest
     ) -> configs.IncrementalAlterConfigsResponse:
         return await self.host.submit(
-            lambda image: controller.incremental_alter_configs(
+            lambda image: config_decisions.incremental_alter_configs(
                 image,
                 request,
                 defaults=self._topic_defaults(image),
@@ -287,24 +296,31 @@ class ControllerNode:
             )
         )
 
-    async def describe_topics(self, request: values.DescribeTopicsRequest) -> values.DescribeTopicsResponse:
-        return describe_topics(self.host.image, request)
-
-    async def describe_quorum(self) -> values.QuorumDescription:
+    async def describe_quorum(self, _: DescribeQuorumRequest) -> QuorumDescription:
         self.host.check_active()
         assert self._quorum is not None
         return self._view.describe(self._quorum.describe(), self.host.committed_index, self.host.image.brokers)
 
-    def handlers(self) -> ControllerHandlers:
-        return ControllerHandlers(
-            register_broker=self.register_broker,
-            heartbeat=self.heartbeat,
-            attend=self._watch.attend,
-            alter_partition=self.alter_partition,
-            fail_replicas=self.fail_replicas,
-            allocate_producer_ids=self.allocate_producer_ids,
-            follow_metadata=self.follow_metadata,
-        )
+    def served(self) -> list[Served]:
+        """The calls of the CONTROLLER listener."""
+        return [
+            REGISTER_BROKER.served_by(self.register_broker),
+            HEARTBEAT.served_by(self.heartbeat),
+            ATTEND.served_by(self._watch.attend),
+            ALTER_PARTITION.served_by(self.alter_partition),
+            FAIL_REPLICAS.served_by(self.fail_replicas),
+            ALLOCATE_PRODUCER_IDS.served_by(self.allocate_producer_ids),
+            FOLLOW_METADATA.served_by(self.follow_metadata),
+            CREATE_TOPICS.served_by(self.create_topics),
+            DELETE_TOPICS.served_by(self.delete_topics),
+            INCREMENTAL_ALTER_CONFIGS.served_by(self.incremental_alter_configs),
+            DESCRIBE_QUORUM.served_by(self.describe_quorum),
+            *self.brokers.served(),
+            *self._features.served(),
+            *self._client_quotas.served(),
+            *self._partition_changes.served(),
+            *self._queries.served(),
+        ]
 
     def _check_initialised(self) -> None:
         self.host.check_active()

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Sequence
 from typing import Final
 
-from kraft.metadata.records import Endpoint
+from kraft.model.endpoint import Endpoint
 
 DIAL_TIMEOUT_S: Final = 1.0
 PORT_MAX: Final = 65_535

@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from kraft.metadata import controller
+from kraft.metadata import election_decisions
 from kraft.metadata.configs import TopicConfig
 from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage
@@ -89,14 +89,14 @@ class LeaderBalance:
             self._settled_under = configs
 
     def _settled(self, image: MetadataImage) -> Decision[int]:
-        return controller.settle_eligible_replicas(image, defaults=self._topic_defaults(image))
+        return election_decisions.settle_eligible_replicas(image, defaults=self._topic_defaults(image))
 
     def _balanced(self, image: MetadataImage) -> Decision[int]:
-        return controller.balance_leaders(
+        return election_decisions.balance_leaders(
             image,
             imbalance_percentage=self._config.imbalance_per_broker_percentage,
             defaults=self._topic_defaults(image),
         )
 
     def _led_uncleanly(self, image: MetadataImage) -> Decision[int]:
-        return controller.elect_unclean_leaders(image, defaults=self._topic_defaults(image))
+        return election_decisions.elect_unclean_leaders(image, defaults=self._topic_defaults(image))

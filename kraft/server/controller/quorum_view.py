@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from kraft.metadata.caught_up_times import CaughtUpTimes
+from kraft.model.describe_quorum import QuorumDescription, QuorumMember
 from kraft.model.ids import BrokerId
-from kraft.model.requests import QuorumDescription, QuorumMember
 from kraft.quorum.port import QuorumStatus
 from kraft.runtime.clock import Clock
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.feature_requests import FeatureRange
+from kraft.model.features import FeatureRange
 from kraft.rpc.identity import who_answers
 from kraft.rpc.peers import Dial, Unreachable
 from kraft.server.config.values import Voter

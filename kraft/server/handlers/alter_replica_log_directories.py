@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
-from kraft.model.log_directory_requests import (
-    AlterReplicaLogDirectoriesRequest,
-    ReplicaDirectory,
-    ReplicaDirectoryResult,
-)
+from kraft.model.log_directories import AlterReplicaLogDirectoriesRequest, ReplicaDirectory, ReplicaDirectoryResult
 from kraft.server.replica.log_directories import LogDirectories
 from kraft.server.replica.moves import ReplicaMoves
 from kraft.server.replica.partitions import Partitions

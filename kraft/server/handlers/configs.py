@@ -4,44 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
 
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
+from kraft.metadata.config_decisions import incremental_alter_configs
 from kraft.metadata.configs import TopicConfig
-from kraft.metadata.controller import incremental_alter_configs
 from kraft.metadata.image import MetadataImage
-from kraft.model.config_requests import (
+from kraft.model.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
     ResourceAlterationResult,
 )
 from kraft.model.errors import ErrorCode
-from kraft.server.cluster.controller_client import ControllerClient, NoController
-from kraft.server.cluster.metadata_loader import MetadataLoader
+from kraft.rpc.call import Served
+from kraft.rpc.calls import INCREMENTAL_ALTER_CONFIGS
 from kraft.server.config.keys import BY_NAME
-
-LOCALLY_KNOWN_MAX_S: Final = 2.0
-TIMEOUT_MAX_S: Final = 60.0
+from kraft.server.handlers.forwarding import Forwarder, NoAnswer
 
 
 class AlterConfigsHandler:
-    def __init__(
-        self, loader: MetadataLoader, controllers: ControllerClient, settings: Mapping[str, str], defaults: TopicConfig
-    ) -> None:
+    def __init__(self, forwarder: Forwarder, settings: Mapping[str, str], defaults: TopicConfig) -> None:
         """`settings` are those of the broker's file, and `defaults` what they come to for topics."""
-        self._loader = loader
-        self._controllers = controllers
+        self._forwarder = forwarder
         self._settings = settings
         self._defaults = TopicDefaultsInEffect(settings, defaults)
 
     async def handle(self, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
-        deadline_s = min(max(request.timeout_ms, 0) / 1_000, TIMEOUT_MAX_S)
         try:
-            answer = await self._controllers.call_admin(
-                lambda peer, timeout_s: peer.incremental_alter_configs(request, timeout_s), deadline_s
-            )
-        except NoController as error:
-            return _timed_out(request, error)
+            answer = await self._forwarder.forward(INCREMENTAL_ALTER_CONFIGS, request)
+        except NoAnswer as refusal:
+            return _all_refused(request, refusal)
         if not request.validate_only:
             await self._until_known(request, answer)
         return answer
@@ -49,7 +40,6 @@ class AlterConfigsHandler:
     async def _until_known(
         self, request: IncrementalAlterConfigsRequest, answer: IncrementalAlterConfigsResponse
     ) -> None:
-        """Whoever alters a config and then asks this broker, or produces to it, meets the new value, if it can be."""
         done = replace(
             request,
             resources=[
@@ -70,17 +60,20 @@ class AlterConfigsHandler:
             )
             return not again.records
 
-        await self._loader.until(is_known, LOCALLY_KNOWN_MAX_S)
+        await self._forwarder.until(is_known)
+
+    def served(self) -> list[Served]:
+        return [INCREMENTAL_ALTER_CONFIGS.served_by(self.handle)]
 
 
-def _timed_out(request: IncrementalAlterConfigsRequest, error: NoController) -> IncrementalAlterConfigsResponse:
+def _all_refused(request: IncrementalAlterConfigsRequest, refusal: NoAnswer) -> IncrementalAlterConfigsResponse:
     return IncrementalAlterConfigsResponse(
         results=[
             ResourceAlterationResult(
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
-                error_code=ErrorCode.REQUEST_TIMED_OUT,
-                error_message=str(error),
+                error_code=refusal.error_code,
+                error_message=refusal.message,
             )
             for resource in request.resources
         ]

@@ -8,14 +8,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import Offset
-from kraft.model.requests import (
+from kraft.model.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
 )
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import Offset
+from kraft.rpc.call import Served
+from kraft.rpc.calls import DELETE_RECORDS
 from kraft.server.loop.purgatory import Watch
 from kraft.server.replica.log_changes import ChangeOutcome
 from kraft.server.replica.partition import Partition
@@ -53,6 +55,9 @@ class DeleteRecordsHandler:
             return _Deletion(partition, *partition.delete_records(wanted.before_offset))
         except Refusal as refusal:
             return refusal
+
+    def served(self) -> list[Served]:
+        return [DELETE_RECORDS.served_by(self.handle)]
 
 
 class _Deletion:

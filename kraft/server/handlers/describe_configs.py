@@ -14,7 +14,7 @@ from kraft.metadata.config_types import text_of
 from kraft.metadata.configs import TOPIC_CONFIGS, ConfigKey, text_in_effect
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.topic_names import unknown_topic
-from kraft.model.config_requests import (
+from kraft.model.configs import (
     ConfigEntry,
     ConfigResource,
     ConfigResourceType,
@@ -25,6 +25,8 @@ from kraft.model.config_requests import (
     ResourceDescription,
 )
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.rpc.call import Served
+from kraft.rpc.calls import DESCRIBE_CONFIGS
 from kraft.server.config.declaration import Key, Required
 from kraft.server.config.keys import BY_NAME, KEYS
 from kraft.server.config.node_config import NodeConfig
@@ -47,6 +49,9 @@ class DescribeConfigsHandler:
     def in_effect_on_topic(self, own: Mapping[str, str]) -> list[ConfigEntry]:
         """All configs of a topic that sets these itself, whether there is such a topic or not, by key."""
         return sorted(_topic_entries(self._image(), self._config, own), key=lambda entry: entry.key)
+
+    def served(self) -> list[Served]:
+        return [DESCRIBE_CONFIGS.served_by(self.handle)]
 
 
 def _described(image: MetadataImage, config: NodeConfig, resource: ConfigResource) -> ResourceDescription:

@@ -9,11 +9,7 @@ import shutil
 from collections.abc import Callable, Collection
 
 from kraft.model.errors import ErrorCode
-from kraft.model.log_directory_requests import (
-    DescribeLogDirectoriesRequest,
-    LogDirectoryDescription,
-    ReplicaSize,
-)
+from kraft.model.log_directories import DescribeLogDirectoriesRequest, LogDirectoryDescription, ReplicaSize
 from kraft.server.replica.log_directories import LogDirectories
 from kraft.server.replica.move import ReplicaMove
 from kraft.server.replica.partition import Partition

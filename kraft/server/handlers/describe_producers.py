@@ -7,9 +7,9 @@ from collections.abc import Callable
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.partition_names import find_partition
 from kraft.metadata.topic_names import check_topic_name
+from kraft.model.describe_producers import ActiveProducer, DescribeProducersRequest, PartitionProducers
 from kraft.model.errors import Refusal
-from kraft.model.partition_requests import PartitionName
-from kraft.model.producer_requests import ActiveProducer, DescribeProducersRequest, PartitionProducers
+from kraft.model.partitions import PartitionName
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kraft.metadata.image import MetadataImage
+from kraft.model.describe_topic_partitions import PartitionPlace, TopicPage, TopicPageRequest
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.requests import TopicMetadata
-from kraft.model.topic_page_requests import PartitionPlace, TopicPage, TopicPageRequest
+from kraft.model.metadata import TopicMetadata
 from kraft.server.handlers.describe_topics import topic_metadata, unknown_topic
 
 

@@ -7,13 +7,8 @@ from uuid import UUID
 from kraft.metadata import topic_names
 from kraft.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraft.model.errors import ErrorCode
-from kraft.model.requests import (
-    DescribeTopicsRequest,
-    DescribeTopicsResponse,
-    PartitionMetadata,
-    TopicDescription,
-    TopicMetadata,
-)
+from kraft.model.metadata import PartitionMetadata, TopicMetadata
+from kraft.model.topics import DescribeTopicsRequest, DescribeTopicsResponse, TopicDescription
 
 NO_TOPIC_ID = UUID(int=0)
 

@@ -1,61 +1,56 @@
-"""DescribeFeatures and UpdateFeatures."""
+"""UpdateFeatures: decided by the active controller."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from kraft.metadata.features import SUPPORTED_FEATURES, level_of, range_of
+import structlog
+
+from kraft.metadata.feature_decisions import update_features
+from kraft.metadata.features import level_of
 from kraft.metadata.image import MetadataImage
-from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.feature_requests import (
-    DescribeFeaturesResponse,
-    FeatureDescription,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-)
-from kraft.server.cluster.controller_client import ControllerClient, NoController
-from kraft.server.cluster.metadata_loader import MetadataLoader
+from kraft.model.features import FeatureRange, UpdateFeaturesRequest, UpdateFeaturesResponse
+from kraft.rpc.call import Served
+from kraft.rpc.calls import UPDATE_FEATURES
+from kraft.server.handlers.decisions import Decisions
+from kraft.server.handlers.forwarding import Forwarder
 
-LOCALLY_KNOWN_MAX_S: Final = 2.0
-TIMEOUT_MAX_S: Final = 60.0
+log = structlog.get_logger()
 
-
-def describe_features(image: MetadataImage, epoch: int) -> DescribeFeaturesResponse:
-    features = [_described(image, feature) for feature in sorted({*SUPPORTED_FEATURES, *image.features})]
-    return DescribeFeaturesResponse(epoch=epoch, features=features)
+FeaturesOfOthers = Callable[[MetadataImage], Awaitable[Mapping[int, Sequence[FeatureRange]]]]
+"""What the other controllers support that are no brokers, by node id. Raises Refusal when one does not tell."""
 
 
 class FeaturesHandler:
-    def __init__(self, loader: MetadataLoader, controllers: ControllerClient) -> None:
-        self._loader = loader
-        self._controllers = controllers
-
-    async def describe(self) -> DescribeFeaturesResponse:
-        return describe_features(self._loader.image, self._loader.published_index)
+    def __init__(self, forwarder: Forwarder) -> None:
+        self._forwarder = forwarder
 
     async def update(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-        try:
-            answer = await self._controllers.call_admin(
-                lambda peer, timeout_s: peer.update_features(request, timeout_s),
-                min(max(request.timeout_ms, 0) / 1_000, TIMEOUT_MAX_S),
-            )
-        except NoController as error:
-            raise Refusal(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
+        answer = await self._forwarder.forward(UPDATE_FEATURES, request)
         if not request.validate_only:
-            await self._loader.until(
-                lambda image: all(level_of(image, each.feature) >= each.level for each in request.updates),
-                LOCALLY_KNOWN_MAX_S,
+            await self._forwarder.until(
+                lambda image: all(level_of(image, each.feature) >= each.level for each in request.updates)
             )
         return answer
 
+    def served(self) -> list[Served]:
+        return [UPDATE_FEATURES.served_by(self.update)]
 
-def _described(image: MetadataImage, feature: str) -> FeatureDescription:
-    ranges = [range_of(broker.features, feature) for broker in image.brokers.values()]
-    if not ranges:
-        ranges = [range_of(SUPPORTED_FEATURES.values(), feature)]
-    return FeatureDescription(
-        feature=feature,
-        min_level=max(each.min_level for each in ranges),
-        max_level=min(each.max_level for each in ranges),
-        finalized_level=level_of(image, feature),
-    )
+
+class ControllerFeaturesHandler:
+    """Decides. Refusal NOT_CONTROLLER is raised while this node is not the active controller."""
+
+    def __init__(self, decisions: Decisions, features_of_others: FeaturesOfOthers) -> None:
+        self._decisions = decisions
+        self._features_of_others = features_of_others
+
+    async def update(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+        self._decisions.check_active()
+        others = await self._features_of_others(self._decisions.image)
+        result = await self._decisions.submit(lambda image: update_features(image, request, others))
+        if result.changed and not request.validate_only:
+            log.info("feature levels changed", levels={each.feature: each.level for each in result.changed})
+        return result
+
+    def served(self) -> list[Served]:
+        return [UPDATE_FEATURES.served_by(self.update)]

@@ -10,8 +10,10 @@ from kraft.log.format.record_batch import HEADER_BYTES, split
 from kraft.log.segment.batches import READ_BATCHES_MAX
 from kraft.log.segment.segment import READ_BYTES_MAX
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
 from kraft.model.ids import Offset
-from kraft.model.requests import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
+from kraft.rpc.call import Served
+from kraft.rpc.calls import FETCH
 from kraft.server.loop.purgatory import Notifier, Watch
 from kraft.server.replica.partitions import Partitions
 
@@ -169,3 +171,6 @@ class FetchHandler:
             leader_id=leader_id,
             leader_epoch=leader_epoch,
         )
+
+    def served(self) -> list[Served]:
+        return [FETCH.served_by(self.handle)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kraft.metadata.image import MetadataImage
-from kraft.model.config_requests import ConfigResource, ConfigResourceType
+from kraft.model.configs import ConfigResource, ConfigResourceType
 
 
 def list_config_resources(image: MetadataImage, types: Iterable[ConfigResourceType]) -> list[ConfigResource]:

@@ -13,7 +13,7 @@ from typing import Final
 from kraft.log.segment.timestamp_lookup import Found
 from kraft.model.errors import Corruption, ErrorCode, Refusal
 from kraft.model.ids import Offset
-from kraft.model.requests import (
+from kraft.model.list_offsets import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
     EARLIEST_TIMESTAMP,
@@ -26,6 +26,8 @@ from kraft.model.requests import (
     ListOffsetsResponse,
 )
 from kraft.replication.leader import PartitionLeader
+from kraft.rpc.call import Served
+from kraft.rpc.calls import LIST_OFFSETS
 from kraft.server.loop.slow_reads import RequestReads, SlowReads
 from kraft.server.loop.turns import Turns
 from kraft.server.replica.partition import Partition
@@ -90,6 +92,9 @@ class ListOffsetsHandler:
                 raise Refusal(ErrorCode.REQUEST_TIMED_OUT, message) from None
             if found is not None:
                 return partition, found
+
+    def served(self) -> list[Served]:
+        return [LIST_OFFSETS.served_by(self.handle)]
 
 
 def _epoch_at(partition: Partition, offset: Offset, timestamp_ms: int) -> int:

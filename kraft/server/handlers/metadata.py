@@ -7,14 +7,10 @@ from dataclasses import replace
 
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.requests import (
-    BrokerEndpoint,
-    CreateTopicsRequest,
-    MetadataRequest,
-    MetadataResponse,
-    NewTopic,
-    TopicMetadata,
-)
+from kraft.model.metadata import BrokerEndpoint, MetadataRequest, MetadataResponse, TopicMetadata
+from kraft.model.topics import CreateTopicsRequest, NewTopic
+from kraft.rpc.call import Served
+from kraft.rpc.calls import CREATE_TOPICS, METADATA
 from kraft.server.cluster.controller_client import ControllerClient, NoController
 from kraft.server.cluster.metadata_loader import MetadataLoader
 from kraft.server.config.components import TopicDefaults
@@ -90,9 +86,7 @@ class MetadataHandler:
             topics=[NewTopic(topic=name) for name in names], timeout_ms=AUTO_CREATE_TIMEOUT_MS
         )
         try:
-            response = await self._controllers.call_admin(
-                lambda peer, timeout_s: peer.create_topics(request, timeout_s), AUTO_CREATE_TIMEOUT_MS / 1_000
-            )
+            response = await self._controllers.call(CREATE_TOPICS, request, AUTO_CREATE_TIMEOUT_MS / 1_000)
         except (NoController, Refusal) as error:
             return {name: _not_there(name, ErrorCode.LEADER_NOT_AVAILABLE, str(error)) for name in names}
         answers = {}
@@ -101,6 +95,9 @@ class MetadataHandler:
             code = ErrorCode.LEADER_NOT_AVAILABLE if in_creation else result.error_code
             answers[result.topic] = _not_there(result.topic, code, result.error_message)
         return answers
+
+    def served(self) -> list[Served]:
+        return [METADATA.served_by(self.handle)]
 
 
 def _not_there(name: str, code: ErrorCode, message: str) -> TopicMetadata:

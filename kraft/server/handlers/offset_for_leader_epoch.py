@@ -6,12 +6,14 @@ from typing import Final
 
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
-from kraft.model.requests import (
+from kraft.model.offset_for_leader_epoch import (
     EpochEndPartition,
     EpochEndPartitionResult,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
+from kraft.rpc.call import Served
+from kraft.rpc.calls import OFFSET_FOR_LEADER_EPOCH
 from kraft.server.loop.turns import Turns
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
@@ -47,6 +49,9 @@ class OffsetForLeaderEpochHandler:
             leader_epoch=epoch,
             end_offset=end_offset,
         )
+
+    def served(self) -> list[Served]:
+        return [OFFSET_FOR_LEADER_EPOCH.served_by(self.handle)]
 
 
 def _end_of(partition: Partition, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:

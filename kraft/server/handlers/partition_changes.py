@@ -5,69 +5,64 @@ The answer comes once this broker acts on it, too, if that is soon: who asks it 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, TypeVar
+
+import structlog
 
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.configs import TopicConfig
-from kraft.metadata.controller import alter_partition_reassignments, elect_leaders
+from kraft.metadata.election_decisions import elect_leaders
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.reassignment import list_partition_reassignments
+from kraft.metadata.partition_creation import create_partitions
+from kraft.metadata.reassignment import alter_partition_reassignments
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.partition_requests import (
+from kraft.model.partitions import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     CreatePartitionsRequest,
+    ElectionType,
     ElectLeadersRequest,
     ElectLeadersResponse,
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
     PartitionName,
+    PartitionResult,
 )
-from kraft.model.requests import TopicResult, TopicResults
-from kraft.rpc.peers import AdminPeer
-from kraft.rpc.services import PartitionAdminHandlers
-from kraft.server.cluster.controller_client import ControllerClient, NoController
-from kraft.server.cluster.metadata_loader import MetadataLoader
+from kraft.model.topics import TopicResult, TopicResults
+from kraft.rpc.call import Served
+from kraft.rpc.calls import ALTER_PARTITION_REASSIGNMENTS, CREATE_PARTITIONS, ELECT_LEADERS
+from kraft.runtime.entropy import Entropy
+from kraft.server.handlers.decisions import Decisions
+from kraft.server.handlers.forwarding import Forwarder, NoAnswer
 
-LOCALLY_KNOWN_MAX_S: Final = 2.0
-TIMEOUT_MAX_S: Final = 60.0
-
-Answer = TypeVar("Answer")
+log = structlog.get_logger()
 
 
 class PartitionChangesHandler:
-    def __init__(
-        self, loader: MetadataLoader, controllers: ControllerClient, settings: Mapping[str, str], defaults: TopicConfig
-    ) -> None:
+    def __init__(self, forwarder: Forwarder, settings: Mapping[str, str], defaults: TopicConfig) -> None:
         """`settings` are those of the broker's file, and `defaults` what they come to for topics."""
-        self._loader = loader
-        self._controllers = controllers
+        self._forwarder = forwarder
         self._defaults = TopicDefaultsInEffect(settings, defaults)
 
     async def create_partitions(self, request: CreatePartitionsRequest) -> TopicResults:
         try:
-            answer = await self._ask(
-                lambda peer, timeout_s: peer.create_partitions(request, timeout_s), request.timeout_ms
-            )
-        except NoController as error:
+            answer = await self._forwarder.forward(CREATE_PARTITIONS, request)
+        except NoAnswer as refusal:
             return TopicResults(
                 results=[
-                    TopicResult(topic=asked.topic, error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=str(error))
+                    TopicResult(topic=asked.topic, error_code=refusal.error_code, error_message=refusal.message)
                     for asked in request.topics
                 ]
             )
         if not request.validate_only:
             grown = [result for result in answer.results if result.error_code is ErrorCode.NONE]
-            await self._until(lambda image: all(_has_grown(image, result) for result in grown))
+            await self._forwarder.until(lambda image: all(_has_grown(image, result) for result in grown))
         return answer
 
     async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
         try:
-            answer = await self._ask(lambda peer, timeout_s: peer.elect_leaders(request, timeout_s), request.timeout_ms)
-        except NoController as error:
-            return ElectLeadersResponse(results=[], error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=str(error))
+            answer = await self._forwarder.forward(ELECT_LEADERS, request)
+        except NoAnswer as refusal:
+            return ElectLeadersResponse(results=[], error_code=refusal.error_code, error_message=refusal.message)
         done = replace(
             request,
             partitions=[
@@ -78,19 +73,19 @@ class PartitionChangesHandler:
             all_partitions=False,
         )
         # Asked again for the same, a controller with this image would find nothing left to do.
-        await self._until(lambda image: not elect_leaders(image, done, defaults=self._defaults(image)).records)
+        await self._forwarder.until(
+            lambda image: not elect_leaders(image, done, defaults=self._defaults(image)).records
+        )
         return answer
 
     async def alter_reassignments(
         self, request: AlterPartitionReassignmentsRequest
     ) -> AlterPartitionReassignmentsResponse:
         try:
-            answer = await self._ask(
-                lambda peer, timeout_s: peer.alter_partition_reassignments(request, timeout_s), request.timeout_ms
-            )
-        except NoController as error:
+            answer = await self._forwarder.forward(ALTER_PARTITION_REASSIGNMENTS, request)
+        except NoAnswer as refusal:
             return AlterPartitionReassignmentsResponse(
-                results=[], error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=str(error)
+                results=[], error_code=refusal.error_code, error_message=refusal.message
             )
         done = replace(
             request,
@@ -100,7 +95,7 @@ class PartitionChangesHandler:
                 if result.error_code is ErrorCode.NONE
             ],
         )
-        await self._until(lambda image: self._is_reassigned(image, done))
+        await self._forwarder.until(lambda image: self._is_reassigned(image, done))
         return answer
 
     def _is_reassigned(self, image: MetadataImage, done: AlterPartitionReassignmentsRequest) -> bool:
@@ -110,26 +105,61 @@ class PartitionChangesHandler:
             # The controller did it, so it knows what this image does not: that the cluster is at the level for it.
             return False
 
-    async def list_reassignments(
-        self, request: ListPartitionReassignmentsRequest
-    ) -> ListPartitionReassignmentsResponse:
-        return list_partition_reassignments(self._loader.image, request)
-
-    def handlers(self) -> PartitionAdminHandlers:
-        return PartitionAdminHandlers(
-            create_partitions=self.create_partitions,
-            elect_leaders=self.elect_leaders,
-            alter_reassignments=self.alter_reassignments,
-            list_reassignments=self.list_reassignments,
-        )
-
-    async def _ask(self, ask: Callable[[AdminPeer, float], Awaitable[Answer]], timeout_ms: int) -> Answer:
-        return await self._controllers.call_admin(ask, min(max(timeout_ms, 0) / 1_000, TIMEOUT_MAX_S))
-
-    async def _until(self, holds: Callable[[MetadataImage], bool]) -> None:
-        await self._loader.until(holds, LOCALLY_KNOWN_MAX_S)
+    def served(self) -> list[Served]:
+        return [
+            CREATE_PARTITIONS.served_by(self.create_partitions),
+            ELECT_LEADERS.served_by(self.elect_leaders),
+            ALTER_PARTITION_REASSIGNMENTS.served_by(self.alter_reassignments),
+        ]
 
 
 def _has_grown(image: MetadataImage, result: TopicResult) -> bool:
     topic = image.topic(result.topic)
     return topic is not None and len(topic.partitions) >= result.partitions
+
+
+class ControllerPartitionChangesHandler:
+    """Decides. Refusal NOT_CONTROLLER is raised while this node is not the active"""
+
+    def __init__(
+        self, decisions: Decisions, entropy: Entropy, *, topic_defaults: Callable[[MetadataImage], TopicConfig]
+    ) -> None:
+        self._decisions = decisions
+        self._entropy = entropy
+        self._topic_defaults = topic_defaults
+
+    async def create_partitions(self, request: CreatePartitionsRequest) -> TopicResults:
+        # The place is drawn here, because deciding is free of chance.
+        start = self._entropy.below(2**31)
+        return await self._decisions.submit(lambda image: create_partitions(image, request, placement_start=start))
+
+    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        response = await self._decisions.submit(
+            lambda image: elect_leaders(image, request, defaults=self._topic_defaults(image))
+        )
+        elected = _done(response.results)
+        if elected and request.election_type is ElectionType.UNCLEAN:
+            log.warning("leaders that were not in sync are elected by an operator", partitions=elected)
+        elif elected:
+            log.info("preferred leaders are elected by an operator", partitions=elected)
+        return response
+
+    async def alter_reassignments(
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> AlterPartitionReassignmentsResponse:
+        response = await self._decisions.submit(
+            lambda image: alter_partition_reassignments(image, request, defaults=self._topic_defaults(image))
+        )
+        log.info("partitions are reassigned or that is cancelled", partitions=_done(response.results))
+        return response
+
+    def served(self) -> list[Served]:
+        return [
+            CREATE_PARTITIONS.served_by(self.create_partitions),
+            ELECT_LEADERS.served_by(self.elect_leaders),
+            ALTER_PARTITION_REASSIGNMENTS.served_by(self.alter_reassignments),
+        ]
+
+
+def _done(results: Sequence[PartitionResult]) -> int:
+    return sum(result.error_code is ErrorCode.NONE for result in results)

@@ -15,19 +15,17 @@ from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
 from kraft.log.format.record_stream import UnpackedRecords, unpack_records
 from kraft.model.errors import ErrorCode
-from kraft.model.requests import (
-    FetchPartition,
-    FetchPartitionResult,
+from kraft.model.fetch import FetchPartition, FetchPartitionResult, FetchRequest
+from kraft.model.plain_records import (
     FetchRecordsRequest,
     FetchRecordsResponse,
-    FetchRequest,
     PlainHeader,
     PlainRecord,
-    ProducePartition,
-    ProducePartitionResult,
     ProduceRecordsRequest,
-    ProduceRequest,
 )
+from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest
+from kraft.rpc.call import Served
+from kraft.rpc.calls import FETCH_RECORDS, PRODUCE_RECORDS
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.loop.slow_reads import RequestReads, SlowReads
@@ -163,6 +161,12 @@ class PlainRecordsHandler:
                 for at, record in enumerate(request.records)
             ]
         )
+
+    def served(self) -> list[Served]:
+        return [
+            PRODUCE_RECORDS.served_by(self.produce),
+            FETCH_RECORDS.served_by(self.fetch),
+        ]
 
 
 def _refused(request: ProduceRecordsRequest, code: ErrorCode, message: str) -> ProducePartitionResult:

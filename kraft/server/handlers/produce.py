@@ -15,7 +15,9 @@ from kraft.log.append_work import AppendMustWait, AppendResult, AppendWork, Awai
 from kraft.log.format.record_batch import HEADER_BYTES, Buffer
 from kraft.model.errors import ErrorCode, InvalidRecords, Refusal
 from kraft.model.ids import Offset
-from kraft.model.requests import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
+from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
+from kraft.rpc.call import Served
+from kraft.rpc.calls import PRODUCE
 from kraft.server.handlers.refused_sequences import RefusedSequences
 from kraft.server.replica.partition import Partition, ProduceOutcome
 from kraft.server.replica.partitions import Partitions
@@ -240,6 +242,9 @@ class ProduceHandler:
             leader_id=leader_id,
             leader_epoch=leader_epoch,
         )
+
+    def served(self) -> list[Served]:
+        return [PRODUCE.served_by(self.handle)]
 
 
 def _error_code(outcome: ProduceOutcome) -> ErrorCode:

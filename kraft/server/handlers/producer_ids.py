@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from kraft.metadata.commands import AllocateProducerIdsRequest
+from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest
 from kraft.model.errors import ErrorCode
-from kraft.model.requests import InitProducerIdResponse
+from kraft.model.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kraft.rpc.call import Served
+from kraft.rpc.calls import INIT_PRODUCER_ID
+from kraft.rpc.cluster_calls import ALLOCATE_PRODUCER_IDS
 from kraft.server.cluster.controller_client import ControllerClient, NoController
 from kraft.server.cluster.own_registration import OwnRegistration
 
@@ -23,7 +26,7 @@ class ProducerIdHandler:
         self._next, self._end = 0, 0
         self._refilling = asyncio.Lock()
 
-    async def handle(self) -> InitProducerIdResponse:
+    async def handle(self, _: InitProducerIdRequest) -> InitProducerIdResponse:
         try:
             async with asyncio.timeout(WAIT_MAX_S), self._refilling:
                 if self._next == self._end and (refused := await self._refill()) is not None:
@@ -40,12 +43,13 @@ class ProducerIdHandler:
             broker_id=self._registration.broker_id, broker_epoch=self._registration.broker_epoch
         )
         try:
-            block = await self._controllers.call(
-                lambda peer, timeout_s: peer.allocate_producer_ids(request, timeout_s), BLOCK_MAX_S
-            )
+            block = await self._controllers.call(ALLOCATE_PRODUCER_IDS, request, BLOCK_MAX_S)
         except NoController as error:
             return InitProducerIdResponse(error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=str(error))
         if block.error_code is not ErrorCode.NONE:
             return InitProducerIdResponse(error_code=block.error_code, error_message=block.error_message)
         self._next, self._end = block.first, block.first + block.count
         return None
+
+    def served(self) -> list[Served]:
+        return [INIT_PRODUCER_ID.served_by(self.handle)]

@@ -6,13 +6,15 @@ import asyncio
 
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, Offset
-from kraft.model.replica_requests import (
+from kraft.model.replica_fetch import (
     ReplicaFetchPartition,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
     ReplicaFetchResult,
 )
 from kraft.replication.divergence import DivergingEpoch, check_follower_fetch
+from kraft.rpc.call import Served
+from kraft.rpc.cluster_calls import REPLICA_FETCH
 from kraft.server.loop.purgatory import Notifier, Watch
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
@@ -111,6 +113,9 @@ class ReplicaFetchHandler:
             leader_epoch=-1 if held is None else held.leader_epoch,
             log_start_offset=-1 if held is None else held.log.log_start_offset,
         )
+
+    def served(self) -> list[Served]:
+        return [REPLICA_FETCH.served_by(self.handle)]
 
 
 def _is_news(wanted: ReplicaFetchPartition, result: ReplicaFetchResult) -> bool:

@@ -4,32 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
 
 from kraft.metadata.image import MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.requests import CreateTopicsRequest, DeleteTopicsRequest, TopicResult, TopicResults
-from kraft.server.cluster.controller_client import ControllerClient, NoController
-from kraft.server.cluster.metadata_loader import MetadataLoader
-
-LOCALLY_KNOWN_MAX_S: Final = 2.0
-TIMEOUT_MAX_S: Final = 60.0
+from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, TopicResult, TopicResults
+from kraft.rpc.call import Served
+from kraft.rpc.calls import CREATE_TOPICS, DELETE_TOPICS
+from kraft.server.handlers.forwarding import Forwarder, NoAnswer
 
 
 class TopicsHandler:
-    def __init__(self, loader: MetadataLoader, controllers: ControllerClient, *, deletion_enabled: bool) -> None:
-        self._loader = loader
-        self._controllers = controllers
+    def __init__(self, forwarder: Forwarder, *, deletion_enabled: bool) -> None:
+        self._forwarder = forwarder
         self._deletion_enabled = deletion_enabled
 
     async def create(self, request: CreateTopicsRequest) -> TopicResults:
-        names = [new_topic.topic for new_topic in request.topics]
         try:
-            answer = await self._controllers.call_admin(
-                lambda peer, timeout_s: peer.create_topics(request, timeout_s), _deadline_s(request.timeout_ms)
-            )
-        except NoController as error:
-            return _all_refused(names, Refusal(ErrorCode.REQUEST_TIMED_OUT, str(error)))
+            answer = await self._forwarder.forward(CREATE_TOPICS, request)
+        except NoAnswer as refusal:
+            return _all_refused([new_topic.topic for new_topic in request.topics], refusal)
         if not request.validate_only:
             await self._until_known(answer, lambda image, name: image.topic(name) is not None)
         return answer
@@ -39,22 +32,21 @@ class TopicsHandler:
             disabled = "deleting topics is switched off: delete.topic.enable=false"
             return _none_deleted(request, Refusal(ErrorCode.TOPIC_DELETION_DISABLED, disabled))
         try:
-            answer = await self._controllers.call_admin(
-                lambda peer, timeout_s: peer.delete_topics(request, timeout_s), _deadline_s(request.timeout_ms)
-            )
-        except NoController as error:
-            return _none_deleted(request, Refusal(ErrorCode.REQUEST_TIMED_OUT, str(error)))
+            answer = await self._forwarder.forward(DELETE_TOPICS, request)
+        except NoAnswer as refusal:
+            return _none_deleted(request, refusal)
         await self._until_known(answer, lambda image, name: image.topic(name) is None)
         return answer
 
     async def _until_known(self, answer: TopicResults, is_known: Callable[[MetadataImage, str], bool]) -> None:
-        """Whoever creates or deletes a topic and then asks this broker for it is told the truth, if it can be had."""
         done = [result.topic for result in answer.results if result.error_code is ErrorCode.NONE]
-        await self._loader.until(lambda image: all(is_known(image, name) for name in done), LOCALLY_KNOWN_MAX_S)
+        await self._forwarder.until(lambda image: all(is_known(image, name) for name in done))
 
-
-def _deadline_s(timeout_ms: int) -> float:
-    return min(max(timeout_ms, 0) / 1_000, TIMEOUT_MAX_S)
+    def served(self) -> list[Served]:
+        return [
+            CREATE_TOPICS.served_by(self.create),
+            DELETE_TOPICS.served_by(self.delete),
+        ]
 
 
 def _all_refused(names: list[str], refusal: Refusal) -> TopicResults:

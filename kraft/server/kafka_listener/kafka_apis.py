@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kraft.metadata.image import MetadataImage
+from kraft.model.endpoint import Endpoint
 from kraft.model.ids import BrokerId
-from kraft.rpc.services import AdminHandlers, BrokerHandlers
-from kraft.server.handlers.fetch import FetchHandler
-from kraft.server.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
-from kraft.server.handlers.produce import ProduceHandler
+from kraft.server.handlers.broker_handlers import BrokerHandlers
 from kraft.server.kafka_listener.apis.api_versions import ApiVersionsApi
 from kraft.server.kafka_listener.apis.fetch import FetchApi
 from kraft.server.kafka_listener.apis.init_producer_id import InitProducerIdApi
@@ -20,19 +18,10 @@ from kraft.server.kafka_listener.apis.metadata import MetadataApi
 from kraft.server.kafka_listener.apis.offset_for_leader_epoch import OffsetForLeaderEpochApi
 from kraft.server.kafka_listener.apis.produce import ProduceApi
 from kraft.server.kafka_listener.fetch_sessions import FetchSessions
-from kraft.server.kafka_listener.kafka_admin_apis import KafkaAdminHandlers, kafka_admin_apis
+from kraft.server.kafka_listener.kafka_admin_apis import kafka_admin_apis
 from kraft.server.kafka_listener.requests import Api
 from kraft.server.loop.budget import Budget
 from kraft.wire.api_keys import ApiKey
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionHandlers:
-    """What works on partitions of this broker. The same for all listeners: they remember what producers sent."""
-
-    produce: ProduceHandler
-    fetch: FetchHandler
-    offset_for_leader_epoch: OffsetForLeaderEpochHandler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,37 +43,32 @@ class KafkaSurroundings:
     waiting_fetches: Budget
     """Of the partitions of all fetches that wait."""
 
+    voters: Sequence[tuple[int, Endpoint]]
+    """Where each controller is reached, by node id."""
 
-def kafka_apis(
-    broker: BrokerHandlers,
-    admin: AdminHandlers,
-    only_here: KafkaAdminHandlers,
-    partitions: PartitionHandlers,
-    surroundings: KafkaSurroundings,
-) -> Mapping[ApiKey, Api]:
-    """`broker.metadata` is that of the same listener."""
+
+def kafka_apis(handlers: BrokerHandlers, surroundings: KafkaSurroundings) -> Mapping[ApiKey, Api]:
+    """`handlers.metadata` is that of the same listener."""
     leaders = Leaders(surroundings.image, surroundings.listener)
+    produce, fetch = handlers.produce, handlers.fetch
     apis: dict[ApiKey, Api] = {
-        ApiKey.PRODUCE: ProduceApi(partitions.produce.begin, leaders, partitions.produce.refuse_unknown),
+        ApiKey.PRODUCE: ProduceApi(produce.begin, leaders, produce.refuse_unknown),
         ApiKey.FETCH: FetchApi(
-            partitions.fetch.begin,
-            leaders,
-            surroundings.sessions,
-            surroundings.waiting_fetches,
-            surroundings.monotonic_ms,
+            fetch.begin, leaders, surroundings.sessions, surroundings.waiting_fetches, surroundings.monotonic_ms
         ),
-        ApiKey.LIST_OFFSETS: ListOffsetsApi(broker.list_offsets),
-        ApiKey.METADATA: MetadataApi(broker.metadata, leaders, surroundings.broker_id, surroundings.fenced_lately),
-        ApiKey.INIT_PRODUCER_ID: InitProducerIdApi(broker.init_producer_id, surroundings.monotonic_ms),
-        ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochApi(partitions.offset_for_leader_epoch.handle),
+        ApiKey.LIST_OFFSETS: ListOffsetsApi(handlers.list_offsets.handle),
+        ApiKey.METADATA: MetadataApi(
+            handlers.metadata.handle, leaders, surroundings.broker_id, surroundings.fenced_lately
+        ),
+        ApiKey.INIT_PRODUCER_ID: InitProducerIdApi(handlers.producer_ids.handle, surroundings.monotonic_ms),
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochApi(handlers.offset_for_leader_epoch.handle),
         **kafka_admin_apis(
-            broker,
-            admin,
-            only_here,
+            handlers,
             broker_id=surroundings.broker_id,
             listener=surroundings.listener,
             image=surroundings.image,
+            voters=surroundings.voters,
         ),
     }
     keys = (*apis, ApiKey.API_VERSIONS)
-    return {**apis, ApiKey.API_VERSIONS: ApiVersionsApi(keys, admin.cluster.describe_features)}
+    return {**apis, ApiKey.API_VERSIONS: ApiVersionsApi(keys, handlers.queries.describe_features)}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import NamedTuple
 
-from kraft.model import requests as values
+from kraft.model import fetch as values
 from kraft.server.kafka_listener.fetch_sessions import FetchKey, FetchSession
 from kraft.wire.schema.fetch import FetchPartition
 

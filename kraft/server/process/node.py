@@ -18,18 +18,18 @@ from typing import Any, Final
 import grpc.aio
 import structlog
 
-from kraft.metadata.controller import ControllerDefaults
 from kraft.metadata.features import SUPPORTED_FEATURES, UnsupportedFeatureLevel
+from kraft.metadata.topic_decisions import ControllerDefaults
 from kraft.model.errors import Corruption
 from kraft.quorum.peer_link import SERVER_OPTIONS as QUORUM_SERVER_OPTIONS
 from kraft.quorum.peer_security import PeerSecurity
 from kraft.quorum.raft_quorum import RaftQuorum
 from kraft.quorum.snapshots import SnapshotStore
 from kraft.quorum.world import QuorumWorld
-from kraft.rpc.cluster_services import ControllerService
-from kraft.rpc.identity import PROCESS_ID_BYTES, Identity, IdentityService
+from kraft.rpc.call import Served
+from kraft.rpc.identity import PROCESS_ID_BYTES, Identity, identity_service
 from kraft.rpc.refusal_log import RefusalLog
-from kraft.rpc.services import SERVER_OPTIONS, AdminHandlers, AdminService
+from kraft.rpc.services import SERVER_OPTIONS, Service
 from kraft.runtime.allocator import keep_freed_memory
 from kraft.runtime.clock import SystemClock
 from kraft.runtime.cycle_collector import exempt_what_lives_long
@@ -104,6 +104,7 @@ class _Node:
         self._failed: asyncio.Future[str]
         self._listeners: list[grpc.aio.Server] = []
         self._controller: ControllerNode | None = None
+        self._controller_calls: list[Served] = []
         self._quorum: RaftQuorum | None = None
         self._snapshots: VoterSnapshots | None = None
         self._broker: BrokerNode | None = None
@@ -187,17 +188,9 @@ class _Node:
         self._snapshots.attach(self._quorum)
         host = self._controller.host
         await self._load(self._snapshots)
-        admin = AdminHandlers(
-            create_topics=self._controller.create_topics,
-            delete_topics=self._controller.delete_topics,
-            describe_topics=self._controller.describe_topics,
-            describe_configs=DescribeConfigsHandler(config, lambda: host.image).handle,
-            incremental_alter_configs=self._controller.incremental_alter_configs,
-            describe_quorum=self._controller.describe_quorum,
-            cluster=self._controller.admin.handlers(),
-            partitions=self._controller.partition_admin.handlers(),
-        )
-        services = [self._quorum.service, ControllerService(self._controller.handlers()), AdminService(admin)]
+        describe_configs = DescribeConfigsHandler(config, lambda: host.image)
+        self._controller_calls = [*self._controller.served(), *describe_configs.served()]
+        services = [self._quorum.service, Service(*self._controller_calls)]
         await self._listen(CONTROLLER, services, QUORUM_SERVER_OPTIONS)
         try:
             await self._quorum.start()
@@ -238,6 +231,7 @@ class _Node:
             disk=RealDisk(),
             credentials=self._credentials,
             fatal=self._fail,
+            own_controller=self._controller_calls,
         )
         self._broker = BrokerNode(self._config, self._storage, world)
         services = list(self._broker.handlers.grpc_services())
@@ -279,7 +273,7 @@ class _Node:
         assert listener is not None, f"the configuration was checked to have a {name} listener"
         gatekeeper = self._credentials.gatekeeper(name)
         server = grpc.aio.server(options=[*SERVER_OPTIONS, *options], interceptors=[gatekeeper])
-        for service in (gatekeeper, IdentityService(self._identity(name)), *services):
+        for service in (gatekeeper, identity_service(self._identity(name)), *services):
             service.add_to(server)
         _bind(server, listener, self._credentials.server_credentials(name))
         await server.start()

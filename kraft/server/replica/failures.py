@@ -18,10 +18,11 @@ from typing import Final
 
 import structlog
 
-from kraft.metadata.commands import FailedReplica, FailReplicasRequest
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.fail_replicas import FailedReplica, FailReplicasRequest
 from kraft.model.ids import TopicIdPartition
+from kraft.rpc.cluster_calls import FAIL_REPLICAS
 from kraft.server.cluster.controller_client import ControllerClient, NoController
 from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.replica.partition import Partition
@@ -242,9 +243,7 @@ class ReplicaFailures:
             ],
         )
         try:
-            result = await self._controllers.call(
-                lambda peer, timeout_s: peer.fail_replicas(request, timeout_s), ATTEMPT_MAX_S
-            )
+            result = await self._controllers.call(FAIL_REPLICAS, request, ATTEMPT_MAX_S)
         except (NoController, Refusal) as error:
             log.warning("failed replicas are not reported yet", replicas=len(replicas), reason=str(error))
             return

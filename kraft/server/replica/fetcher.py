@@ -16,7 +16,7 @@ import structlog
 
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
 from kraft.model.ids import BrokerId
-from kraft.model.replica_requests import (
+from kraft.model.replica_fetch import (
     ReplicaFetchPartition,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
@@ -34,8 +34,8 @@ from kraft.replication.effects import (
     WaitForMetadata,
 )
 from kraft.replication.follower import FetchPosition, PartitionFollower
-from kraft.rpc.cluster_peers import ReplicaFetchStream, ReplicationPeer
-from kraft.rpc.peers import NotAdmitted, NotServed, Unreachable
+from kraft.rpc.cluster_calls import REPLICA_FETCH
+from kraft.rpc.peers import CallStream, NotAdmitted, NotServed, Peer, Unreachable
 from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.config.components import ReplicationConfig
 from kraft.server.loop.purgatory import Watch
@@ -68,7 +68,7 @@ class ReplicaFetcher:
         *,
         registration: OwnRegistration,
         leader_id: BrokerId,
-        peer: Callable[[], ReplicationPeer | None],
+        peer: Callable[[], Peer | None],
         partitions: Partitions,
         config: ReplicationConfig,
         lost: Callable[[BrokerId], None],
@@ -126,7 +126,7 @@ class ReplicaFetcher:
         peer = self._peer()
         if peer is None:
             return False
-        stream = peer.fetch_stream()
+        stream = peer.open(REPLICA_FETCH)
         try:
             while True:
                 self._assigned.clear()
@@ -190,7 +190,7 @@ class ReplicaFetcher:
             if partition.follower is not None and partition.follower.leader_id == self._leader_id
         ]
 
-    async def _round(self, stream: ReplicaFetchStream, asked: list[_Asked]) -> bool:
+    async def _round(self, stream: CallStream[ReplicaFetchRequest, ReplicaFetchResponse], asked: list[_Asked]) -> bool:
         """One fetch and what follows from it; False when it was given up because the assignment changed."""
         self._rounds += 1
         async with asyncio.timeout(ANSWER_GRACE_S):

@@ -11,9 +11,10 @@ from typing import Final
 
 import structlog
 
-from kraft.metadata.commands import AlterPartitionRequest, AlterPartitionResult, IsrMember
+from kraft.model.alter_partition import AlterPartitionRequest, AlterPartitionResult
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.replication.effects import ProposeIsr
+from kraft.rpc.cluster_calls import ALTER_PARTITION
 from kraft.server.cluster.controller_client import ControllerClient, NoController
 from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.loop import background
@@ -64,14 +65,10 @@ class IsrProposals:
             partition=partition.topic_partition.partition,
             leader_epoch=proposal.leader_epoch,
             partition_epoch=proposal.partition_epoch,
-            new_isr=[
-                IsrMember(broker_id=member.broker_id, broker_epoch=member.broker_epoch) for member in proposal.isr
-            ],
+            new_isr=list(proposal.isr),
         )
         try:
-            result = await self._controllers.call(
-                lambda peer, timeout_s: peer.alter_partition(request, timeout_s), ATTEMPT_MAX_S
-            )
+            result = await self._controllers.call(ALTER_PARTITION, request, ATTEMPT_MAX_S)
         except (NoController, Refusal) as error:
             result = AlterPartitionResult(error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=str(error))
         if result.error_code is ErrorCode.NONE:

@@ -15,9 +15,10 @@ from kraft.log.append_work import AppendResult, CheckedRecords, ProducedRecords
 from kraft.log.change import Change, run_now
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
-from kraft.metadata.commands import AlterPartitionResult
 from kraft.metadata.configs import TopicConfig
 from kraft.metadata.image import PartitionImage
+from kraft.model.alter_partition import AlterPartitionResult
+from kraft.model.delete_records import HIGH_WATERMARK
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import (
     NO_BROKER,
@@ -30,7 +31,6 @@ from kraft.model.ids import (
     TopicIdPartition,
     TopicPartition,
 )
-from kraft.model.requests import HIGH_WATERMARK
 from kraft.replication.effects import (
     AdvanceLogStart,
     HighWatermarkAdvanced,

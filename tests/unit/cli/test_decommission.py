@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kraft.cli.decommission import CannotDecommission, Move, plan
-from kraft.model.broker_requests import BrokerDescription
+from kraft.model.brokers import BrokerDescription
 from kraft.model.ids import TopicPartition
 
 

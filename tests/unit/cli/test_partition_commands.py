@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kraft.metadata.controller import fence_broker
+from kraft.metadata.broker_decisions import fence_broker
 from kraft.metadata.records import PartitionChanged
 from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch
 from tests.unit.cli.shell import Shell

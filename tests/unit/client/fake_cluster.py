@@ -6,29 +6,77 @@ A partition has one log, which every leader sees whole: what replication does is
 from __future__ import annotations
 
 import asyncio
+from typing import Any, TypeVar
 from uuid import UUID, uuid5
 
 from kraft.metadata.configs import KAFKA_DEFAULTS
-from kraft.metadata.controller import alter_partition_reassignments, create_partitions, elect_leaders
+from kraft.metadata.election_decisions import elect_leaders
 from kraft.metadata.features import METADATA_VERSION, SETTINGS_AS_METADATA
 from kraft.metadata.image import EMPTY_IMAGE
+from kraft.metadata.partition_creation import create_partitions
 from kraft.metadata.quota_decisions import alter_client_quotas, describe_client_quotas
-from kraft.metadata.reassignment import list_partition_reassignments
+from kraft.metadata.reassignment import alter_partition_reassignments, list_partition_reassignments
 from kraft.metadata.records import FeatureLevelSet
-from kraft.model import broker_requests as brokers
-from kraft.model import config_requests as configs
-from kraft.model import feature_requests as features
-from kraft.model import partition_requests as partition_changes
-from kraft.model import quota_requests as quotas
-from kraft.model import requests as values
+from kraft.model import client_quotas as quotas
+from kraft.model import configs, features
+from kraft.model import partitions as partition_changes
+from kraft.model.brokers import (
+    BrokerActionResult,
+    BrokerDescription,
+    DescribeBrokersRequest,
+    DescribeBrokersResponse,
+    FenceBrokerRequest,
+    UnfenceBrokerRequest,
+    UnregisterBrokerRequest,
+)
+from kraft.model.delete_records import (
+    HIGH_WATERMARK,
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+)
+from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription, QuorumMember
+from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
 from kraft.model.ids import TopicId, TopicPartition
+from kraft.model.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kraft.model.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResult,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
+from kraft.model.metadata import BrokerEndpoint, MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
+from kraft.model.offset_for_leader_epoch import (
+    EpochEndPartition,
+    EpochEndPartitionResult,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
+from kraft.model.topics import (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeTopicsRequest,
+    DescribeTopicsResponse,
+    TopicDescription,
+    TopicResult,
+    TopicResults,
+)
+from kraft.rpc.call import Call, Stream
+from kraft.rpc.calls import PRODUCE
 from kraft.rpc.peers import NotServed, Unreachable
 from kraft.server.handlers.describe_topics import topic_metadata
 from tests.unit.client.fake_configs import altered, described
 from tests.unit.client.fake_partition import FakePartition
 from tests.unit.client.fake_streams import FakeFetchStream, FakeProduceStream, FakeStream
 from tests.unit.metadata import clusters
+from tests.unit.server.fake_controllers import python_name
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
 
 NAMESPACE = UUID(int=7)
 
@@ -90,14 +138,11 @@ class FakeCluster:
 
     # --- Connections ------------------------------------------------------------------------------------------
 
-    def broker(self, address: str) -> FakeBroker:
+    def peer(self, address: str) -> FakeBroker:
         for broker in self.brokers.values():
             if broker.address == address:
                 return broker
         return FakeBroker(self, -1, address=address, is_up=False)
-
-    def admin(self, address: str) -> FakeBroker:
-        return self.broker(address)
 
     async def close(self) -> None:
         self.closed += 1
@@ -119,8 +164,8 @@ class FakeBroker:
         self.loses_answers = 0
         """Streams of the next produce requests break after the request was carried out."""
         self.loses_requests = 0
-        self.produced: list[values.ProduceRequest] = []
-        self.fetched: list[values.FetchRequest] = []
+        self.produced: list[ProduceRequest] = []
+        self.fetched: list[FetchRequest] = []
         self.streams: list[FakeStream] = []
 
     def kill(self) -> None:
@@ -139,36 +184,47 @@ class FakeBroker:
             await asyncio.sleep(timeout_s)
             raise Unreachable(self.address, "no answer within the time allowed")
 
+    # --- Node -------------------------------------------------------------------------------------------------
+
+    async def call(self, call: Call[Request, Response], request: Request, timeout_s: float) -> Response:
+        answer: Response = await getattr(self, python_name(call.name))(request, timeout_s)
+        return answer
+
+    def open(self, stream: Stream[Any, Any]) -> Any:
+        opened = FakeProduceStream(self) if stream is PRODUCE else FakeFetchStream(self)
+        self.streams.append(opened)
+        return opened
+
     # --- Broker -----------------------------------------------------------------------------------------------
 
-    async def metadata(self, request: values.MetadataRequest, timeout_s: float) -> values.MetadataResponse:
+    async def metadata(self, request: MetadataRequest, timeout_s: float) -> MetadataResponse:
         await self._answering("metadata")
         await self._hang(timeout_s)
         names = list(self.cluster.topics) if request.all_topics else request.topics
-        return values.MetadataResponse(
+        return MetadataResponse(
             cluster_id="fake",
             controller_id=1,
             brokers=[
-                values.BrokerEndpoint(broker_id=broker.broker_id, host=broker.address.split(":")[0], port=9094)
+                BrokerEndpoint(broker_id=broker.broker_id, host=broker.address.split(":")[0], port=9094)
                 for broker in self.cluster.brokers.values()
                 if broker.is_up
             ],
             topics=[self._topic(name) for name in names],
         )
 
-    def _topic(self, name: str) -> values.TopicMetadata:
+    def _topic(self, name: str) -> TopicMetadata:
         if name not in self.cluster.topics or name in self.cluster.hidden_topics:
             code, partitions = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []
         elif (placed := self.cluster.image.topic(name)) is not None:
             return topic_metadata(self.cluster.image, placed)
         else:
             code, partitions = ErrorCode.NONE, self.cluster.topics[name]
-        return values.TopicMetadata(
+        return TopicMetadata(
             error_code=code,
             topic=name,
             topic_id=uuid5(NAMESPACE, name),
             partitions=[
-                values.PartitionMetadata(
+                PartitionMetadata(
                     partition=number,
                     leader_id=each.leader_id,
                     leader_epoch=each.leader_epoch,
@@ -180,17 +236,17 @@ class FakeBroker:
             ],
         )
 
-    async def list_offsets(self, request: values.ListOffsetsRequest, timeout_s: float) -> values.ListOffsetsResponse:
+    async def list_offsets(self, request: ListOffsetsRequest, timeout_s: float) -> ListOffsetsResponse:
         await self._answering("list_offsets")
         await self._hang(timeout_s)
-        return values.ListOffsetsResponse(partitions=[self._offset(asked) for asked in request.partitions])
+        return ListOffsetsResponse(partitions=[self._offset(asked) for asked in request.partitions])
 
-    def _offset(self, asked: values.ListOffsetsPartition) -> values.ListOffsetsPartitionResult:
+    def _offset(self, asked: ListOffsetsPartition) -> ListOffsetsPartitionResult:
         partition = self.cluster.partition(asked.topic, asked.partition)
         code, offset, timestamp_ms = partition.objection(self.broker_id, asked.current_leader_epoch), -1, -1
         if code is ErrorCode.NONE:
             offset, timestamp_ms = partition.find(asked.timestamp_ms)
-        return values.ListOffsetsPartitionResult(
+        return ListOffsetsPartitionResult(
             topic=asked.topic,
             partition=asked.partition,
             error_code=code,
@@ -200,88 +256,76 @@ class FakeBroker:
         )
 
     async def offset_for_leader_epoch(
-        self, request: values.OffsetForLeaderEpochRequest, timeout_s: float
-    ) -> values.OffsetForLeaderEpochResponse:
+        self, request: OffsetForLeaderEpochRequest, timeout_s: float
+    ) -> OffsetForLeaderEpochResponse:
         await self._answering("offset_for_leader_epoch")
         if self.is_of_earlier_version:
             raise NotServed(self.address, "its version does not know this call")
         await self._hang(timeout_s)
-        return values.OffsetForLeaderEpochResponse(partitions=[self._epoch_end(asked) for asked in request.partitions])
+        return OffsetForLeaderEpochResponse(partitions=[self._epoch_end(asked) for asked in request.partitions])
 
-    def _epoch_end(self, asked: values.EpochEndPartition) -> values.EpochEndPartitionResult:
+    def _epoch_end(self, asked: EpochEndPartition) -> EpochEndPartitionResult:
         partition = self.cluster.partition(asked.topic, asked.partition)
         code, epoch, end_offset = partition.objection(self.broker_id, asked.current_leader_epoch), -1, -1
         if code is ErrorCode.NONE:
             epoch, end_offset = partition.epoch_end(asked.leader_epoch)
-        return values.EpochEndPartitionResult(
+        return EpochEndPartitionResult(
             topic=asked.topic, partition=asked.partition, error_code=code, leader_epoch=epoch, end_offset=end_offset
         )
 
-    async def delete_records(
-        self, request: values.DeleteRecordsRequest, timeout_s: float
-    ) -> values.DeleteRecordsResponse:
+    async def delete_records(self, request: DeleteRecordsRequest, timeout_s: float) -> DeleteRecordsResponse:
         await self._answering("delete_records")
         await self._hang(timeout_s)
-        return values.DeleteRecordsResponse(partitions=[self._delete_records(asked) for asked in request.partitions])
+        return DeleteRecordsResponse(partitions=[self._delete_records(asked) for asked in request.partitions])
 
-    def _delete_records(self, asked: values.DeleteRecordsPartition) -> values.DeleteRecordsPartitionResult:
+    def _delete_records(self, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
         partition = self.cluster.partition(asked.topic, asked.partition)
         code = ErrorCode.NONE
-        wanted = partition.end_offset if asked.before_offset == values.HIGH_WATERMARK else asked.before_offset
+        wanted = partition.end_offset if asked.before_offset == HIGH_WATERMARK else asked.before_offset
         if partition.leader_id != self.broker_id:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         elif wanted > partition.end_offset:
             code = ErrorCode.OFFSET_OUT_OF_RANGE
         else:
             partition.log_start_offset = max(partition.log_start_offset, wanted)
-        return values.DeleteRecordsPartitionResult(
+        return DeleteRecordsPartitionResult(
             topic=asked.topic,
             partition=asked.partition,
             error_code=code,
             low_watermark=partition.log_start_offset if code is ErrorCode.NONE else -1,
         )
 
-    async def init_producer_id(self, timeout_s: float) -> values.InitProducerIdResponse:
+    async def init_producer_id(self, _: InitProducerIdRequest, timeout_s: float) -> InitProducerIdResponse:
         await self._answering("init_producer_id")
         await self._hang(timeout_s)
         self.cluster.producer_ids += 1
-        return values.InitProducerIdResponse(
+        return InitProducerIdResponse(
             error_code=ErrorCode.NONE, producer_id=self.cluster.producer_ids, producer_epoch=0
         )
 
-    def produce_stream(self) -> FakeProduceStream:
-        stream = FakeProduceStream(self)
-        self.streams.append(stream)
-        return stream
-
-    def fetch_stream(self) -> FakeFetchStream:
-        stream = FakeFetchStream(self)
-        self.streams.append(stream)
-        return stream
-
-    def produce(self, request: values.ProduceRequest) -> values.ProduceResponse:
+    def produce(self, request: ProduceRequest) -> ProduceResponse:
         self.produced.append(request)
-        response = values.ProduceResponse(
+        response = ProduceResponse(
             request_id=request.request_id, partitions=[self._produce(asked) for asked in request.partitions]
         )
         self.cluster.news()
         return response
 
-    def _produce(self, asked: values.ProducePartition) -> values.ProducePartitionResult:
+    def _produce(self, asked: ProducePartition) -> ProducePartitionResult:
         partition = self.cluster.partition(asked.topic, asked.partition)
         code, base_offset = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
         if partition.leader_id == self.broker_id:
             code, base_offset = partition.append(bytes(asked.records))
-        return values.ProducePartitionResult(
+        return ProducePartitionResult(
             topic=asked.topic, partition=asked.partition, error_code=code, base_offset=base_offset
         )
 
-    def fetch(self, request: values.FetchRequest) -> values.FetchResponse:
-        return values.FetchResponse(
+    def fetch(self, request: FetchRequest) -> FetchResponse:
+        return FetchResponse(
             request_id=request.request_id, partitions=[self._fetch(asked) for asked in request.partitions]
         )
 
-    def _fetch(self, asked: values.FetchPartition) -> values.FetchPartitionResult:
+    def _fetch(self, asked: FetchPartition) -> FetchPartitionResult:
         partition = self.cluster.partition(asked.topic, asked.partition)
         code, records = partition.objection(self.broker_id, asked.current_leader_epoch), b""
         if code is not ErrorCode.NONE:
@@ -290,7 +334,7 @@ class FakeBroker:
             code = ErrorCode.OFFSET_OUT_OF_RANGE
         else:
             records = partition.read(asked.fetch_offset, asked.partition_max_bytes)
-        return values.FetchPartitionResult(
+        return FetchPartitionResult(
             topic=asked.topic,
             partition=asked.partition,
             error_code=code,
@@ -299,9 +343,9 @@ class FakeBroker:
             records=records,
         )
 
-    # --- AdminNode --------------------------------------------------------------------------------------------
+    # --- Admin ------------------------------------------------------------------------------------------------
 
-    async def create_topics(self, request: values.CreateTopicsRequest, timeout_s: float) -> values.TopicResults:
+    async def create_topics(self, request: CreateTopicsRequest, timeout_s: float) -> TopicResults:
         await self._answering("create_topics")
         results = []
         for topic in request.topics:
@@ -310,25 +354,23 @@ class FakeBroker:
                 self.cluster.create(topic.topic, max(1, topic.partitions))
                 self.cluster.configs[topic.topic] = topic.configs
             results.append(_result(topic.topic, code))
-        return values.TopicResults(results=results)
+        return TopicResults(results=results)
 
-    async def delete_topics(self, request: values.DeleteTopicsRequest, timeout_s: float) -> values.TopicResults:
+    async def delete_topics(self, request: DeleteTopicsRequest, timeout_s: float) -> TopicResults:
         await self._answering("delete_topics")
         results = []
         for topic in request.topics:
             known = self.cluster.topics.pop(topic, None)
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known is None else ErrorCode.NONE
             results.append(_result(topic, code))
-        return values.TopicResults(results=results)
+        return TopicResults(results=results)
 
-    async def describe_topics(
-        self, request: values.DescribeTopicsRequest, timeout_s: float
-    ) -> values.DescribeTopicsResponse:
+    async def describe_topics(self, request: DescribeTopicsRequest, timeout_s: float) -> DescribeTopicsResponse:
         await self._answering("describe_topics")
         names = request.topics or list(self.cluster.topics)
-        return values.DescribeTopicsResponse(
+        return DescribeTopicsResponse(
             topics=[
-                values.TopicDescription(metadata=self._topic(name), configs=self.cluster.configs.get(name, {}))
+                TopicDescription(metadata=self._topic(name), configs=self.cluster.configs.get(name, {}))
                 for name in names
             ]
         )
@@ -349,20 +391,18 @@ class FakeBroker:
         results = [altered(self.cluster, asked, request.validate_only) for asked in request.resources]
         return configs.IncrementalAlterConfigsResponse(results=results)
 
-    async def describe_brokers(
-        self, request: brokers.DescribeBrokersRequest, timeout_s: float
-    ) -> brokers.DescribeBrokersResponse:
+    async def describe_brokers(self, request: DescribeBrokersRequest, timeout_s: float) -> DescribeBrokersResponse:
         await self._answering("describe_brokers")
         wanted = request.broker_ids or list(self.cluster.brokers)
         if missing := set(wanted) - set(self.cluster.brokers):
             raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {missing.pop()}")
-        return brokers.DescribeBrokersResponse(brokers=[self._broker(broker_id) for broker_id in sorted(wanted)])
+        return DescribeBrokersResponse(brokers=[self._broker(broker_id) for broker_id in sorted(wanted)])
 
-    def _broker(self, broker_id: int) -> brokers.BrokerDescription:
-        return brokers.BrokerDescription(
+    def _broker(self, broker_id: int) -> BrokerDescription:
+        return BrokerDescription(
             broker_id=broker_id,
             broker_epoch=10 + broker_id,
-            addresses=[brokers.BrokerAddress(listener="GRPC", host=f"broker-{broker_id}", port=9094)],
+            addresses=[Endpoint(listener="GRPC", host=f"broker-{broker_id}", port=9094)],
             rack="a" if broker_id == 1 else "",
             fenced=broker_id in self.cluster.fenced,
             fenced_by_operator=broker_id in self.cluster.fenced,
@@ -374,29 +414,27 @@ class FakeBroker:
             features=[features.FeatureRange(feature="metadata.version", min_level=1, max_level=2)],
         )
 
-    async def fence_broker(self, request: brokers.FenceBrokerRequest, timeout_s: float) -> brokers.BrokerActionResult:
+    async def fence_broker(self, request: FenceBrokerRequest, timeout_s: float) -> BrokerActionResult:
         await self._answering("fence_broker")
         if not request.force and request.broker_id == 2:
             raise Refusal(ErrorCode.INVALID_REQUEST, "fencing broker 2 would leave 1 partition without a leader")
         changed = request.broker_id not in self.cluster.fenced
         self.cluster.fenced.add(request.broker_id)
-        return brokers.BrokerActionResult(changed=changed, leaderless=["orders-0"] if request.force else [])
+        return BrokerActionResult(changed=changed, leaderless=["orders-0"] if request.force else [])
 
-    async def unfence_broker(
-        self, request: brokers.UnfenceBrokerRequest, timeout_s: float
-    ) -> brokers.BrokerActionResult:
+    async def unfence_broker(self, request: UnfenceBrokerRequest, timeout_s: float) -> BrokerActionResult:
         await self._answering("unfence_broker")
         changed = request.broker_id in self.cluster.fenced
         self.cluster.fenced.discard(request.broker_id)
-        return brokers.BrokerActionResult(changed=changed, leaderless=[])
+        return BrokerActionResult(changed=changed, leaderless=[])
 
-    async def unregister_broker(
-        self, request: brokers.UnregisterBrokerRequest, timeout_s: float
-    ) -> brokers.BrokerActionResult:
+    async def unregister_broker(self, request: UnregisterBrokerRequest, timeout_s: float) -> BrokerActionResult:
         await self._answering("unregister_broker")
-        return brokers.BrokerActionResult(changed=True, leaderless=[])
+        return BrokerActionResult(changed=True, leaderless=[])
 
-    async def describe_features(self, timeout_s: float) -> features.DescribeFeaturesResponse:
+    async def describe_features(
+        self, _: features.DescribeFeaturesRequest, timeout_s: float
+    ) -> features.DescribeFeaturesResponse:
         await self._answering("describe_features")
         described = features.FeatureDescription(
             feature="metadata.version", min_level=1, max_level=2, finalized_level=self.cluster.metadata_version
@@ -430,7 +468,7 @@ class FakeBroker:
 
     async def create_partitions(
         self, request: partition_changes.CreatePartitionsRequest, timeout_s: float
-    ) -> values.TopicResults:
+    ) -> TopicResults:
         await self._answering("create_partitions")
         decision = create_partitions(self.cluster.image, request, placement_start=0)
         self.cluster.image = self.cluster.image.replay(decision.records)
@@ -458,10 +496,10 @@ class FakeBroker:
         await self._answering("list_partition_reassignments")
         return list_partition_reassignments(self.cluster.image, request)
 
-    async def describe_quorum(self, timeout_s: float) -> values.QuorumDescription:
+    async def describe_quorum(self, _: DescribeQuorumRequest, timeout_s: float) -> QuorumDescription:
         await self._answering("describe_quorum")
         voters = [
-            values.QuorumMember(
+            QuorumMember(
                 node_id=broker_id,
                 log_end_offset=39 + broker_id if broker_id < 3 else -1,
                 last_fetch_ms_ago=0 if broker_id == 2 else 5,
@@ -471,13 +509,13 @@ class FakeBroker:
             )
             for broker_id in self.cluster.brokers
         ]
-        return values.QuorumDescription(
+        return QuorumDescription(
             leader_id=2,
             leader_epoch=5,
             high_watermark=41,
             voters=voters,
             observers=[
-                values.QuorumMember(
+                QuorumMember(
                     node_id=7,
                     log_end_offset=41,
                     lag=0,
@@ -489,8 +527,8 @@ class FakeBroker:
         )
 
 
-def _result(topic: str, code: ErrorCode) -> values.TopicResult:
-    return values.TopicResult(topic=topic, error_code=code, topic_id=uuid5(NAMESPACE, topic), partitions=1)
+def _result(topic: str, code: ErrorCode) -> TopicResult:
+    return TopicResult(topic=topic, error_code=code, topic_id=uuid5(NAMESPACE, topic), partitions=1)
 
 
 def tp(topic: str, partition: int = 0) -> TopicPartition:

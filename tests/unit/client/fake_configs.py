@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kraft.model import config_requests as configs
+from kraft.model import configs
 from kraft.model.errors import ErrorCode
 
 if TYPE_CHECKING:

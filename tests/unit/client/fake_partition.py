@@ -11,7 +11,7 @@ from kraft.log.format.record_codec import Record
 from kraft.log.leader_epochs import LeaderEpochCache
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import LeaderEpoch, Offset
-from kraft.model.requests import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from kraft.model.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 
 @dataclass

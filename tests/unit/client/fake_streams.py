@@ -6,8 +6,9 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from kraft.model import requests as values
 from kraft.model.errors import ErrorCode
+from kraft.model.fetch import FetchPartitionResult, FetchRequest, FetchResponse
+from kraft.model.produce import ProduceRequest, ProduceResponse
 from kraft.rpc.peers import Unreachable
 
 if TYPE_CHECKING:
@@ -43,10 +44,10 @@ class FakeStream:
 class FakeProduceStream(FakeStream):
     def __init__(self, broker: FakeBroker) -> None:
         super().__init__(broker)
-        self.answers: asyncio.Queue[values.ProduceResponse] = asyncio.Queue()
-        self.unread: list[values.ProduceRequest] = []
+        self.answers: asyncio.Queue[ProduceResponse] = asyncio.Queue()
+        self.unread: list[ProduceRequest] = []
 
-    async def send(self, request: values.ProduceRequest) -> None:
+    async def send(self, request: ProduceRequest) -> None:
         self.check()
         await asyncio.sleep(0)
         if self.broker.hangs:
@@ -76,7 +77,7 @@ class FakeProduceStream(FakeStream):
             self.broker.produce(request)
         self.break_off()
 
-    async def receive(self) -> values.ProduceResponse:
+    async def receive(self) -> ProduceResponse:
         self.check()
         answer = asyncio.ensure_future(self.answers.get())
         broken = asyncio.ensure_future(self.broken.wait())
@@ -94,14 +95,14 @@ class FakeProduceStream(FakeStream):
 class FakeFetchStream(FakeStream):
     def __init__(self, broker: FakeBroker) -> None:
         super().__init__(broker)
-        self.asked: deque[values.FetchRequest] = deque()
+        self.asked: deque[FetchRequest] = deque()
 
-    async def send(self, request: values.FetchRequest) -> None:
+    async def send(self, request: FetchRequest) -> None:
         self.check()
         self.broker.fetched.append(request)
         self.asked.append(request)
 
-    async def receive(self) -> values.FetchResponse:
+    async def receive(self) -> FetchResponse:
         request = self.asked.popleft()
         until_s = asyncio.get_running_loop().time() + request.max_wait_ms / 1000
         while True:
@@ -118,5 +119,5 @@ class FakeFetchStream(FakeStream):
             await self._until_broken(news, timer)
 
 
-def _is_worth_an_answer(result: values.FetchPartitionResult) -> bool:
+def _is_worth_an_answer(result: FetchPartitionResult) -> bool:
     return bool(result.records) or result.error_code is not ErrorCode.NONE

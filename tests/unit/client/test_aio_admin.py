@@ -7,9 +7,9 @@ import pytest
 from kraft.client.aio.admin import Admin
 from kraft.client.any_broker import NoBrokerReachable
 from kraft.client.errors import ClientClosed
+from kraft.model.client_quotas import QuotaEntity, QuotaFilter, QuotaMatch
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.quota_requests import QuotaEntity, QuotaFilter, QuotaMatch
-from kraft.model.requests import NewTopic
+from kraft.model.topics import NewTopic
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.client.virtual_time import run_virtually, virtual_network
 

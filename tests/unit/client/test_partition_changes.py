@@ -9,7 +9,7 @@ import pytest
 from kraft.client.aio.admin import Admin
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
-from kraft.model.partition_requests import ElectionType
+from kraft.model.partitions import ElectionType
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.client.test_aio_admin import admin_of
 from tests.unit.client.virtual_time import run_virtually

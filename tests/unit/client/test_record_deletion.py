@@ -8,9 +8,9 @@ from kraft.client.aio.admin import Admin
 from kraft.client.any_broker import NoBrokerReachable
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
+from kraft.model.delete_records import HIGH_WATERMARK
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
-from kraft.model.requests import HIGH_WATERMARK
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.client.virtual_time import run_virtually, virtual_network
 

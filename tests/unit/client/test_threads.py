@@ -21,6 +21,7 @@ from kraft.client import (
     Refusal,
     decode_columns,
 )
+from kraft.client.aio.admin import Admin as AsyncAdmin
 from kraft.client.loop_thread import LoopThread, shared_loop
 from kraft.client.network import Network
 from tests.unit.client.fake_cluster import FakeCluster, tp
@@ -161,6 +162,21 @@ def test_topics_are_managed(cluster: FakeCluster) -> None:
         assert admin.describe_cluster().cluster_id == "fake"
         admin.delete_topics(["orders"])
         assert admin.list_topics() == []
+
+
+def test_a_generator_among_the_arguments_runs_in_the_thread_of_its_caller(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    with Admin(**settings_for(cluster)) as admin:
+        # On the thread of the event loop, waiting for another answer would never end.
+        names = (name for _ in range(1) for name in admin.list_topics())
+        (described,) = admin.describe_topics(names)
+        assert described.metadata.topic == "orders"
+
+
+def test_the_admin_for_threads_has_every_method_of_the_asynchronous_one() -> None:
+    public = {name for name in dir(AsyncAdmin) if not name.startswith("_")}
+    assert {name for name in dir(Admin) if not name.startswith("_")} == public
+    assert (Admin.fence_broker.__doc__ or "").startswith("Takes a broker out of service until `unfence_broker`")
 
 
 def test_a_wrong_setting_is_told_at_once() -> None:

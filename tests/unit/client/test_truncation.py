@@ -15,13 +15,9 @@ from kraft.client.settings import ConsumerSettings
 from kraft.log.format.record_batch import assign_offsets, build_batch
 from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode
+from kraft.model.fetch import FetchPartitionResult, FetchResponse
 from kraft.model.ids import LeaderEpoch, Offset
-from kraft.model.requests import (
-    EpochEndPartitionResult,
-    FetchPartitionResult,
-    FetchResponse,
-    OffsetForLeaderEpochResponse,
-)
+from kraft.model.offset_for_leader_epoch import EpochEndPartitionResult, OffsetForLeaderEpochResponse
 from tests.unit.client.fake_cluster import FakeCluster, tp
 from tests.unit.client.test_aio_consumer import consumer_of, fill, read
 from tests.unit.client.virtual_time import run_virtually

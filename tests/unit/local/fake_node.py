@@ -9,13 +9,13 @@ import asyncio
 import signal
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 import grpc.aio
 
 from kraft.local import cluster_files
-from kraft.model.requests import BrokerEndpoint, MetadataRequest, MetadataResponse
-from kraft.rpc.services import SERVER_OPTIONS, BrokerHandlers, BrokerService
+from kraft.model.metadata import BrokerEndpoint, MetadataRequest, MetadataResponse
+from kraft.rpc.calls import METADATA
+from kraft.rpc.services import SERVER_OPTIONS, Service
 from kraft.server.config.loading import load
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.process import lifeline
@@ -35,22 +35,8 @@ async def serve(config: NodeConfig) -> int:
     async def metadata(_: MetadataRequest) -> MetadataResponse:
         return await answer_metadata(config)
 
-    async def unasked(*_: object) -> NoReturn:
-        raise AssertionError("nobody asks a fake node for this")
-
-    handlers = BrokerHandlers(
-        produce=unasked,
-        fetch=unasked,
-        produce_records=unasked,
-        fetch_records=unasked,
-        metadata=metadata,
-        list_offsets=unasked,
-        offset_for_leader_epoch=unasked,
-        delete_records=unasked,
-        init_producer_id=unasked,
-    )
     server = grpc.aio.server(options=SERVER_OPTIONS)
-    BrokerService(handlers).add_to(server)
+    Service(METADATA.served_by(metadata)).add_to(server)
     for listener in config.listeners:
         server.add_insecure_port(listener.address)
     await server.start()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from kraft.metadata.commands import RegisterBrokerRequest
 from kraft.metadata.configs import KAFKA_DEFAULTS
 from kraft.metadata.features import SUPPORTED_FEATURES
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
@@ -13,14 +12,14 @@ from kraft.metadata.leader_election import partition_change
 from kraft.metadata.records import (
     BrokerUnfenced,
     ClusterInitialised,
-    Endpoint,
     FeatureLevelSet,
     MetadataRecord,
     PartitionCreated,
     RegisterBroker,
     TopicCreated,
 )
-from kraft.model.feature_requests import FeatureRange
+from kraft.model.endpoint import Endpoint
+from kraft.model.features import FeatureRange
 from kraft.model.ids import (
     BrokerEpoch,
     BrokerId,
@@ -29,6 +28,7 @@ from kraft.model.ids import (
     PartitionEpoch,
     TopicId,
 )
+from kraft.model.register_broker import RegisterBrokerRequest
 
 CLUSTER = "kJ2Yk0mVT0ma0wV2Yk0mVQ"
 ORDERS = TopicId(UUID(int=100))

@@ -10,12 +10,12 @@ from kraft.metadata.broker_configs import (
     check_broker_config,
     dynamic_configs,
 )
+from kraft.metadata.config_decisions import incremental_alter_configs
 from kraft.metadata.configs import broker_defaults
-from kraft.metadata.controller import incremental_alter_configs
 from kraft.metadata.features import METADATA_VERSION
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import BrokerConfigSet, FeatureLevelSet
-from kraft.model.config_requests import (
+from kraft.model.configs import (
     ConfigAlteration,
     ConfigOperation,
     ConfigResourceType,

@@ -6,8 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from kraft.metadata.commands import AllocateProducerIdsRequest, HeartbeatRequest, RegisterBrokerRequest
-from kraft.metadata.controller import (
+from kraft.metadata.broker_decisions import (
     allocate_producer_ids,
     begin_controlled_shutdown,
     fence_broker,
@@ -22,15 +21,18 @@ from kraft.metadata.records import (
     BrokerShuttingDown,
     BrokerUnfenced,
     ClusterInitialised,
-    Endpoint,
     FeatureLevelSet,
     MetadataRecord,
     PartitionChanged,
     ProducerIdsAllocated,
     RegisterBroker,
 )
+from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest
+from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, ProducerId
+from kraft.model.register_broker import RegisterBrokerRequest
 from tests.unit.metadata.clusters import CLUSTER, ORDERS, cluster, epoch_of, ids, partition, registration, with_topic
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from kraft.metadata.broker_decisions import fence_broker
 from kraft.metadata.broker_presence import (
     CONFIRM_AFTER_MS,
     DIAL_INTERVAL_MS,
@@ -7,7 +8,6 @@ from kraft.metadata.broker_presence import (
     Absentee,
     BrokerPresence,
 )
-from kraft.metadata.controller import fence_broker
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import BrokerUnfenced
 from kraft.model.ids import BrokerEpoch, BrokerId

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from kraft.metadata.broker_decisions import fence_broker
 from kraft.metadata.broker_sessions import DEAF_AFTER_MS, BrokerSessions
-from kraft.metadata.controller import fence_broker
 from kraft.model.ids import BrokerEpoch, BrokerId
 from tests.unit.metadata.clusters import cluster
 

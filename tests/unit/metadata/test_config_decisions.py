@@ -5,16 +5,13 @@ from uuid import UUID
 
 import pytest
 
+from kraft.metadata.broker_decisions import fence_broker
+from kraft.metadata.config_decisions import ALTERATIONS_PER_REQUEST_MAX, incremental_alter_configs
 from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig, broker_defaults
-from kraft.metadata.controller import (
-    ALTERATIONS_PER_REQUEST_MAX,
-    Decision,
-    fence_broker,
-    incremental_alter_configs,
-)
+from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import TopicConfigSet
-from kraft.model.config_requests import (
+from kraft.model.configs import (
     ConfigAlteration,
     ConfigOperation,
     ConfigResourceType,

@@ -17,7 +17,7 @@ from kraft.metadata.configs import (
     overridden,
     text_in_effect,
 )
-from kraft.model.config_requests import ConfigType
+from kraft.model.configs import ConfigType
 from kraft.model.errors import ErrorCode, Refusal
 
 

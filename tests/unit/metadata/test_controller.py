@@ -8,31 +8,24 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraft.metadata.commands import (
-    AllocateProducerIdsRequest,
-    AlterPartitionRequest,
-    FailedReplica,
-    FailReplicasRequest,
-    HeartbeatRequest,
-    IsrMember,
-)
-from kraft.metadata.controller import (
-    ControllerDefaults,
+from kraft.metadata.broker_decisions import (
     allocate_producer_ids,
-    alter_partition,
-    create_topics,
-    delete_topics,
-    fail_replicas,
     fence_broker,
     heartbeat,
     initialise_cluster,
     register_broker,
 )
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
+from kraft.metadata.partition_decisions import alter_partition, fail_replicas
 from kraft.metadata.records import MetadataRecord
+from kraft.metadata.topic_decisions import ControllerDefaults, create_topics, delete_topics
+from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest
+from kraft.model.alter_partition import AlterPartitionRequest, IsrMember
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.fail_replicas import FailedReplica, FailReplicasRequest
+from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
-from kraft.model.requests import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
+from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
 from tests.unit.metadata.clusters import CLUSTER, registration
 
 BROKERS = range(1, 5)

@@ -4,21 +4,16 @@ from uuid import UUID
 
 import pytest
 
+from kraft.metadata.broker_decisions import begin_controlled_shutdown, fence_broker
 from kraft.metadata.configs import broker_defaults
-from kraft.metadata.controller import (
-    balance_leaders,
-    begin_controlled_shutdown,
-    elect_leaders,
-    elect_unclean_leaders,
-    fence_broker,
-)
 from kraft.metadata.decision import Decision
+from kraft.metadata.election_decisions import balance_leaders, elect_leaders, elect_unclean_leaders
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.leader_election import changes_when_failed, changes_when_unfenced
 from kraft.metadata.records import BrokerUnfenced, TopicConfigSet
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicId
-from kraft.model.partition_requests import ElectionType, ElectLeadersRequest, ElectLeadersResponse, PartitionName
+from kraft.model.partitions import ElectionType, ElectLeadersRequest, ElectLeadersResponse, PartitionName
 from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, partition, with_topic
 
 BILLS = TopicId(UUID(int=101))

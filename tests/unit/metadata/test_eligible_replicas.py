@@ -4,25 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from kraft.metadata.commands import FailedReplica, FailReplicasRequest
+from kraft.metadata.broker_decisions import begin_controlled_shutdown, fence_broker, register_broker, unfence_broker
 from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig, broker_defaults
-from kraft.metadata.controller import (
-    begin_controlled_shutdown,
-    elect_leaders,
-    elect_unclean_leaders,
-    fail_replicas,
-    fence_broker,
-    register_broker,
-    settle_eligible_replicas,
-    unfence_broker,
-)
+from kraft.metadata.election_decisions import elect_leaders, elect_unclean_leaders, settle_eligible_replicas
 from kraft.metadata.eligible_replicas import NOBODY, Eligible, eligible_after, is_settled, minimum_isr
 from kraft.metadata.features import ELIGIBLE_REPLICAS_VERSION
 from kraft.metadata.image import MetadataImage
+from kraft.metadata.partition_decisions import fail_replicas
 from kraft.metadata.records import FeatureLevelSet, PartitionChanged, TopicConfigSet
 from kraft.metadata.snapshot_records import snapshot_records
+from kraft.model.fail_replicas import FailedReplica, FailReplicasRequest
 from kraft.model.ids import NO_BROKER, NO_LEADER_EPOCH, BrokerId, LeaderEpoch, PartitionEpoch
-from kraft.model.partition_requests import ElectionType, ElectLeadersRequest
+from kraft.model.partitions import ElectionType, ElectLeadersRequest
 from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, ids, partition, registration, with_topic
 
 TWO = broker_defaults({"min.insync.replicas": "2"})

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from kraft.metadata.controller import register_broker, update_features
+from kraft.metadata.broker_decisions import register_broker
+from kraft.metadata.feature_decisions import update_features
 from kraft.metadata.features import (
     METADATA_VERSION,
     SUPPORTED_FEATURES,
@@ -16,7 +17,7 @@ from kraft.metadata.features import (
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.metadata.records import ClusterInitialised, FeatureLevelSet
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.feature_requests import FeatureRange, FeatureUpdate, UpdateFeaturesRequest
+from kraft.model.features import FeatureRange, FeatureUpdate, UpdateFeaturesRequest
 from tests.unit.metadata.clusters import CLUSTER, cluster, registered, registration
 
 

@@ -11,7 +11,6 @@ from kraft.metadata.records import (
     BrokerShuttingDown,
     BrokerUnfenced,
     ClusterInitialised,
-    Endpoint,
     MetadataRecord,
     PartitionChanged,
     PartitionCreated,
@@ -21,6 +20,7 @@ from kraft.metadata.records import (
     TopicCreated,
     TopicDeleted,
 )
+from kraft.model.endpoint import Endpoint
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, ProducerId, TopicId
 from tests.unit.metadata.clusters import CLUSTER, ORDERS, cluster, ids, partition, with_topic
 

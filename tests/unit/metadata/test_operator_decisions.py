@@ -4,19 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from kraft.metadata.commands import HeartbeatRequest
+from kraft.metadata.broker_decisions import fence_broker, heartbeat, register_broker, unfence_broker
 from kraft.metadata.configs import broker_defaults
-from kraft.metadata.controller import (
-    fence_broker,
-    fence_by_operator,
-    heartbeat,
-    register_broker,
-    unfence_broker,
-    unfence_by_operator,
-    unregister_broker,
-)
 from kraft.metadata.features import METADATA_VERSION
 from kraft.metadata.image import MetadataImage
+from kraft.metadata.operator_decisions import fence_by_operator, unfence_by_operator, unregister_broker
 from kraft.metadata.records import (
     BrokerFenced,
     BrokerUnregistered,
@@ -24,8 +16,9 @@ from kraft.metadata.records import (
     OperatorFenceSet,
     PartitionChanged,
 )
-from kraft.model.broker_requests import FenceBrokerRequest, UnfenceBrokerRequest, UnregisterBrokerRequest
+from kraft.model.brokers import FenceBrokerRequest, UnfenceBrokerRequest, UnregisterBrokerRequest
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import NO_BROKER, BrokerId
 from tests.unit.metadata.clusters import cluster, epoch_of, partition, registration, with_topic
 

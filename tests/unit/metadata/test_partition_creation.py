@@ -5,13 +5,15 @@ from uuid import UUID
 
 import pytest
 
-from kraft.metadata.controller import PARTITIONS_PER_REQUEST_MAX, create_partitions, fence_broker
+from kraft.metadata.broker_decisions import fence_broker
 from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage
+from kraft.metadata.partition_creation import create_partitions
+from kraft.metadata.topic_decisions import PARTITIONS_PER_REQUEST_MAX
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId, TopicId
-from kraft.model.partition_requests import CreatePartitionsRequest, NewPartitions, ReplicaAssignment
-from kraft.model.requests import TopicResult, TopicResults
+from kraft.model.partitions import CreatePartitionsRequest, NewPartitions, ReplicaAssignment
+from kraft.model.topics import TopicResult, TopicResults
 from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, with_topic
 
 

@@ -5,17 +5,13 @@ from uuid import UUID
 
 import pytest
 
-from kraft.metadata.commands import AlterPartitionRequest, FailedReplica, FailReplicasRequest, IsrMember
-from kraft.metadata.controller import (
-    alter_partition,
-    begin_controlled_shutdown,
-    fail_replicas,
-    fence_broker,
-    register_broker,
-)
+from kraft.metadata.broker_decisions import begin_controlled_shutdown, fence_broker, register_broker
 from kraft.metadata.image import MetadataImage
+from kraft.metadata.partition_decisions import alter_partition, fail_replicas
 from kraft.metadata.records import PartitionChanged
+from kraft.model.alter_partition import AlterPartitionRequest, IsrMember
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.fail_replicas import FailedReplica, FailReplicasRequest
 from kraft.model.ids import NO_BROKER, UNKNOWN_BROKER_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, ids, partition, registration, with_topic
 

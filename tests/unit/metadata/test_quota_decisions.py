@@ -2,12 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from kraft.metadata.controller import alter_client_quotas
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.quota_decisions import describe_client_quotas
+from kraft.metadata.quota_decisions import alter_client_quotas, describe_client_quotas
 from kraft.metadata.records import ClientQuotaSet
-from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.quota_requests import (
+from kraft.model.client_quotas import (
     AlterClientQuotasRequest,
     DescribeClientQuotasRequest,
     QuotaAlteration,
@@ -16,6 +14,7 @@ from kraft.model.quota_requests import (
     QuotaMatch,
     QuotaOperation,
 )
+from kraft.model.errors import ErrorCode, Refusal
 from tests.unit.metadata.clusters import cluster
 
 Names = dict[str, str | None]

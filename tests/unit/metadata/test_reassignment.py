@@ -6,19 +6,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kraft.metadata.commands import AlterPartitionRequest, AlterPartitionResult, IsrMember
+from kraft.metadata.broker_decisions import fence_broker
 from kraft.metadata.configs import broker_defaults
-from kraft.metadata.controller import alter_partition, alter_partition_reassignments, fence_broker
 from kraft.metadata.decision import Decision
 from kraft.metadata.delta import delta
 from kraft.metadata.features import METADATA_VERSION
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.reassignment import REASSIGNMENTS_PER_REQUEST_MAX, list_partition_reassignments
+from kraft.metadata.partition_decisions import alter_partition
+from kraft.metadata.reassignment import (
+    REASSIGNMENTS_PER_REQUEST_MAX,
+    alter_partition_reassignments,
+    list_partition_reassignments,
+)
 from kraft.metadata.records import FeatureLevelSet, PartitionChanged, TopicConfigSet
 from kraft.metadata.snapshot_records import snapshot_records
+from kraft.model.alter_partition import AlterPartitionRequest, AlterPartitionResult, IsrMember
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import NO_BROKER, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
-from kraft.model.partition_requests import (
+from kraft.model.partitions import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ListPartitionReassignmentsRequest,

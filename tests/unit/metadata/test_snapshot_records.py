@@ -16,7 +16,6 @@ from kraft.metadata.records import (
     BrokerUnregistered,
     ClientQuotaSet,
     ClusterInitialised,
-    Endpoint,
     FeatureLevelSet,
     MetadataRecord,
     OperatorFenceSet,
@@ -29,7 +28,9 @@ from kraft.metadata.records import (
     TopicDeleted,
 )
 from kraft.metadata.snapshot_records import snapshot_records
-from kraft.model.feature_requests import FeatureRange
+from kraft.model.client_quotas import QuotaEntity
+from kraft.model.endpoint import Endpoint
+from kraft.model.features import FeatureRange
 from kraft.model.ids import (
     NO_BROKER,
     BrokerEpoch,
@@ -40,7 +41,6 @@ from kraft.model.ids import (
     ProducerId,
     TopicId,
 )
-from kraft.model.quota_requests import QuotaEntity
 from tests.unit.metadata.clusters import cluster, with_topic
 
 COVERED = {

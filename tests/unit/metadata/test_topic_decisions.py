@@ -5,22 +5,16 @@ from uuid import UUID
 
 import pytest
 
+from kraft.metadata.broker_decisions import begin_controlled_shutdown, fence_broker
 from kraft.metadata.configs import broker_defaults
-from kraft.metadata.controller import (
-    PARTITIONS_PER_REQUEST_MAX,
-    ControllerDefaults,
-    Decision,
-    begin_controlled_shutdown,
-    create_topics,
-    delete_topics,
-    fence_broker,
-)
+from kraft.metadata.decision import Decision
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import TopicDeleted
+from kraft.metadata.topic_decisions import PARTITIONS_PER_REQUEST_MAX, ControllerDefaults, create_topics, delete_topics
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId
-from kraft.model.partition_requests import ReplicaAssignment
-from kraft.model.requests import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResults
+from kraft.model.partitions import ReplicaAssignment
+from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResults
 from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, with_topic
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, Offset
-from kraft.model.replica_requests import ReplicaFetchPartition
+from kraft.model.replica_fetch import ReplicaFetchPartition
 from kraft.replication.divergence import DivergingEpoch, check_follower_fetch, last_epoch_below, truncation_offset
 from tests.unit.replication.epoch_log import EpochLog
 

@@ -6,7 +6,7 @@ import pytest
 
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId, LeaderEpoch, Offset, TopicId
-from kraft.model.replica_requests import ReplicaFetchResult
+from kraft.model.replica_fetch import ReplicaFetchResult
 from kraft.replication.effects import (
     AdvanceLogStart,
     AppendRecords,

@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from kraft.metadata.commands import AlterPartitionResult
 from kraft.metadata.image import PartitionImage
+from kraft.model.alter_partition import AlterPartitionResult
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from kraft.replication.effects import HighWatermarkAdvanced, IsrChanged, LeaderEffect, ProposeIsr

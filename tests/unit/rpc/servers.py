@@ -4,29 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import fields
 from typing import Any, Protocol
 
 import grpc.aio
 
+from kraft.rpc import calls
 from kraft.rpc.peers import Connections
-from kraft.rpc.services import (
-    SERVER_OPTIONS,
-    AdminHandlers,
-    AdminService,
-    BrokerHandlers,
-    BrokerService,
-    ClusterAdminHandlers,
-    PartitionAdminHandlers,
-)
+from kraft.rpc.services import SERVER_OPTIONS, Service
 
 
-class Service(Protocol):
+class Addable(Protocol):
     def add_to(self, server: grpc.aio.Server) -> None: ...
 
 
 @asynccontextmanager
-async def served(*services: Service) -> AsyncIterator[tuple[Connections, str]]:
+async def served(*services: Addable) -> AsyncIterator[tuple[Connections, str]]:
     """Connections, and the address at which the services answer."""
     server = grpc.aio.server(options=SERVER_OPTIONS)
     for service in services:
@@ -41,23 +33,6 @@ async def served(*services: Service) -> AsyncIterator[tuple[Connections, str]]:
         await server.stop(grace=None)
 
 
-async def unasked(*_: object) -> Any:
-    raise AssertionError("nobody asks for this here")
-
-
-def broker_service(**answering: Any) -> BrokerService:
-    """A Broker service whose other calls are asked by nobody."""
-    names = [field.name for field in fields(BrokerHandlers)]
-    return BrokerService(BrokerHandlers(**{name: answering.get(name, unasked) for name in names}))
-
-
-def admin_service(**answering: Any) -> AdminService:
-    """An Admin service whose other calls are asked by nobody."""
-    groups = {"cluster": ClusterAdminHandlers, "partitions": PartitionAdminHandlers}
-    grouped = {group: kind(**_handlers(kind, answering)) for group, kind in groups.items()}
-    own = {name: handler for name, handler in _handlers(AdminHandlers, answering).items() if name not in groups}
-    return AdminService(AdminHandlers(**own, **grouped))
-
-
-def _handlers(kind: type[Any], answering: dict[str, Any]) -> dict[str, Any]:
-    return {field.name: answering.get(field.name, unasked) for field in fields(kind)}
+def public_service(**answering: Any) -> Service:
+    """Serves calls of the public API by their names."""
+    return Service(*(getattr(calls, name.upper()).served_by(handler) for name, handler in answering.items()))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -12,25 +12,25 @@ import pytest
 from structlog.testing import capture_logs
 
 from kraft.local.free_ports import ReservedPorts
-from kraft.metadata.commands import HeartbeatRequest, HeartbeatResult
 from kraft.model.errors import ErrorCode
+from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
+from kraft.model.heartbeat import HeartbeatRequest, HeartbeatResult
 from kraft.model.ids import BrokerEpoch, BrokerId
-from kraft.model.replica_requests import ReplicaFetchRequest, ReplicaFetchResponse
-from kraft.model.requests import MetadataRequest, MetadataResponse
-from kraft.rpc.cluster_messages import FollowMetadataRequest, MetadataBatch
-from kraft.rpc.cluster_peers import ControllerPeer, ReplicationPeer
-from kraft.rpc.cluster_services import ControllerHandlers, ControllerService, ReplicationService
+from kraft.model.metadata import MetadataRequest, MetadataResponse
+from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
+from kraft.rpc.calls import FETCH, METADATA, PRODUCE
+from kraft.rpc.cluster_calls import FOLLOW_METADATA, HEARTBEAT, REPLICA_FETCH
 from kraft.rpc.gatekeeper import REPLICATION_SERVICE, Gatekeeper, introduced_node_id
 from kraft.rpc.introduced_channel import IntroducedChannel
 from kraft.rpc.introductions import HEADER, ClusterSecrets, Introduction, Secret, SessionBook, SessionForgotten
 from kraft.rpc.peers import Connections, NotAdmitted, Unreachable
 from kraft.rpc.refusal_log import RefusalLog
-from tests.unit.rpc.servers import broker_service, unasked
+from kraft.rpc.services import Service
 
 SECRETS = ClusterSecrets([b"the secret of the cluster"])
 OTHERS = ClusterSecrets([b"the secret of another cluster"])
-HEARTBEAT = HeartbeatRequest(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(2), metadata_index=3, wants_shutdown=False)
-FETCH = ReplicaFetchRequest(
+BEAT = HeartbeatRequest(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(2), metadata_index=3, wants_shutdown=False)
+FETCH_NOTHING = ReplicaFetchRequest(
     replica_id=BrokerId(1), broker_epoch=BrokerEpoch(2), max_wait_ms=0, min_bytes=1, max_bytes=1, partitions=[]
 )
 METHOD = "/kraft.v1.Controller/Heartbeat"
@@ -48,7 +48,7 @@ class Node:
     answered: int = 0
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResult:
-        assert request == HEARTBEAT
+        assert request == BEAT
         self.answered += 1
         return HeartbeatResult(error_code=ErrorCode.NONE, error_message="", is_fenced=True)
 
@@ -82,11 +82,15 @@ class Node:
             refusals=RefusalLog(lambda: 0),
         )
         server = grpc.aio.server(interceptors=[gatekeeper])
-        answering: dict[str, Any] = {"heartbeat": self.heartbeat, "follow_metadata": self.follow_metadata}
-        names = [field.name for field in fields(ControllerHandlers)]
-        handlers = ControllerHandlers(**{name: answering.get(name, unasked) for name in names})
-        services = ControllerService(handlers), ReplicationService(self.fetch), broker_service(metadata=self.metadata)
-        for service in (gatekeeper, *services):
+        calls = Service(
+            HEARTBEAT.served_by(self.heartbeat),
+            FOLLOW_METADATA.served_by(self.follow_metadata),
+            REPLICA_FETCH.served_by(self.fetch),
+            METADATA.served_by(self.metadata),
+            PRODUCE.served_by(unasked),
+            FETCH.served_by(unasked),
+        )
+        for service in (gatekeeper, calls):
             service.add_to(server)
         self.port = server.add_insecure_port(self.address)
         await server.start()
@@ -94,6 +98,10 @@ class Node:
             yield
         finally:
             await server.stop(None)
+
+
+async def unasked(_: object) -> None:
+    raise AssertionError("nobody asks for this here")
 
 
 def bare_channel(node: Node) -> Any:
@@ -110,13 +118,13 @@ def dial_as(secrets: ClusterSecrets | None, cluster_id: str = "cluster", node_id
 
 
 async def beat(node: Node, connections: Connections) -> HeartbeatResult:
-    return await ControllerPeer(node.address, connections.channel(node.address)).heartbeat(HEARTBEAT, 5)
+    return await connections.peer(node.address).call(HEARTBEAT, BEAT, 5)
 
 
 async def followed(node: Node, connections: Connections) -> list[int]:
-    peer = ControllerPeer(node.address, connections.channel(node.address))
+    peer = connections.peer(node.address)
     request = FollowMetadataRequest(cluster_id="cluster", broker_id=BrokerId(1), after_index=0)
-    return [batch.index async for batch in peer.follow_metadata(request)]
+    return [batch.index async for batch in peer.follow(FOLLOW_METADATA, request)]
 
 
 async def fetched(node: Node, connections: Connections, times: int = 3) -> int:
@@ -131,12 +139,12 @@ async def fetched(node: Node, connections: Connections, times: int = 3) -> int:
 
 
 async def fetched_at_once(node: Node, connections: Connections, times: int) -> int:
-    stream = ReplicationPeer(node.address, connections.channel(node.address)).fetch_stream()
+    stream = connections.peer(node.address).open(REPLICA_FETCH)
     try:
         for _ in range(times):
             # The reader may be there before the stream is.
             reading = asyncio.create_task(stream.receive())
-            await stream.send(FETCH)
+            await stream.send(FETCH_NOTHING)
             await reading
     finally:
         await stream.close()
@@ -301,7 +309,7 @@ def test_a_call_that_somebody_recorded_cannot_be_made_again() -> None:
 def test_clients_are_answered_where_only_some_methods_are_for_nodes() -> None:
     async def scene(node: Node) -> None:
         client = dial_as(None)
-        answer = await client.broker(node.address).metadata(MetadataRequest(topics=[]), 5)
+        answer = await client.peer(node.address).call(METADATA, MetadataRequest(topics=[]), 5)
         assert answer.controller_id == 1
         with pytest.raises(Unreachable, match="UNAUTHENTICATED"):
             await fetched(node, client)

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from kraft.model.feature_requests import FeatureRange
+from kraft.model.features import FeatureRange
 from kraft.model.ids import BrokerId
-from kraft.rpc.identity import Identity, IdentityService, who_answers
+from kraft.rpc.identity import Identity, identity_service, who_answers
 from kraft.rpc.peers import Unreachable
-from tests.unit.rpc.servers import broker_service, served
+from tests.unit.rpc.servers import public_service, served
 
 FEATURES = [FeatureRange(feature="metadata.version", min_level=1, max_level=2)]
 IDENTITY = Identity(
@@ -22,7 +22,7 @@ IDENTITY = Identity(
 
 def test_whoever_answers_says_who_it_is() -> None:
     async def ask() -> Identity:
-        async with served(IdentityService(IDENTITY)) as (connections, address):
+        async with served(identity_service(IDENTITY)) as (connections, address):
             return await who_answers(address, connections.channel(address), timeout_s=10)
 
     assert asyncio.run(ask()) == IDENTITY
@@ -30,7 +30,7 @@ def test_whoever_answers_says_who_it_is() -> None:
 
 def test_who_does_not_know_the_question_is_nobody() -> None:
     async def ask() -> None:
-        async with served(broker_service()) as (connections, address):
+        async with served(public_service()) as (connections, address):
             with pytest.raises(Unreachable, match="UNIMPLEMENTED"):
                 await who_answers(address, connections.channel(address), timeout_s=10)
 

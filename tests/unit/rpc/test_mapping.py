@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraft.metadata.records import PartitionChanged, TopicConfigSet
-from kraft.model.config_requests import (
+from kraft.model.configs import (
     ConfigAlteration,
     ConfigOperation,
     ConfigResourceType,
@@ -16,20 +16,11 @@ from kraft.model.config_requests import (
     ResourceAlteration,
 )
 from kraft.model.errors import ErrorCode
+from kraft.model.fetch import FetchPartitionResult, FetchResponse
 from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicId
-from kraft.model.requests import (
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    FetchPartitionResult,
-    FetchResponse,
-    NewTopic,
-    PlainHeader,
-    PlainRecord,
-    ProduceRecordsRequest,
-    TopicResult,
-    TopicResults,
-)
-from kraft.rpc import messages
+from kraft.model.plain_records import PlainHeader, PlainRecord, ProduceRecordsRequest
+from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult, TopicResults
+from kraft.rpc import calls
 from kraft.rpc.mapping import Mapping
 from kraft.rpc.pb import admin_pb2, broker_pb2, metadata_pb2
 
@@ -45,15 +36,15 @@ def test_a_nested_value_comes_back_as_it_went() -> None:
         ],
     )
 
-    message = messages.FETCH_RESPONSE.to_message(response)
+    message = calls.FETCH.response.to_message(response)
 
     parsed = broker_pb2.FetchResponse.FromString(message.SerializeToString())
-    assert messages.FETCH_RESPONSE.to_value(parsed) == response
+    assert calls.FETCH.response.to_value(parsed) == response
 
 
 def test_maps_of_text_come_back_as_they_went() -> None:
     request = CreateTopicsRequest(topics=[NewTopic(topic="orders", configs={"segment.bytes": "1"})], timeout_ms=1)
-    assert messages.CREATE_TOPICS_REQUEST.to_value(messages.CREATE_TOPICS_REQUEST.to_message(request)) == request
+    assert calls.CREATE_TOPICS.request.to_value(calls.CREATE_TOPICS.request.to_message(request)) == request
 
 
 @given(
@@ -70,25 +61,25 @@ def test_no_value_and_an_empty_value_are_told_apart(
     )
     request = ProduceRecordsRequest(topic="orders", partition=0, acks=-1, timeout_ms=1, records=[record])
 
-    message = messages.PRODUCE_RECORDS_REQUEST.to_message(request)
+    message = calls.PRODUCE_RECORDS.request.to_message(request)
 
     parsed = broker_pb2.ProduceRecordsRequest.FromString(message.SerializeToString())
-    assert messages.PRODUCE_RECORDS_REQUEST.to_value(parsed) == request
+    assert calls.PRODUCE_RECORDS.request.to_value(parsed) == request
 
 
 @pytest.mark.parametrize("topic_id", [None, TOPIC_ID])
 def test_an_id_that_may_be_missing_is_either_sixteen_bytes_or_none(topic_id: UUID | None) -> None:
     results = TopicResults(results=[TopicResult(topic="orders", error_code=ErrorCode.NONE, topic_id=topic_id)])
-    assert messages.TOPIC_RESULTS.to_value(messages.TOPIC_RESULTS.to_message(results)) == results
+    assert calls.CREATE_TOPICS.response.to_value(calls.CREATE_TOPICS.response.to_message(results)) == results
 
 
 def test_each_of_several_ids_is_sixteen_bytes() -> None:
     request = DeleteTopicsRequest(topics=["orders"], timeout_ms=1, topic_ids=[TOPIC_ID, UUID(int=8)])
-    message = messages.DELETE_TOPICS_REQUEST.to_message(request)
-    assert messages.DELETE_TOPICS_REQUEST.to_value(message) == request
+    message = calls.DELETE_TOPICS.request.to_message(request)
+    assert calls.DELETE_TOPICS.request.to_value(message) == request
     message.topic_ids.append(b"short")
     with pytest.raises(ValueError, match="an id of 5 bytes where 16 belong"):
-        messages.DELETE_TOPICS_REQUEST.to_value(message)
+        calls.DELETE_TOPICS.request.to_value(message)
 
 
 def test_numbers_with_names_come_back_as_they_went_and_unknown_ones_are_told_apart() -> None:
@@ -105,28 +96,31 @@ def test_numbers_with_names_come_back_as_they_went_and_unknown_ones_are_told_apa
         ],
         timeout_ms=1,
     )
-    message = messages.ALTER_CONFIGS_REQUEST.to_message(request)
+    message = calls.INCREMENTAL_ALTER_CONFIGS.request.to_message(request)
     parsed = admin_pb2.IncrementalAlterConfigsRequest.FromString(message.SerializeToString())
-    value = messages.ALTER_CONFIGS_REQUEST.to_value(parsed)
+    value = calls.INCREMENTAL_ALTER_CONFIGS.request.to_value(parsed)
     assert value == request
     assert isinstance(value.resources[0].alterations[0].operation, ConfigOperation)
 
     parsed.resources[0].resource_type = 99  # type: ignore[assignment]
-    assert messages.ALTER_CONFIGS_REQUEST.to_value(parsed).resources[0].resource_type is ConfigResourceType.UNKNOWN
+    assert (
+        calls.INCREMENTAL_ALTER_CONFIGS.request.to_value(parsed).resources[0].resource_type
+        is ConfigResourceType.UNKNOWN
+    )
     parsed.resources[0].alterations[0].operation = 99  # type: ignore[assignment]
     with pytest.raises(ValueError, match="99 is not a valid ConfigOperation"):
-        messages.ALTER_CONFIGS_REQUEST.to_value(parsed)
+        calls.INCREMENTAL_ALTER_CONFIGS.request.to_value(parsed)
 
 
 def test_an_id_of_another_length_is_no_value() -> None:
     message = admin_pb2.TopicResults(results=[admin_pb2.TopicResult(topic="orders", topic_id=b"short")])
     with pytest.raises(ValueError, match="an id of 5 bytes where 16 belong"):
-        messages.TOPIC_RESULTS.to_value(message)
+        calls.CREATE_TOPICS.response.to_value(message)
 
 
 def test_an_error_code_of_a_later_version_is_read_as_an_unknown_error() -> None:
     message = admin_pb2.TopicResults(results=[admin_pb2.TopicResult(topic="orders", error_code=30_000)])
-    (result,) = messages.TOPIC_RESULTS.to_value(message).results
+    (result,) = calls.CREATE_TOPICS.response.to_value(message).results
     assert result.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 

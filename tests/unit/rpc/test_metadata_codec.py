@@ -15,7 +15,6 @@ from kraft.metadata.records import (
     BrokerUnregistered,
     ClientQuotaSet,
     ClusterInitialised,
-    Endpoint,
     FeatureLevelSet,
     MetadataRecord,
     OperatorFenceSet,
@@ -30,10 +29,11 @@ from kraft.metadata.records import (
     TransactionBegun,
     TransactionEnded,
 )
+from kraft.model.client_quotas import QuotaEntity
+from kraft.model.endpoint import Endpoint
 from kraft.model.errors import Corruption
-from kraft.model.feature_requests import FeatureRange
+from kraft.model.features import FeatureRange
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, ProducerId, TopicId
-from kraft.model.quota_requests import QuotaEntity
 from kraft.rpc.metadata_codec import decode_records, encode_records
 from kraft.rpc.pb import metadata_pb2
 

@@ -6,21 +6,20 @@ import pytest
 
 from kraft.local.free_ports import ReservedPorts
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.requests import (
+from kraft.model.fetch import FetchRequest, FetchResponse
+from kraft.model.metadata import MetadataRequest, MetadataResponse
+from kraft.model.offset_for_leader_epoch import (
     EpochEndPartition,
     EpochEndPartitionResult,
-    FetchRequest,
-    FetchResponse,
-    MetadataRequest,
-    MetadataResponse,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
+from kraft.rpc.calls import FETCH, METADATA, OFFSET_FOR_LEADER_EPOCH
 from kraft.rpc.peers import Connections, NotServed, Unreachable
-from tests.unit.rpc.servers import broker_service, served
+from tests.unit.rpc.servers import public_service, served
 
 CALL_S = 5.0
-FETCH = FetchRequest(request_id=1, max_wait_ms=0, min_bytes=0, max_bytes=0, partitions=[])
+FETCH_NOTHING = FetchRequest(request_id=1, max_wait_ms=0, min_bytes=0, max_bytes=0, partitions=[])
 
 
 async def silent(_: object) -> MetadataResponse:
@@ -33,7 +32,7 @@ def test_an_address_where_nobody_listens_is_unreachable_and_named() -> None:
         connections = Connections()
         try:
             with pytest.raises(Unreachable, match=f"{address} cannot be reached: connection refused"):
-                await connections.broker(address).metadata(MetadataRequest(topics=[]), CALL_S)
+                await connections.peer(address).call(METADATA, MetadataRequest(topics=[]), CALL_S)
         finally:
             await connections.close()
 
@@ -43,9 +42,9 @@ def test_an_address_where_nobody_listens_is_unreachable_and_named() -> None:
 
 def test_a_peer_that_does_not_answer_in_time_is_unreachable() -> None:
     async def scenario() -> None:
-        async with served(broker_service(metadata=silent)) as (connections, address):
+        async with served(public_service(metadata=silent)) as (connections, address):
             with pytest.raises(Unreachable, match="no answer within the time allowed"):
-                await connections.broker(address).metadata(MetadataRequest(topics=[]), 0.05)
+                await connections.peer(address).call(METADATA, MetadataRequest(topics=[]), 0.05)
 
     asyncio.run(scenario())
 
@@ -65,22 +64,22 @@ def test_a_stream_that_the_peer_ended_is_unreachable_for_receiving_and_for_sendi
         async def refuse(_: FetchRequest) -> FetchResponse:
             raise ConnectionError("a bug of the handler's")
 
-        async with served(broker_service(fetch=refuse)) as (connections, address):
-            stream = connections.broker(address).fetch_stream()
-            await stream.send(FETCH)
+        async with served(public_service(fetch=refuse)) as (connections, address):
+            stream = connections.peer(address).open(FETCH)
+            await stream.send(FETCH_NOTHING)
             with pytest.raises(Unreachable):
                 await stream.receive()
             with pytest.raises((Unreachable, Refusal)):
-                await stream.send(FETCH)
+                await stream.send(FETCH_NOTHING)
 
     asyncio.run(scenario())
 
 
 def test_whoever_waits_for_an_answer_on_a_stream_that_another_task_closes_is_told_so_and_not_cancelled() -> None:
     async def scenario() -> None:
-        async with served(broker_service(fetch=silent)) as (connections, address):
-            stream = connections.broker(address).fetch_stream()
-            await stream.send(FETCH)
+        async with served(public_service(fetch=silent)) as (connections, address):
+            stream = connections.peer(address).open(FETCH)
+            await stream.send(FETCH_NOTHING)
             receiving = asyncio.create_task(stream.receive())
             await asyncio.sleep(0.05)
             await stream.close()
@@ -89,16 +88,16 @@ def test_whoever_waits_for_an_answer_on_a_stream_that_another_task_closes_is_tol
             with pytest.raises(Unreachable, match="the stream is closed"):
                 await stream.receive()
             with pytest.raises(Unreachable, match="the stream is closed"):
-                await stream.send(FETCH)
+                await stream.send(FETCH_NOTHING)
 
     asyncio.run(scenario())
 
 
 def test_a_task_that_is_cancelled_while_it_receives_is_cancelled() -> None:
     async def scenario() -> None:
-        async with served(broker_service(fetch=silent)) as (connections, address):
-            stream = connections.broker(address).fetch_stream()
-            await stream.send(FETCH)
+        async with served(public_service(fetch=silent)) as (connections, address):
+            stream = connections.peer(address).open(FETCH)
+            await stream.send(FETCH_NOTHING)
             receiving = asyncio.create_task(stream.receive())
             await asyncio.sleep(0.05)
             receiving.cancel()
@@ -110,9 +109,9 @@ def test_a_task_that_is_cancelled_while_it_receives_is_cancelled() -> None:
 
 def test_a_server_that_stops_ends_the_streams_of_its_clients() -> None:
     async def scenario() -> None:
-        async with served(broker_service(fetch=silent)) as (connections, address):
-            stream = connections.broker(address).fetch_stream()
-            await stream.send(FETCH)
+        async with served(public_service(fetch=silent)) as (connections, address):
+            stream = connections.peer(address).open(FETCH)
+            await stream.send(FETCH_NOTHING)
             receiving = asyncio.create_task(stream.receive())
             await asyncio.sleep(0.05)
         with pytest.raises(Unreachable):
@@ -139,8 +138,8 @@ def test_where_leader_epochs_end_is_asked_and_answered() -> None:
         return response
 
     async def scenario() -> None:
-        async with served(broker_service(offset_for_leader_epoch=handle)) as (connections, address):
-            assert await connections.broker(address).offset_for_leader_epoch(request, CALL_S) == response
+        async with served(public_service(offset_for_leader_epoch=handle)) as (connections, address):
+            assert await connections.peer(address).call(OFFSET_FOR_LEADER_EPOCH, request, CALL_S) == response
 
     asyncio.run(scenario())
 
@@ -149,8 +148,8 @@ def test_a_peer_of_a_version_that_does_not_know_a_call_is_told_apart_from_one_th
     async def scenario() -> None:
         async with served() as (connections, address):
             with pytest.raises(NotServed, match="UNIMPLEMENTED"):
-                await connections.broker(address).offset_for_leader_epoch(
-                    OffsetForLeaderEpochRequest(partitions=[]), CALL_S
+                await connections.peer(address).call(
+                    OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochRequest(partitions=[]), CALL_S
                 )
 
     asyncio.run(scenario())

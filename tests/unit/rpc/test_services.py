@@ -8,10 +8,15 @@ from uuid import UUID
 import grpc
 import pytest
 
-from kraft.model import requests as values
+from kraft.model import delete_records as values
+from kraft.model.attend import Attendance, AttendRequest
+from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.fetch import FetchRequest, FetchResponse
+from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
 from kraft.model.ids import BrokerEpoch, BrokerId
-from kraft.model.partition_requests import (
+from kraft.model.metadata import MetadataRequest, MetadataResponse
+from kraft.model.partitions import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     CreatePartitionsRequest,
@@ -26,24 +31,27 @@ from kraft.model.partition_requests import (
     Reassignment,
     ReplicaAssignment,
 )
-from kraft.model.replica_requests import ReplicaFetchRequest, ReplicaFetchResponse
-from kraft.model.requests import (
-    CreateTopicsRequest,
-    FetchRequest,
-    FetchResponse,
-    MetadataRequest,
-    MetadataResponse,
-    ProduceRequest,
-    ProduceResponse,
-    QuorumDescription,
-    TopicResults,
+from kraft.model.plain_records import FetchRecordsRequest, FetchRecordsResponse, PlainRecord
+from kraft.model.produce import ProduceRequest, ProduceResponse
+from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
+from kraft.model.topics import CreateTopicsRequest, TopicResults
+from kraft.rpc.calls import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_RECORDS,
+    DESCRIBE_QUORUM,
+    ELECT_LEADERS,
+    FETCH,
+    FETCH_RECORDS,
+    LIST_PARTITION_REASSIGNMENTS,
+    METADATA,
+    PRODUCE,
 )
-from kraft.rpc.cluster_messages import Attendance, AttendRequest, FollowMetadataRequest, MetadataBatch
-from kraft.rpc.cluster_peers import ControllerPeer
-from kraft.rpc.cluster_services import ControllerHandlers, ControllerService, ReplicationService
+from kraft.rpc.cluster_calls import ATTEND, FOLLOW_METADATA, REPLICA_FETCH
 from kraft.rpc.pb import replication_pb2, replication_pb2_grpc
-from kraft.rpc.services import STREAM_REQUESTS_IN_FLIGHT_MAX, in_order
-from tests.unit.rpc.servers import admin_service, broker_service, served, unasked
+from kraft.rpc.services import ITEMS_AT_ONCE, STREAM_REQUESTS_IN_FLIGHT_MAX, Service, in_order
+from tests.unit.rpc.servers import public_service, served
 
 CALL_S = 5.0
 ATTEND_REQUEST = AttendRequest(broker_id=BrokerId(4), broker_epoch=BrokerEpoch(7))
@@ -230,8 +238,8 @@ def test_a_produce_stream_answers_in_order_over_a_real_connection() -> None:
 
             return respond()
 
-        async with served(broker_service(produce=begin)) as (connections, address):
-            stream = connections.broker(address).produce_stream()
+        async with served(public_service(produce=begin)) as (connections, address):
+            stream = connections.peer(address).open(PRODUCE)
             for request_id in (1, 2, 3):
                 await stream.send(produce(request_id))
             gates.open(3, 2, 1)
@@ -253,8 +261,8 @@ def test_a_long_poll_is_given_up_when_its_client_goes() -> None:
                 given_up.set()
             raise AssertionError("nobody waits that long")
 
-        async with served(broker_service(fetch=long_poll)) as (connections, address):
-            stream = connections.broker(address).fetch_stream()
+        async with served(public_service(fetch=long_poll)) as (connections, address):
+            stream = connections.peer(address).open(FETCH)
             await stream.send(fetch(1))
             await asyncio.sleep(0.05)
             await stream.close()
@@ -269,18 +277,18 @@ def test_a_refusal_that_a_handler_raises_reaches_the_caller_with_its_code_and_it
         async def refuse(_: object) -> TopicResults:
             raise Refusal(ErrorCode.NOT_CONTROLLER, "this is not the active controller; controller 2 is")
 
-        async def describe() -> QuorumDescription:
+        async def describe(_: DescribeQuorumRequest) -> QuorumDescription:
             raise Refusal(ErrorCode.REQUEST_TIMED_OUT, "a: line: with: colons")
 
-        admin = admin_service(create_topics=refuse, delete_topics=refuse, describe_quorum=describe)
+        admin = public_service(create_topics=refuse, delete_topics=refuse, describe_quorum=describe)
         async with served(admin) as (connections, address):
-            peer = connections.admin(address)
+            peer = connections.peer(address)
             with pytest.raises(Refusal) as refused:
-                await peer.create_topics(CreateTopicsRequest(topics=[], timeout_ms=1), CALL_S)
+                await peer.call(CREATE_TOPICS, CreateTopicsRequest(topics=[], timeout_ms=1), CALL_S)
             assert refused.value.error_code is ErrorCode.NOT_CONTROLLER
             assert refused.value.message == "this is not the active controller; controller 2 is"
             with pytest.raises(Refusal) as refused:
-                await peer.describe_quorum(CALL_S)
+                await peer.call(DESCRIBE_QUORUM, DescribeQuorumRequest(), CALL_S)
             assert refused.value.message == "a: line: with: colons"
 
     asyncio.run(scenario())
@@ -292,17 +300,13 @@ def test_a_bug_in_one_call_does_not_reach_the_next_one(caplog: pytest.LogCapture
             assert request.topics, "our bug"
             return MetadataResponse(cluster_id="c", controller_id=1, brokers=[], topics=[])
 
-        async with served(broker_service(metadata=metadata)) as (connections, address):
-            peer = connections.broker(address)
+        async with served(public_service(metadata=metadata)) as (connections, address):
+            peer = connections.peer(address)
             with pytest.raises(Exception, match="UNKNOWN"):
-                await peer.metadata(MetadataRequest(topics=[]), CALL_S)
-            assert (await peer.metadata(MetadataRequest(topics=["orders"]), CALL_S)).cluster_id == "c"
+                await peer.call(METADATA, MetadataRequest(topics=[]), CALL_S)
+            assert (await peer.call(METADATA, MetadataRequest(topics=["orders"]), CALL_S)).cluster_id == "c"
 
     asyncio.run(scenario())
-
-
-async def unasked_stream(_: object) -> AsyncGenerator[Any, None]:
-    yield await unasked()
 
 
 def test_a_controller_that_refuses_a_follower_of_its_metadata_says_why() -> None:
@@ -312,19 +316,12 @@ def test_a_controller_that_refuses_a_follower_of_its_metadata_says_why() -> None
                 raise Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, "this is cluster 'ours': check cluster.id")
             yield MetadataBatch(index=1, term=1, records=b"", committed_index=1)
 
-        handlers = ControllerHandlers(
-            register_broker=unasked,
-            heartbeat=unasked,
-            attend=unasked_stream,
-            alter_partition=unasked,
-            fail_replicas=unasked,
-            allocate_producer_ids=unasked,
-            follow_metadata=refuse,
-        )
-        async with served(ControllerService(handlers)) as (connections, address):
-            peer = ControllerPeer(address, connections.channel(address))
+        async with served(Service(FOLLOW_METADATA.served_by(refuse))) as (connections, address):
+            peer = connections.peer(address)
             with pytest.raises(Refusal, match=r"INCONSISTENT_CLUSTER_ID: this is cluster 'ours': check cluster\.id"):
-                await anext(peer.follow_metadata(FollowMetadataRequest(cluster_id="x", broker_id=1, after_index=0)))
+                await anext(
+                    peer.follow(FOLLOW_METADATA, FollowMetadataRequest(cluster_id="x", broker_id=1, after_index=0))
+                )
 
     asyncio.run(scenario())
 
@@ -341,17 +338,8 @@ def test_a_call_that_a_broker_holds_open_ends_with_its_connection() -> None:
             finally:
                 ended.set()
 
-        handlers = ControllerHandlers(
-            register_broker=unasked,
-            heartbeat=unasked,
-            attend=attend,
-            alter_partition=unasked,
-            fail_replicas=unasked,
-            allocate_producer_ids=unasked,
-            follow_metadata=unasked_stream,
-        )
-        async with served(ControllerService(handlers)) as (connections, address):
-            attendances = ControllerPeer(address, connections.channel(address)).attend(ATTEND_REQUEST)
+        async with served(Service(ATTEND.served_by(attend))) as (connections, address):
+            attendances = connections.peer(address).follow(ATTEND, ATTEND_REQUEST)
             assert await anext(attendances) == Attendance()
             assert not ended.is_set()
             await connections.close()
@@ -369,7 +357,7 @@ def test_a_message_that_is_no_value_ends_its_stream_after_the_answers_to_those_b
             await gate.wait()
             return ReplicaFetchResponse(partitions=[])
 
-        async with served(ReplicationService(answer)) as (connections, address):
+        async with served(Service(REPLICA_FETCH.served_by(answer))) as (connections, address):
             call = replication_pb2_grpc.ReplicationStub(connections.channel(address)).Fetch()
             good = replication_pb2.ReplicaFetchPartition(topic_id=UUID(int=1).bytes)
             bad = replication_pb2.ReplicaFetchPartition(topic_id=b"short")
@@ -410,8 +398,8 @@ def test_records_are_deleted_over_the_wire() -> None:
                 values.DeleteRecordsPartition(topic="orders", partition=1, before_offset=2**40),
             ],
         )
-        async with served(broker_service(delete_records=delete)) as (connections, address):
-            response = await connections.broker(address).delete_records(request, 5)
+        async with served(public_service(delete_records=delete)) as (connections, address):
+            response = await connections.peer(address).call(DELETE_RECORDS, request, 5)
         assert asked == [request]
         assert [(each.error_code.name, each.low_watermark) for each in response.partitions] == [
             ("NONE", 5),
@@ -443,20 +431,35 @@ def test_what_is_asked_about_partitions_reaches_its_handler_and_its_answer_the_c
 
             return answer
 
-        admin = admin_service(
+        admin = public_service(
             create_partitions=answers(TopicResults(results=[])),
             elect_leaders=answers(ElectLeadersResponse(results=[result])),
-            alter_reassignments=answers(AlterPartitionReassignmentsResponse(results=[result])),
-            list_reassignments=answers(ListPartitionReassignmentsResponse(partitions=[under_way])),
+            alter_partition_reassignments=answers(AlterPartitionReassignmentsResponse(results=[result])),
+            list_partition_reassignments=answers(ListPartitionReassignmentsResponse(partitions=[under_way])),
         )
         everything = ListPartitionReassignmentsRequest(partitions=[], all_partitions=True)
         more = CreatePartitionsRequest(topics=[growing], timeout_ms=7, validate_only=True)
         async with served(admin) as (connections, address):
-            peer = connections.admin(address)
-            assert (await peer.create_partitions(more, CALL_S)).results == []
-            assert (await peer.elect_leaders(elections, CALL_S)).results == [result]
-            assert (await peer.alter_partition_reassignments(asked, CALL_S)).results == [result]
-            assert (await peer.list_partition_reassignments(everything, CALL_S)).partitions == [under_way]
+            peer = connections.peer(address)
+            assert (await peer.call(CREATE_PARTITIONS, more, CALL_S)).results == []
+            assert (await peer.call(ELECT_LEADERS, elections, CALL_S)).results == [result]
+            assert (await peer.call(ALTER_PARTITION_REASSIGNMENTS, asked, CALL_S)).results == [result]
+            assert (await peer.call(LIST_PARTITION_REASSIGNMENTS, everything, CALL_S)).partitions == [under_way]
         assert heard == [more, elections, asked, everything]
+
+    asyncio.run(scenario())
+
+
+def test_many_records_are_encoded_in_turns_and_arrive_whole_and_in_order() -> None:
+    records = [PlainRecord(key=None, value=b"%d" % number, offset=number) for number in range(2 * ITEMS_AT_ONCE + 50)]
+    answer = FetchRecordsResponse(error_code=ErrorCode.NONE, high_watermark=450, log_start_offset=3, records=records)
+    request = FetchRecordsRequest(topic="orders", partition=0, fetch_offset=0, max_wait_ms=0, max_bytes=1 << 20)
+
+    async def scenario() -> None:
+        async def fetch_records(_: FetchRecordsRequest) -> FetchRecordsResponse:
+            return answer
+
+        async with served(public_service(fetch_records=fetch_records)) as (connections, address):
+            assert await connections.peer(address).call(FETCH_RECORDS, request, CALL_S) == answer
 
     asyncio.run(scenario())

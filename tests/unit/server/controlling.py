@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from kraft.metadata.commands import HeartbeatRequest
-from kraft.metadata.controller import ControllerDefaults
 from kraft.metadata.image import BrokerRegistration
-from kraft.metadata.records import Endpoint
+from kraft.metadata.topic_decisions import ControllerDefaults
+from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode
+from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.server.controller.controller_node import ControllerConfig, ControllerNode
 from tests.unit.client.virtual_time import LoopClock, Unchanging

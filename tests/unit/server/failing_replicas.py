@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from kraft.metadata.commands import FailReplicasRequest, FailReplicasResult
-from kraft.metadata.controller import fail_replicas, register_broker, unfence_broker
+from kraft.metadata.broker_decisions import register_broker, unfence_broker
 from kraft.metadata.image import MetadataImage
+from kraft.metadata.partition_decisions import fail_replicas
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.fail_replicas import FailReplicasRequest, FailReplicasResult
 from kraft.model.ids import BrokerId, Offset
 from kraft.server.replica.partition import Partition
 from tests.unit.client.virtual_time import run_virtually

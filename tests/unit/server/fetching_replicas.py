@@ -9,13 +9,13 @@ from typing import Any, cast
 
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerEpoch, BrokerId, TopicPartition
-from kraft.model.replica_requests import (
+from kraft.model.replica_fetch import (
     ReplicaFetchPartition,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
     ReplicaFetchResult,
 )
-from kraft.rpc.cluster_peers import ReplicationPeer
+from kraft.rpc.peers import Peer
 from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.config.components import ReplicationConfig
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
@@ -72,10 +72,10 @@ class Leader:
         self.takes_no_requests = False
         self.answer: Answer = ReplicaFetchHandler(broker.partitions).handle
 
-    def peer(self) -> ReplicationPeer | None:
-        return cast(ReplicationPeer, self) if self.is_known else None
+    def peer(self) -> Peer | None:
+        return cast(Peer, self) if self.is_known else None
 
-    def fetch_stream(self) -> Stream:
+    def open(self, _: object) -> Stream:
         self.streams += 1
         return Stream(self)
 

@@ -12,7 +12,7 @@ from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
 from kraft.log.record_checks import AT_ONCE_RECORDS_MAX
 from kraft.model.errors import ErrorCode
-from kraft.model.requests import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
+from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
 from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.replica.partition import Partition
 from kraft.server.replica.waiting_appends import WaitingAppends, WaitingClient

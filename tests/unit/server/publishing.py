@@ -8,10 +8,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
-from kraft.metadata.commands import FailReplicasResult
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.metadata.records import PartitionChanged
-from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicId, TopicIdPartition
+from kraft.model.fail_replicas import FailReplicasResult
+from kraft.model.ids import (
+    BrokerId,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+    TopicIdPartition,
+)
 from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.replica.failures import ReplicaFailures
 from kraft.server.replica.fetcher import ReplicaFetcher

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraft.model import config_requests as values
+from kraft.model import configs as values
 from kraft.server.kafka_listener.apis.config_alterations import Alterations, Handle
 from kraft.server.kafka_listener.requests import Call
 from kraft.wire.schema.alter_configs import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from kraft.model import log_directory_requests as values
+from kraft.model import log_directories as values
 from kraft.server.kafka_listener.requests import Call
 from kraft.wire.schema.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from kraft.model.errors import ErrorCode
-from kraft.model.feature_requests import DescribeFeaturesResponse
+from kraft.model.features import DescribeFeaturesRequest, DescribeFeaturesResponse
 from kraft.server.kafka_listener.requests import Call
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.api_versions import advertised
@@ -30,7 +30,9 @@ _ZERO_MIN_FROM: Final = 4
 
 class ApiVersionsApi:
     def __init__(
-        self, keys: Iterable[ApiKey], describe_features: Callable[[], Awaitable[DescribeFeaturesResponse]]
+        self,
+        keys: Iterable[ApiKey],
+        describe_features: Callable[[DescribeFeaturesRequest], Awaitable[DescribeFeaturesResponse]],
     ) -> None:
         self._keys = advertised(keys)
         self._describe_features = describe_features
@@ -38,7 +40,7 @@ class ApiVersionsApi:
     async def __call__(self, request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
         if call.version >= _NAMED_FROM and not _is_named(request):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=())
-        described = await self._describe_features()
+        described = await self._describe_features(DescribeFeaturesRequest())
         features = [each for each in described.features if each.max_level > 0]
         return ApiVersionsResponse(
             error_code=ErrorCode.NONE,

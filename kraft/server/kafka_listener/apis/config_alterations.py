@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from kraft.model import config_requests as values
+from kraft.model import configs as values
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.kafka_listener.apis.patience import UNTOLD_MS
 

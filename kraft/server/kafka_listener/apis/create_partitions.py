@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from kraft.model import partition_requests as values
+from kraft.model import partitions as values
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.requests import TopicResults
+from kraft.model.topics import TopicResults
 from kraft.server.kafka_listener.apis.patience import patience_ms
 from kraft.server.kafka_listener.requests import Call
 from kraft.wire.schema.create_partitions import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from kraft.model import requests as values
-from kraft.model.config_requests import ConfigEntry
+from kraft.model import topics as values
+from kraft.model.configs import ConfigEntry
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.partition_requests import ReplicaAssignment
+from kraft.model.partitions import ReplicaAssignment
 from kraft.server.kafka_listener.apis.patience import patience_ms
 from kraft.server.kafka_listener.requests import Call
 from kraft.wire.declaration import ZERO_UUID

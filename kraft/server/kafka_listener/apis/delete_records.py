@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from kraft.model import requests as values
+from kraft.model import delete_records as values
 from kraft.server.kafka_listener.requests import Call
 from kraft.wire.schema.delete_records import (
     DeleteRecordsPartitionResult,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from kraft.model import quota_requests as values
+from kraft.model import client_quotas as values
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.kafka_listener.requests import Call
 from kraft.wire.schema.describe_client_quotas import (

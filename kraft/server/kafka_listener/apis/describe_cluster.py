@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from kraft.metadata.image import MetadataImage
-from kraft.model import requests as values
+from kraft.model import metadata as values
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId
 from kraft.server.kafka_listener.apis.authorized_operations import NOT_ASKED, ON_CLUSTER

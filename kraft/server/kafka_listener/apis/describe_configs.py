@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from kraft.model import config_requests as values
+from kraft.model import configs as values
 from kraft.server.kafka_listener.requests import Call
 from kraft.wire.schema.describe_configs import (
     DescribeConfigsRequest,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import groupby
 
-from kraft.model import log_directory_requests as values
+from kraft.model import log_directories as values
 from kraft.model.errors import ErrorCode
-from kraft.model.partition_requests import PartitionName
+from kraft.model.partitions import PartitionName
 from kraft.server.kafka_listener.requests import Call
 from kraft.wire.schema.describe_log_dirs import (
     DescribeLogDirsPartition,

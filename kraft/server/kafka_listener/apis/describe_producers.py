@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kraft.model import producer_requests as values
-from kraft.model.partition_requests import PartitionName
+from kraft.model import describe_producers as values
+from kraft.model.partitions import PartitionName
 from kraft.server.kafka_listener.requests import Call
 from kraft.wire.schema.describe_producers import (
     DescribeProducersRequest,

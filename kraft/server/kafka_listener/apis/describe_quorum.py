@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from kraft.model import requests as values
-from kraft.model.broker_requests import BrokerAddress
+from kraft.model import describe_quorum as values
+from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode
 from kraft.server.kafka_listener.requests import Call
 from kraft.wire.schema.describe_quorum import (
@@ -19,14 +19,14 @@ from kraft.wire.schema.describe_quorum import (
     TopicData,
 )
 
-Handle = Callable[[], Awaitable[values.QuorumDescription]]
+Handle = Callable[[values.DescribeQuorumRequest], Awaitable[values.QuorumDescription]]
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 """Under this name, with the one partition 0, Kafka's clients ask for the quorum."""
 
 
 class DescribeQuorumApi:
-    def __init__(self, handle: Handle, voters: Sequence[tuple[int, BrokerAddress]]) -> None:
+    def __init__(self, handle: Handle, voters: Sequence[tuple[int, Endpoint]]) -> None:
         """`voters`: where each is reached, by node id."""
         self._handle = handle
         self._nodes = tuple(
@@ -35,7 +35,7 @@ class DescribeQuorumApi:
         )
 
     async def __call__(self, request: DescribeQuorumRequest, call: Call) -> DescribeQuorumResponse:
-        quorum = await self._handle()
+        quorum = await self._handle(values.DescribeQuorumRequest())
         if quorum.error_code is not ErrorCode.NONE:
             return DescribeQuorumResponse(error_code=quorum.error_code, error_message=quorum.error_message, topics=())
         return DescribeQuorumResponse(

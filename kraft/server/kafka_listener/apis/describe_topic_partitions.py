@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kraft.model import topic_page_requests as values
+from kraft.model import describe_topic_partitions as values
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.requests import PartitionMetadata, TopicMetadata
+from kraft.model.metadata import PartitionMetadata, TopicMetadata
 from kraft.server.kafka_listener.apis.authorized_operations import ON_TOPIC
 from kraft.server.kafka_listener.apis.metadata import INTERNAL_TOPICS
 from kraft.server.kafka_listener.requests import Call

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from itertools import groupby
 from typing import Final
 
-from kraft.model import requests as values
+from kraft.model import fetch as values
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.handlers.fetch import PARTITIONS_AT_ONCE
 from kraft.server.kafka_listener.apis.leaders import Leaders

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from kraft.model import requests as values
+from kraft.model import init_producer_id as values
 from kraft.model.errors import ErrorCode
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.server.kafka_listener.requests import Call
@@ -13,7 +13,9 @@ from kraft.wire.schema.init_producer_id import InitProducerIdRequest, InitProduc
 
 class InitProducerIdApi:
     def __init__(
-        self, handle: Callable[[], Awaitable[values.InitProducerIdResponse]], monotonic_ms: Callable[[], int]
+        self,
+        handle: Callable[[values.InitProducerIdRequest], Awaitable[values.InitProducerIdResponse]],
+        monotonic_ms: Callable[[], int],
     ) -> None:
         self._handle = handle
         self._refusals = RefusalLog(monotonic_ms)
@@ -25,7 +27,7 @@ class InitProducerIdApi:
             return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
         if (request.producer_id < 0) != (request.producer_epoch < 0):
             return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
-        answer = await self._handle()
+        answer = await self._handle(values.InitProducerIdRequest())
         if answer.error_code is not ErrorCode.NONE:
             # Whatever keeps the controllers from giving ids passes, and this is the code that says so to every client:
             # Kafka answers with it, and some clients end on any other one.

@@ -7,7 +7,7 @@ from typing import Final
 from uuid import UUID
 
 from kraft.metadata.image import MetadataImage
-from kraft.metadata.records import Endpoint
+from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kraft.model.config_requests import ConfigResource as Resource
-from kraft.model.config_requests import ConfigResourceType
+from kraft.model.configs import ConfigResource as Resource
+from kraft.model.configs import ConfigResourceType
 from kraft.model.errors import ErrorCode
 from kraft.server.kafka_listener.requests import Call
 from kraft.wire.schema.list_config_resources import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Final
 
-from kraft.model import requests as values
+from kraft.model import list_offsets as values
 from kraft.model.errors import ErrorCode
 from kraft.server.kafka_listener.requests import Call
 from kraft.wire.schema.list_offsets import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from itertools import groupby
 
-from kraft.model import partition_requests as values
+from kraft.model import partitions as values
 from kraft.model.errors import ErrorCode
 from kraft.server.kafka_listener.requests import Call
 from kraft.wire.schema.list_partition_reassignments import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from kraft.model import requests as values
+from kraft.model import metadata as values
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import NO_BROKER, BrokerId
 from kraft.server.handlers.metadata import PARTITIONS_AT_ONCE

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from kraft.log.format.record_batch import Buffer
-from kraft.model import requests as values
+from kraft.model import produce as values
 from kraft.model.errors import ErrorCode, RecordError, Refusal
 from kraft.server.kafka_listener.apis.leaders import Leaders
 from kraft.server.kafka_listener.connection import CloseConnection

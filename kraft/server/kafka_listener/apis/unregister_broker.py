@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from kraft.model import broker_requests as values
+from kraft.model import brokers as values
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.kafka_listener.apis.patience import UNTOLD_MS
 from kraft.server.kafka_listener.requests import Call

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from kraft.model import feature_requests as values
+from kraft.model import features as values
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.kafka_listener.apis.patience import patience_ms
 from kraft.server.kafka_listener.requests import Call

@@ -16,7 +16,7 @@ from kraft.log.format.record_batch import decode_batch, read_header
 from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
-from kraft.model.requests import ProducePartitionResult
+from kraft.model.produce import ProducePartitionResult
 from tests.unit.client.fake_partition import FakePartition
 
 ORDERS = TopicPartition("orders", 0)

@@ -7,12 +7,14 @@ from uuid import UUID
 
 import pytest
 
-from kraft.metadata.commands import HeartbeatRequest, HeartbeatResult, RegisterBrokerRequest, RegistrationResult
 from kraft.metadata.features import SUPPORTED_FEATURES
-from kraft.metadata.records import Endpoint, OperatorFenceSet
+from kraft.metadata.records import OperatorFenceSet
+from kraft.model.attend import Attendance, AttendRequest
+from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.heartbeat import HeartbeatRequest, HeartbeatResult
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId
-from kraft.rpc.cluster_messages import Attendance, AttendRequest
+from kraft.model.register_broker import RegisterBrokerRequest, RegistrationResult
 from kraft.rpc.peers import Unreachable
 from kraft.server.broker.lifecycle import (
     CONTROLLED_SHUTDOWN_MAX_S,
@@ -220,7 +222,7 @@ class Held:
         self.open = 0
         self.over = asyncio.Event()
 
-    async def attend(self, request: AttendRequest) -> AsyncGenerator[Attendance, None]:
+    async def follow(self, _: object, request: AttendRequest) -> AsyncGenerator[Attendance, None]:
         self.asked.append(request)
         if self.refuses is not None:
             raise self.refuses

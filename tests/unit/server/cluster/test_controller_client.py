@@ -3,18 +3,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, cast
 
 import pytest
 
+from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest, ProducerIdBlock
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import BrokerId
-from kraft.rpc.cluster_peers import ControllerPeer
-from kraft.rpc.peers import AdminPeer, Connections, Unreachable
+from kraft.model.ids import BrokerEpoch, BrokerId
+from kraft.rpc.call import Call
+from kraft.rpc.cluster_calls import ALLOCATE_PRODUCER_IDS
+from kraft.rpc.peers import Connections, Unreachable
 from kraft.server.cluster.controller_client import (
     ATTEMPT_TIMEOUT_S,
     PATIENCE_S,
     PAUSE_AFTER_ALL_FAILED_S,
     ControllerClient,
+    ControllerPeer,
     NoController,
 )
 from kraft.server.config.values import Voter
@@ -29,6 +33,15 @@ class Answer:
     by: int = 0
 
 
+@dataclass
+class FakePeer:
+    address: str
+    cluster: Cluster
+
+    async def call(self, _call: object, _request: object, timeout_s: float) -> Answer:
+        return await self.cluster.ask(self, timeout_s)
+
+
 class Cluster:
     """Answers for each controller as the test says; notes who was asked."""
 
@@ -38,7 +51,10 @@ class Cluster:
         self.hangs: set[int] = set()
         self.busy: dict[int, float] = {}
 
-    async def ask(self, peer: ControllerPeer | AdminPeer, timeout_s: float) -> Answer:
+    def peer(self, address: str) -> FakePeer:
+        return FakePeer(address, self)
+
+    async def ask(self, peer: FakePeer, timeout_s: float) -> Answer:
         number = int(peer.address[-1])
         self.asked.append(number)
         if number in self.hangs:
@@ -64,8 +80,14 @@ def refusing() -> Answer:
     raise Refusal(ErrorCode.NOT_CONTROLLER, "this is not the active controller")
 
 
-def of(own_id: int = 1) -> ControllerClient:
-    return ControllerClient(VOTERS, BrokerId(own_id), Connections())
+def of(own_id: int, cluster: Cluster) -> ControllerClient:
+    return ControllerClient(VOTERS, BrokerId(own_id), cast(Connections, cluster))
+
+
+async def ask(client: ControllerClient, deadline_s: float) -> Any:
+    """Whatever is asked, and by whomever."""
+    call, request = cast("Call[Any, Any]", None), None
+    return await client.call(call, request, deadline_s)
 
 
 def test_a_combined_node_asks_itself_first() -> None:
@@ -79,10 +101,29 @@ def test_brokers_that_are_no_controllers_begin_with_different_ones() -> None:
 
 
 def _peers(own_id: int) -> list[ControllerPeer]:
-    async def scenario() -> list[ControllerPeer]:
-        return of(own_id).peers()
+    return of(own_id, Cluster()).peers()
 
-    return asyncio.run(scenario())
+
+def test_the_controller_in_this_process_is_asked_without_a_connection_as_long_as_it_is_active() -> None:
+    async def scenario() -> None:
+        asked: list[str] = []
+        is_active = True
+
+        async def allocate(_: AllocateProducerIdsRequest) -> ProducerIdBlock:
+            asked.append("own")
+            return ProducerIdBlock(error_code=ErrorCode.NONE if is_active else ErrorCode.NOT_CONTROLLER)
+
+        own = [ALLOCATE_PRODUCER_IDS.served_by(allocate)]
+        cluster = Cluster(c1=active, c3=passive)
+        client = ControllerClient(VOTERS, BrokerId(2), cast(Connections, cluster), own)
+        request = AllocateProducerIdsRequest(broker_id=BrokerId(2), broker_epoch=BrokerEpoch(1))
+        await client.call(ALLOCATE_PRODUCER_IDS, request, 5)
+        assert (client.active_id, asked, cluster.asked) == (2, ["own"], [])
+        is_active = False
+        await client.call(ALLOCATE_PRODUCER_IDS, request, 5)
+        assert (client.active_id, asked, cluster.asked) == (1, ["own", "own"], [1])
+
+    run_virtually(scenario())
 
 
 @pytest.mark.parametrize("elsewhere", [passive, down, refusing])
@@ -90,9 +131,10 @@ def test_one_after_the_other_is_asked_until_one_is_active_and_that_one_is_rememb
     elsewhere: Callable[[], Answer],
 ) -> None:
     async def scenario() -> None:
-        client, cluster = of(), Cluster(c1=elsewhere, c2=elsewhere, c3=active)
-        assert await client.call(cluster.ask, 5) == Answer(ErrorCode.NONE)
-        assert await client.call(cluster.ask, 5) == Answer(ErrorCode.NONE)
+        cluster = Cluster(c1=elsewhere, c2=elsewhere, c3=active)
+        client = of(1, cluster)
+        assert await ask(client, 5) == Answer(ErrorCode.NONE)
+        assert await ask(client, 5) == Answer(ErrorCode.NONE)
         assert cluster.asked == [1, 2, 3, 3]
         assert client.active_id == 3
 
@@ -101,8 +143,9 @@ def test_one_after_the_other_is_asked_until_one_is_active_and_that_one_is_rememb
 
 def test_two_calls_at_once_do_not_make_each_other_pass_the_active_controller_by() -> None:
     async def scenario() -> None:
-        client, cluster = of(), Cluster(c1=passive, c2=active, c3=passive)
-        await asyncio.gather(client.call(cluster.ask, 1), client.call(cluster.ask, 1))
+        cluster = Cluster(c1=passive, c2=active, c3=passive)
+        client = of(1, cluster)
+        await asyncio.gather(ask(client, 1), ask(client, 1))
         assert cluster.asked == [1, 1, 2, 2]
 
     run_virtually(scenario())
@@ -110,11 +153,12 @@ def test_two_calls_at_once_do_not_make_each_other_pass_the_active_controller_by(
 
 def test_without_an_active_controller_everybody_is_asked_again_until_the_deadline_and_each_reason_is_told() -> None:
     async def scenario() -> None:
-        client, cluster = of(), Cluster(c1=passive, c2=down, c3=passive)
+        cluster = Cluster(c1=passive, c2=down, c3=passive)
+        client = of(1, cluster)
         loop = asyncio.get_running_loop()
         began = loop.time()
         with pytest.raises(NoController, match=r"1@localhost:9001 is not the active controller; .*connection refused"):
-            await client.call(cluster.ask, 5)
+            await ask(client, 5)
         assert loop.time() - began == pytest.approx(5, abs=0.2)
         assert len(cluster.asked) < 150, "it pauses between the rounds"
 
@@ -123,11 +167,12 @@ def test_without_an_active_controller_everybody_is_asked_again_until_the_deadlin
 
 def test_an_election_is_waited_for() -> None:
     async def scenario() -> None:
-        client, cluster = of(), Cluster(c1=passive, c2=passive, c3=passive)
+        cluster = Cluster(c1=passive, c2=passive, c3=passive)
+        client = of(1, cluster)
         loop = asyncio.get_running_loop()
         began = loop.time()
         loop.call_later(2, cluster.behaviour.update, {2: active})
-        assert await client.call(cluster.ask, 5) == Answer(ErrorCode.NONE)
+        assert await ask(client, 5) == Answer(ErrorCode.NONE)
         # Each round asks all of them, so the new one is found in the first round that it is there for.
         assert loop.time() - began < 2 + 2 * PAUSE_AFTER_ALL_FAILED_S
 
@@ -136,11 +181,12 @@ def test_an_election_is_waited_for() -> None:
 
 def test_a_controller_that_hangs_costs_a_moment_and_not_the_whole_attempt() -> None:
     async def scenario() -> None:
-        client, cluster = of(), Cluster(c1=active, c2=passive, c3=active)
+        cluster = Cluster(c1=active, c2=passive, c3=active)
+        client = of(1, cluster)
         cluster.hangs = {1}
         loop = asyncio.get_running_loop()
         began = loop.time()
-        assert await client.call(cluster.ask, 10) == Answer(ErrorCode.NONE)
+        assert await ask(client, 10) == Answer(ErrorCode.NONE)
         assert cluster.asked == [1, 2, 3]
         assert loop.time() - began < 2 * PATIENCE_S < ATTEMPT_TIMEOUT_S
         assert client.active_id == 3
@@ -150,9 +196,10 @@ def test_a_controller_that_hangs_costs_a_moment_and_not_the_whole_attempt() -> N
 
 def test_a_controller_that_takes_its_time_is_waited_for_and_not_asked_twice() -> None:
     async def scenario() -> None:
-        client, cluster = of(), Cluster(c1=active, c2=passive, c3=down)
+        cluster = Cluster(c1=active, c2=passive, c3=down)
+        client = of(1, cluster)
         cluster.busy = {1: ATTEMPT_TIMEOUT_S - 0.1}
-        assert await client.call(cluster.ask, 10) == Answer(ErrorCode.NONE)
+        assert await ask(client, 10) == Answer(ErrorCode.NONE)
         assert cluster.asked.count(1) == 1
         assert client.active_id == 1
 
@@ -164,7 +211,7 @@ def test_who_has_not_answered_at_the_deadline_is_named() -> None:
         cluster = Cluster(c1=active, c2=passive, c3=passive)
         cluster.hangs = {1}
         with pytest.raises(NoController, match=r"1@localhost:9001 has not answered|no answer within the time allowed"):
-            await of().call(cluster.ask, 1)
+            await ask(of(1, cluster), 1)
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     run_virtually(scenario())
@@ -173,7 +220,7 @@ def test_who_has_not_answered_at_the_deadline_is_named() -> None:
 def test_any_other_error_code_is_the_answer() -> None:
     async def scenario() -> None:
         cluster = Cluster(c1=lambda: Answer(ErrorCode.STALE_BROKER_EPOCH))
-        assert (await of().call(cluster.ask, 5)).error_code is ErrorCode.STALE_BROKER_EPOCH
+        assert (await ask(of(1, cluster), 5)).error_code is ErrorCode.STALE_BROKER_EPOCH
 
     run_virtually(scenario())
 
@@ -186,7 +233,7 @@ def test_any_other_refusal_of_an_operators_request_is_passed_on() -> None:
         cluster = Cluster(c1=passive, c2=refuse)
         cluster.behaviour[1] = refusing
         with pytest.raises(Refusal, match="INVALID_REQUEST"):
-            await of().call_admin(cluster.ask, 5)
+            await ask(of(1, cluster), 5)
 
     run_virtually(scenario())
 
@@ -195,7 +242,7 @@ def test_without_time_nobody_is_asked() -> None:
     async def scenario() -> None:
         cluster = Cluster(c1=active)
         with pytest.raises(NoController, match="no time left to ask"):
-            await of().call(cluster.ask, 0)
+            await ask(of(1, cluster), 0)
         assert cluster.asked == []
 
     run_virtually(scenario())

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -21,8 +22,8 @@ from kraft.metadata.records import (
 )
 from kraft.metadata.snapshot_records import snapshot_records
 from kraft.model.errors import Corruption, ErrorCode, Refusal
+from kraft.model.follow_metadata import MetadataBatch
 from kraft.model.ids import BrokerEpoch, BrokerId, TopicId
-from kraft.rpc.cluster_messages import FollowMetadataRequest, MetadataBatch
 from kraft.rpc.metadata_codec import encode_records
 from kraft.rpc.peers import Unreachable
 from kraft.server.broker.lifecycle import BrokerIdentity, BrokerLifecycle, BrokerRefused
@@ -61,7 +62,7 @@ class Controller:
     def committed(self) -> int:
         return self.entries[-1][0] if self.entries else 0
 
-    async def follow_metadata(self, request: FollowMetadataRequest) -> AsyncGenerator[MetadataBatch, None]:
+    async def follow(self, stream: Any, request: Any) -> AsyncGenerator[Any, None]:
         self.asked_after.append(request.after_index)
         self.open_streams += 1
         try:
@@ -89,8 +90,8 @@ class Controller:
 class SlowController(Controller):
     """Sends something every second."""
 
-    async def follow_metadata(self, request: FollowMetadataRequest) -> AsyncGenerator[MetadataBatch, None]:
-        async with aclosing(Controller.follow_metadata(self, request)) as batches:
+    async def follow(self, stream: Any, request: Any) -> AsyncGenerator[Any, None]:
+        async with aclosing(Controller.follow(self, stream, request)) as batches:
             async for batch in batches:
                 await asyncio.sleep(1)
                 yield batch

@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import replace
 from uuid import UUID
 
-from kraft.metadata.commands import HeartbeatRequest
 from kraft.model.errors import ErrorCode
+from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import BrokerId, DirectoryId
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import registration

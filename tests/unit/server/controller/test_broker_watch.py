@@ -8,13 +8,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
+from kraft.metadata.broker_decisions import unfence_broker
 from kraft.metadata.broker_presence import CONFIRM_AFTER_MS, DIAL_INTERVAL_MS
 from kraft.metadata.configs import KAFKA_DEFAULTS
-from kraft.metadata.controller import unfence_broker
-from kraft.metadata.records import BrokerUnfenced, Endpoint
+from kraft.metadata.records import BrokerUnfenced
+from kraft.model.attend import AttendRequest
+from kraft.model.endpoint import Endpoint
 from kraft.model.errors import Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId
-from kraft.rpc.cluster_messages import AttendRequest
 from kraft.server.controller.broker_watch import LOOK_INTERVAL_S, BrokerWatch
 from kraft.server.controller.state_machine_host import StateMachineHost
 from tests.unit.client.virtual_time import LoopClock, run_virtually

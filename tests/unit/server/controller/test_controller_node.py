@@ -7,13 +7,6 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from kraft.metadata.commands import (
-    AllocateProducerIdsRequest,
-    AlterPartitionRequest,
-    FailedReplica,
-    FailReplicasRequest,
-    HeartbeatRequest,
-)
 from kraft.metadata.features import UnsupportedFeatureLevel
 from kraft.metadata.records import (
     BrokerConfigSet,
@@ -23,25 +16,30 @@ from kraft.metadata.records import (
     TopicConfigSet,
     TopicCreated,
 )
-from kraft.model.broker_requests import (
-    DescribeBrokersRequest,
-    FenceBrokerRequest,
-    UnfenceBrokerRequest,
-    UnregisterBrokerRequest,
-)
-from kraft.model.config_requests import (
+from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest
+from kraft.model.alter_partition import AlterPartitionRequest
+from kraft.model.brokers import FenceBrokerRequest, UnfenceBrokerRequest, UnregisterBrokerRequest
+from kraft.model.configs import (
     ConfigAlteration,
     ConfigOperation,
     ConfigResourceType,
     IncrementalAlterConfigsRequest,
     ResourceAlteration,
 )
+from kraft.model.describe_quorum import DescribeQuorumRequest
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.fail_replicas import FailedReplica, FailReplicasRequest
+from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
+from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
-from kraft.model.requests import CreateTopicsRequest, DeleteTopicsRequest, DescribeTopicsRequest, NewTopic
-from kraft.rpc.cluster_messages import FollowMetadataRequest, MetadataBatch
+from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, DescribeTopicsRequest, NewTopic
+from kraft.rpc import calls, cluster_calls
+from kraft.rpc.call import Call, ServerStream
+from kraft.rpc.calls import DESCRIBE_CONFIGS
 from kraft.rpc.metadata_codec import decode_records
 from kraft.server.cluster.metadata_snapshots import decode_image
+from kraft.server.handlers.describe_features import describe_features
+from kraft.server.handlers.describe_topics import describe_topics
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import CLUSTER, ORDERS, registration
 from tests.unit.server.controlling import SESSION_S, controller
@@ -84,7 +82,7 @@ def test_a_controller_that_is_not_active_sends_everybody_elsewhere() -> None:
             for refused in (
                 parts.node.create_topics(CreateTopicsRequest(topics=[], timeout_ms=1)),
                 parts.node.delete_topics(DeleteTopicsRequest(topics=[], timeout_ms=1)),
-                parts.node.describe_quorum(),
+                parts.node.describe_quorum(DescribeQuorumRequest()),
             ):
                 with pytest.raises(Refusal, match="NOT_CONTROLLER"):
                     await refused
@@ -189,7 +187,7 @@ def test_a_topic_is_created_described_changed_by_its_leader_and_deleted() -> Non
             topics = [NewTopic(topic="orders", replication_factor=2)]
             created = await node.create_topics(CreateTopicsRequest(topics=topics, timeout_ms=1))
             assert [result.error_code for result in created.results] == [ErrorCode.NONE]
-            (described,) = (await node.describe_topics(DescribeTopicsRequest(topics=[]))).topics
+            (described,) = describe_topics(node.host.image, DescribeTopicsRequest(topics=[])).topics
             (partition,) = described.metadata.partitions
             assert sorted(partition.replicas) == [1, 2]
             changes = [ConfigAlteration(key="retention.ms", operation=ConfigOperation.SET, value="5")]
@@ -200,7 +198,7 @@ def test_a_topic_is_created_described_changed_by_its_leader_and_deleted() -> Non
                 IncrementalAlterConfigsRequest(resources=[changed], timeout_ms=1)
             )
             assert [result.error_code for result in altered.results] == [ErrorCode.NONE]
-            (described,) = (await node.describe_topics(DescribeTopicsRequest(topics=[]))).topics
+            (described,) = describe_topics(node.host.image, DescribeTopicsRequest(topics=[])).topics
             assert described.configs == {"retention.ms": "5"}
             refused = await node.alter_partition(
                 AlterPartitionRequest(
@@ -262,7 +260,7 @@ def test_the_quorum_is_described_with_the_brokers_that_only_observe() -> None:
             for broker_id in (1, 7):
                 await parts.beat(broker_id, await parts.register(broker_id), index=2)
             await asyncio.sleep(1)
-            description = await parts.node.describe_quorum()
+            description = await parts.node.describe_quorum(DescribeQuorumRequest())
             assert (description.leader_id, description.leader_epoch) == (1, 1)
             assert [voter.node_id for voter in description.voters] == [1]
             (observer,) = description.observers
@@ -276,11 +274,11 @@ def test_a_broker_that_an_operator_fenced_stays_fenced_until_the_operator_takes_
         async with controller() as parts:
             epoch = await parts.register(1)
             assert not await parts.beat(1, epoch)
-            admin = parts.node.admin
-            result = await admin.fence_broker(FenceBrokerRequest(broker_id=1, timeout_ms=1))
+            admin = parts.node.brokers
+            result = await admin.fence(FenceBrokerRequest(broker_id=1, timeout_ms=1))
             assert result.changed
             assert await parts.beat(1, epoch)
-            assert (await admin.unfence_broker(UnfenceBrokerRequest(broker_id=1, timeout_ms=1))).changed
+            assert (await admin.unfence(UnfenceBrokerRequest(broker_id=1, timeout_ms=1))).changed
             assert not await parts.beat(1, epoch)
 
     run_virtually(scenario())
@@ -290,14 +288,13 @@ def test_a_broker_is_forgotten_only_when_its_session_has_ended() -> None:
     async def scenario() -> None:
         async with controller() as parts:
             await parts.beat(1, await parts.register(1))
-            admin = parts.node.admin
+            admin = parts.node.brokers
             request = UnregisterBrokerRequest(broker_id=1, timeout_ms=1)
             with pytest.raises(Refusal, match="broker 1 is running"):
-                await admin.unregister_broker(request)
+                await admin.unregister(request)
             await asyncio.sleep(SESSION_S + 1)
-            assert (await admin.unregister_broker(request)).changed
+            assert (await admin.unregister(request)).changed
             assert parts.node.host.image.brokers == {}
-            assert (await admin.describe_brokers(DescribeBrokersRequest(broker_ids=[]))).brokers == []
             assert await parts.register(1) == 2
 
     run_virtually(scenario())
@@ -306,7 +303,7 @@ def test_a_broker_is_forgotten_only_when_its_session_has_ended() -> None:
 def test_a_new_cluster_acts_on_the_latest_levels() -> None:
     async def scenario() -> None:
         async with controller() as parts:
-            described = await parts.node.admin.describe_features()
+            described = describe_features(parts.node.host.image, 1)
             levels = {each.feature: each.finalized_level for each in described.features}
             assert levels == {
                 "eligible.leader.replicas.version": 1,
@@ -364,7 +361,20 @@ def test_whether_an_election_may_be_unclean_is_the_topics_then_what_was_set_then
                 ),
                 *own,
             )
-            await parts.node.admin.fence_broker(FenceBrokerRequest(broker_id=1, timeout_ms=1_000, force=True))
+            await parts.node.brokers.fence(FenceBrokerRequest(broker_id=1, timeout_ms=1_000, force=True))
             assert parts.node.host.image.topics[ORDERS].partitions[0].leader == leader
+
+    run_virtually(scenario())
+
+
+def test_a_controller_serves_what_operators_and_brokers_ask_it() -> None:
+    async def scenario() -> None:
+        async with controller() as parts:
+            served = {each.call.method for each in parts.node.served()}
+        rows = [row for table in (calls, cluster_calls) for row in vars(table).values()]
+        asked = {row.method for row in rows if isinstance(row, Call | ServerStream)}
+        # What is not here needs the node's configuration, or the logs of a broker.
+        assert {name for name in asked - served if "kraft.v1.Broker/" not in name} == {DESCRIBE_CONFIGS.method}
+        assert served <= asked
 
     run_virtually(scenario())

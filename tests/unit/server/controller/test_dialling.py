@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from kraft.metadata.records import Endpoint
+from kraft.model.endpoint import Endpoint
 from kraft.server.controller.dialling import nobody_listens
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from kraft.model.describe_quorum import QuorumMember
 from kraft.model.ids import BrokerId
-from kraft.model.requests import QuorumMember
 from kraft.quorum.port import QuorumStatus, VoterStatus
 from kraft.server.controller.quorum_view import OBSERVER_SILENCE_MAX_MS, QuorumView
 

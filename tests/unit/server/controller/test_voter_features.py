@@ -8,9 +8,9 @@ import pytest
 from kraft.metadata.features import METADATA_VERSION
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.feature_requests import FeatureRange
+from kraft.model.features import FeatureRange
 from kraft.model.ids import BrokerId
-from kraft.rpc.identity import Identity, IdentityService
+from kraft.rpc.identity import Identity, identity_service
 from kraft.rpc.peers import dial_openly
 from kraft.server.config.values import CONTROLLER, Voter
 from kraft.server.controller.voter_features import VoterFeatures
@@ -34,7 +34,7 @@ def asked(
     )
 
     async def ask() -> Mapping[int, Sequence[FeatureRange]]:
-        async with served(IdentityService(identity)) as (_, address):
+        async with served(identity_service(identity)) as (_, address):
             known = [voter(node_id, address) for node_id in voters]
             return await VoterFeatures(known, own_id, dial_openly).of_those_that_are_no_brokers(image)
 

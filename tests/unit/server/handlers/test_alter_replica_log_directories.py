@@ -8,7 +8,7 @@ import pytest
 
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import NO_LEADER_EPOCH, Offset, TopicPartition
-from kraft.model.log_directory_requests import (
+from kraft.model.log_directories import (
     AlterReplicaLogDirectoriesRequest,
     DescribeLogDirectoriesRequest,
     ReplicaDirectory,

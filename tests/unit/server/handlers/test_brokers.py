@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast
 
 import pytest
 
-from kraft.metadata.controller import fence_by_operator
 from kraft.metadata.image import MetadataImage
+from kraft.metadata.operator_decisions import fence_by_operator
 from kraft.metadata.records import OperatorFenceSet
-from kraft.model.broker_requests import (
+from kraft.model.brokers import (
     BrokerActionResult,
     DescribeBrokersRequest,
     FenceBrokerRequest,
@@ -18,8 +17,8 @@ from kraft.model.broker_requests import (
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
 from kraft.server.cluster.controller_client import NoController
-from kraft.server.cluster.metadata_loader import MetadataLoader
-from kraft.server.handlers.brokers import BrokersHandler, describe_brokers
+from kraft.server.handlers.brokers import BrokersHandler
+from kraft.server.handlers.describe_brokers import describe_brokers
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import cluster, with_topic
 from tests.unit.server.fake_controllers import FakeControllers
@@ -30,7 +29,7 @@ FENCE = FenceBrokerRequest(broker_id=1, timeout_ms=30_000)
 
 
 def handler(loader: Loader, **answers: object) -> BrokersHandler:
-    return BrokersHandler(cast(MetadataLoader, loader), FakeControllers(**answers).as_client())
+    return BrokersHandler(FakeControllers(**answers).forwarder(loader))
 
 
 def fenced(image: MetadataImage) -> MetadataImage:

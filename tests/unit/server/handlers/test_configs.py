@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import cast
 
 import pytest
 
 from kraft.metadata.configs import KAFKA_DEFAULTS
 from kraft.metadata.records import TopicConfigSet
-from kraft.model.config_requests import (
+from kraft.model.configs import (
     ConfigAlteration,
     ConfigOperation,
     ConfigResourceType,
@@ -19,8 +18,8 @@ from kraft.model.config_requests import (
 )
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.cluster.controller_client import NoController
-from kraft.server.cluster.metadata_loader import MetadataLoader
-from kraft.server.handlers.configs import LOCALLY_KNOWN_MAX_S, AlterConfigsHandler
+from kraft.server.handlers.configs import AlterConfigsHandler
+from kraft.server.handlers.forwarding import LOCALLY_KNOWN_MAX_S
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import ORDERS, cluster, with_topic
 from tests.unit.server.fake_controllers import FakeControllers
@@ -51,8 +50,8 @@ def answer(code: ErrorCode = ErrorCode.NONE) -> IncrementalAlterConfigsResponse:
 
 
 def handler(loader: Loader, given: object) -> AlterConfigsHandler:
-    controllers = FakeControllers(incremental_alter_configs=given).as_client()
-    return AlterConfigsHandler(cast(MetadataLoader, loader), controllers, {}, KAFKA_DEFAULTS)
+    forwarder = FakeControllers(incremental_alter_configs=given).forwarder(loader)
+    return AlterConfigsHandler(forwarder, {}, KAFKA_DEFAULTS)
 
 
 def test_who_alters_a_config_is_answered_when_this_broker_acts_on_it_too() -> None:

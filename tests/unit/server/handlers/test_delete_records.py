@@ -7,14 +7,14 @@ from uuid import UUID
 
 import pytest
 
-from kraft.model.errors import ErrorCode
-from kraft.model.ids import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
-from kraft.model.requests import (
+from kraft.model.delete_records import (
     HIGH_WATERMARK,
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
 )
+from kraft.model.errors import ErrorCode
+from kraft.model.ids import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
 from kraft.server.handlers.delete_records import DeleteRecordsHandler
 from kraft.server.replica.partition import Partition
 from tests.unit.client.virtual_time import run_virtually

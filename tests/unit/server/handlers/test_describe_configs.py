@@ -9,7 +9,7 @@ from kraft.metadata.broker_configs import DYNAMIC_KEYS
 from kraft.metadata.configs import TOPIC_CONFIGS
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import BrokerConfigSet, TopicConfigSet
-from kraft.model.config_requests import (
+from kraft.model.configs import (
     ConfigEntry,
     ConfigResource,
     ConfigResourceType,
@@ -19,7 +19,7 @@ from kraft.model.config_requests import (
     ResourceDescription,
 )
 from kraft.model.errors import ErrorCode
-from kraft.rpc import messages
+from kraft.rpc import calls
 from kraft.server.config.keys import KEYS
 from kraft.server.config.loading import load
 from kraft.server.handlers.describe_configs import DescribeConfigsHandler
@@ -67,9 +67,7 @@ def described(
     )
     response = asyncio.run(DescribeConfigsHandler(load(path), lambda: image).handle(request))
     # Whatever is described can be sent.
-    assert (
-        messages.DESCRIBE_CONFIGS_RESPONSE.to_value(messages.DESCRIBE_CONFIGS_RESPONSE.to_message(response)) == response
-    )
+    assert calls.DESCRIBE_CONFIGS.response.to_value(calls.DESCRIBE_CONFIGS.response.to_message(response)) == response
     (description,) = response.results
     return description
 

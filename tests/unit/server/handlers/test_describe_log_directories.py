@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from kraft.model.errors import ErrorCode
-from kraft.model.log_directory_requests import DescribeLogDirectoriesRequest, LogDirectoryDescription
-from kraft.model.partition_requests import PartitionName
+from kraft.model.log_directories import DescribeLogDirectoriesRequest, LogDirectoryDescription
+from kraft.model.partitions import PartitionName
 from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler, space_of
 from kraft.server.replica.log_directories import LogDirectories
 from tests.unit.client.virtual_time import run_virtually

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from kraft.model.describe_producers import ActiveProducer, DescribeProducersRequest, PartitionProducers
 from kraft.model.errors import ErrorCode
-from kraft.model.partition_requests import PartitionName
-from kraft.model.producer_requests import ActiveProducer, DescribeProducersRequest, PartitionProducers
+from kraft.model.partitions import PartitionName
 from kraft.server.handlers.describe_producers import DescribeProducersHandler
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import cluster, with_topic

@@ -5,9 +5,9 @@ from uuid import UUID
 import pytest
 
 from kraft.metadata.image import MetadataImage
+from kraft.model.describe_topic_partitions import PartitionPlace, TopicPage, TopicPageRequest
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
-from kraft.model.topic_page_requests import PartitionPlace, TopicPage, TopicPageRequest
 from kraft.server.handlers.describe_topic_partitions import describe_topic_partitions
 from tests.unit.metadata.clusters import cluster, with_topic
 

@@ -1,22 +1,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast
 
 import pytest
 
 from kraft.metadata.image import EMPTY_IMAGE
 from kraft.metadata.records import FeatureLevelSet
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.feature_requests import (
-    FeatureDescription,
-    FeatureUpdate,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-)
+from kraft.model.features import FeatureDescription, FeatureUpdate, UpdateFeaturesRequest, UpdateFeaturesResponse
 from kraft.server.cluster.controller_client import NoController
-from kraft.server.cluster.metadata_loader import MetadataLoader
-from kraft.server.handlers.features import FeaturesHandler, describe_features
+from kraft.server.handlers.describe_features import describe_features
+from kraft.server.handlers.features import FeaturesHandler
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import cluster
 from tests.unit.metadata.test_feature_decisions import TODAY, earlier_cluster
@@ -29,7 +23,7 @@ DONE = UpdateFeaturesResponse(changed=[UPDATE])
 
 
 def handler(loader: Loader, **answers: object) -> FeaturesHandler:
-    return FeaturesHandler(cast(MetadataLoader, loader), FakeControllers(**answers).as_client())
+    return FeaturesHandler(FakeControllers(**answers).forwarder(loader))
 
 
 def metadata_version(min_level: int, max_level: int, finalized_level: int) -> FeatureDescription:

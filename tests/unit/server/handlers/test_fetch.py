@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from kraft.log.segment import batches, segment
 from kraft.model.errors import ErrorCode
+from kraft.model.fetch import FetchPartition, FetchRequest, FetchResponse
 from kraft.model.ids import TopicPartition
-from kraft.model.requests import FetchPartition, FetchRequest, FetchResponse
 from kraft.server.handlers import fetch as fetch_module
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.replica.partition import Partition

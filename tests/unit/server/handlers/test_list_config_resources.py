@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kraft.model.config_requests import ConfigResource, ConfigResourceType
+from kraft.model.configs import ConfigResource, ConfigResourceType
 from kraft.server.handlers.list_config_resources import list_config_resources
 from tests.unit.metadata.clusters import cluster, with_topic
 

@@ -12,14 +12,8 @@ from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import BrokerFenced
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerId
-from kraft.model.requests import (
-    CreateTopicsRequest,
-    DescribeTopicsRequest,
-    MetadataRequest,
-    MetadataResponse,
-    TopicResult,
-    TopicResults,
-)
+from kraft.model.metadata import MetadataRequest, MetadataResponse
+from kraft.model.topics import CreateTopicsRequest, DescribeTopicsRequest, TopicResult, TopicResults
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.cluster.metadata_loader import MetadataLoader
 from kraft.server.config.components import TopicDefaults

@@ -2,29 +2,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from kraft.metadata.configs import KAFKA_DEFAULTS, broker_defaults
-from kraft.metadata.controller import alter_partition_reassignments, create_partitions, elect_leaders
+from kraft.metadata.election_decisions import elect_leaders
 from kraft.metadata.features import METADATA_VERSION
 from kraft.metadata.image import MetadataImage
+from kraft.metadata.partition_creation import create_partitions
+from kraft.metadata.reassignment import alter_partition_reassignments
 from kraft.metadata.records import BrokerConfigSet, FeatureLevelSet
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.partition_requests import (
+from kraft.model.partitions import (
     AlterPartitionReassignmentsRequest,
     CreatePartitionsRequest,
     ElectionType,
     ElectLeadersRequest,
-    ListPartitionReassignmentsRequest,
     NewPartitions,
     PartitionName,
     Reassignment,
 )
 from kraft.server.cluster.controller_client import NoController
-from kraft.server.cluster.metadata_loader import MetadataLoader
-from kraft.server.handlers.partition_changes import LOCALLY_KNOWN_MAX_S, PartitionChangesHandler
+from kraft.server.handlers.forwarding import LOCALLY_KNOWN_MAX_S
+from kraft.server.handlers.partition_changes import PartitionChangesHandler
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import cluster, with_topic
 from tests.unit.server.fake_controllers import FakeControllers
@@ -42,7 +43,7 @@ NONE_ACTIVE = NoController("no controller is active: 1@localhost:9093 cannot be 
 
 
 def handler(controllers: FakeControllers, loader: Loader) -> PartitionChangesHandler:
-    return PartitionChangesHandler(cast(MetadataLoader, loader), controllers.as_client(), {}, KAFKA_DEFAULTS)
+    return PartitionChangesHandler(controllers.forwarder(loader), {}, KAFKA_DEFAULTS)
 
 
 def grown(image: MetadataImage) -> MetadataImage:
@@ -104,8 +105,7 @@ def test_what_is_waited_for_is_judged_by_what_was_set_for_running_brokers() -> N
         loader = Loader()
         loader.image = lowered
         asked = PartitionChangesHandler(
-            cast(MetadataLoader, loader),
-            FakeControllers(alter_partition_reassignments=decision.response).as_client(),
+            FakeControllers(alter_partition_reassignments=decision.response).forwarder(loader),
             settings,
             broker_defaults(settings),
         )
@@ -167,16 +167,5 @@ def test_a_request_that_is_refused_as_a_whole_is_passed_on() -> None:
         controllers = FakeControllers(alter_partition_reassignments=refusal)
         with pytest.raises(Refusal, match="fewer at a time"):
             await handler(controllers, Loader(IMAGE)).alter_reassignments(MOVE)
-
-    run_virtually(scenario())
-
-
-def test_what_is_under_way_is_told_by_this_broker_itself() -> None:
-    async def scenario() -> None:
-        everything = ListPartitionReassignmentsRequest(partitions=[], all_partitions=True)
-        controllers = FakeControllers()
-        (told,) = (await handler(controllers, Loader(moving(IMAGE))).list_reassignments(everything)).partitions
-        assert (told.replicas, told.adding_replicas, told.removing_replicas) == ([1, 3, 2], [3], [2])
-        assert controllers.asked == []
 
     run_virtually(scenario())

@@ -11,14 +11,14 @@ from kraft.log.format.record_batch import _assemble, build_batch, read_header, r
 from kraft.log.format.record_codec import Record, RecordColumns
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import Offset
-from kraft.model.requests import (
+from kraft.model.plain_records import (
     FetchRecordsRequest,
     FetchRecordsResponse,
     PlainHeader,
     PlainRecord,
-    ProducePartitionResult,
     ProduceRecordsRequest,
 )
+from kraft.model.produce import ProducePartitionResult
 from kraft.server.handlers import plain_records
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.plain_records import FETCHED_BYTES_MAX, FETCHED_RECORDS_MAX, PlainRecordsHandler

@@ -7,15 +7,9 @@ from pathlib import Path
 import pytest
 
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.fetch import FetchPartition, FetchRequest
 from kraft.model.ids import TopicPartition
-from kraft.model.requests import (
-    FetchPartition,
-    FetchRequest,
-    ProducePartition,
-    ProducePartitionResult,
-    ProduceRequest,
-    ProduceResponse,
-)
+from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.produce import ProduceHandler
 from tests.unit.client.virtual_time import run_virtually

@@ -9,7 +9,7 @@ import pytest
 
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import Offset, TopicId, TopicPartition
-from kraft.model.replica_requests import (
+from kraft.model.replica_fetch import (
     ReplicaFetchPartition,
     ReplicaFetchRequest,
     ReplicaFetchResponse,

@@ -2,17 +2,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import cast
 from uuid import UUID
 
 import pytest
 
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.requests import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult, TopicResults
+from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult, TopicResults
 from kraft.server.cluster.controller_client import NoController
-from kraft.server.cluster.metadata_loader import MetadataLoader
-from kraft.server.handlers.topics import LOCALLY_KNOWN_MAX_S, TIMEOUT_MAX_S, TopicsHandler
+from kraft.server.handlers.forwarding import LOCALLY_KNOWN_MAX_S, TIMEOUT_MAX_S
+from kraft.server.handlers.topics import TopicsHandler
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import cluster, with_topic
 from tests.unit.server.fake_controllers import FakeControllers
@@ -40,7 +39,7 @@ DONE = TopicResults(results=[TopicResult(topic="orders", error_code=ErrorCode.NO
 
 
 def handler(controllers: FakeControllers, loader: Loader, *, deletion_enabled: bool = True) -> TopicsHandler:
-    return TopicsHandler(cast(MetadataLoader, loader), controllers.as_client(), deletion_enabled=deletion_enabled)
+    return TopicsHandler(controllers.forwarder(loader), deletion_enabled=deletion_enabled)
 
 
 def test_who_creates_a_topic_is_answered_when_this_broker_knows_it_too() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from kraft.log.record_checks import RECORD_ERRORS_MAX
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.requests import ProducePartition, ProduceRequest, ProduceResponse
+from kraft.model.produce import ProducePartition, ProduceRequest, ProduceResponse
 from kraft.server.replica.log_configs import log_config
 from kraft.server.replica.waiting_appends import WaitingClient
 from tests.unit.client.virtual_time import run_virtually

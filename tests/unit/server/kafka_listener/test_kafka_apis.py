@@ -43,8 +43,6 @@ class _NobodyActs:
     async def call(self, *_: object) -> Any:
         raise NoController("no controller is active")
 
-    call_admin = call
-
     def active_peer(self) -> None:
         return None
 

@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from kraft.model.errors import ErrorCode
-from kraft.model.requests import FetchPartitionResult, FetchResponse
+from kraft.model.fetch import FetchPartitionResult, FetchResponse
 from kraft.server.kafka_listener.fetch_sessions import FetchKey
 from kraft.server.kafka_listener.pending_fetch import FetchState, PendingFetch, WantedPartition
 from kraft.wire.schema.fetch import FetchPartition

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kraft.model.ids import BrokerId
-from kraft.rpc.identity import Identity, IdentityService
+from kraft.rpc.identity import Identity, identity_service
 from kraft.rpc.peers import Unreachable, dial_openly
 from kraft.server.config.loading import load
 from kraft.server.config.node_config import NodeConfig
@@ -53,7 +53,7 @@ def advertising(directory: Path, address: str, *lines: str) -> NodeConfig:
 
 @asynccontextmanager
 async def answering(identity: Identity) -> AsyncIterator[str]:
-    async with served(IdentityService(identity)) as (_, address):
+    async with served(identity_service(identity)) as (_, address):
         yield address
 
 

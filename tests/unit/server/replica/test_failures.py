@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from kraft.metadata.commands import FailReplicasResult
-from kraft.metadata.controller import fence_broker, unfence_broker
+from kraft.metadata.broker_decisions import fence_broker, unfence_broker
 from kraft.metadata.records import TopicConfigSet, TopicDeleted
 from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.fail_replicas import FailReplicasResult
 from kraft.model.ids import BrokerEpoch, BrokerId, Offset
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.replica.high_watermarks import FILE_NAME, read_high_watermarks

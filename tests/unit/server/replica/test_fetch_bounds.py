@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from kraft.model.replica_requests import ReplicaFetchRequest, ReplicaFetchResponse
+from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.server.fetching_replicas import CONFIG, Leader, fetching, followed, led

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 from kraft.model.ids import BrokerEpoch, BrokerId
-from kraft.model.replica_requests import ReplicaFetchRequest, ReplicaFetchResponse
+from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.server.replica.fetcher import NO_ROOM_RETRY_AFTER_S, RECONNECT_AFTER_S
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.server.fetching_replicas import Leader, fetcher_of, fetching, followed, led, result

@@ -8,7 +8,7 @@ import pytest
 
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId
-from kraft.model.replica_requests import ReplicaFetchRequest, ReplicaFetchResponse
+from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.rpc.peers import NotAdmitted, NotServed, Unreachable
 from kraft.server.replica.fetcher import ANSWER_GRACE_S, RECONNECT_AFTER_S
 from tests.unit.client.virtual_time import run_virtually

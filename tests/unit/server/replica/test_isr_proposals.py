@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kraft.metadata.commands import AlterPartitionRequest, AlterPartitionResult, IsrMember
+from kraft.model.alter_partition import AlterPartitionRequest, AlterPartitionResult, IsrMember
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 from kraft.server.cluster.controller_client import NoController

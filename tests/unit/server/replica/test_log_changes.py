@@ -8,7 +8,7 @@ import pytest
 from kraft.log.append_work import AppendMustWait
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
-from kraft.model.replica_requests import ReplicaFetchResult
+from kraft.model.replica_fetch import ReplicaFetchResult
 from kraft.replication.effects import AppendRecords, RestartAt, TruncateTo
 from kraft.server.replica.log_changes import ChangeOutcome
 from kraft.server.replica.partition import Partition

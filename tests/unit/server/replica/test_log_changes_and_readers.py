@@ -20,7 +20,7 @@ from kraft.log.format.record_codec import Record
 from kraft.log.segment.segment import Segment
 from kraft.model.errors import Corruption, ErrorCode
 from kraft.model.ids import Offset
-from kraft.model.requests import MAX_TIMESTAMP, ListOffsetsPartition, ListOffsetsPartitionResult, ListOffsetsRequest
+from kraft.model.list_offsets import MAX_TIMESTAMP, ListOffsetsPartition, ListOffsetsPartitionResult, ListOffsetsRequest
 from kraft.replication.effects import TruncateTo
 from kraft.runtime.disk import RealDisk
 from kraft.server.config.values import UNLIMITED_BYTES_PER_SECOND

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from kraft.log.partition_log import PartitionLog
-from kraft.metadata.commands import AlterPartitionResult
+from kraft.model.alter_partition import AlterPartitionResult
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import NO_BROKER, BrokerId, LeaderEpoch, Offset, PartitionEpoch
-from kraft.model.replica_requests import ReplicaFetchResult
+from kraft.model.replica_fetch import ReplicaFetchResult
 from kraft.replication.effects import TruncateTo
 from kraft.server.loop.purgatory import Watch
 from tests.unit.server.replicas import (

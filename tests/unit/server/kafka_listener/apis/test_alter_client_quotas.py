@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from kraft.model.client_quotas import AlterClientQuotasRequest as Asked
+from kraft.model.client_quotas import AlterClientQuotasResponse as Answer
+from kraft.model.client_quotas import QuotaAlteration, QuotaEntity, QuotaOperation
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.quota_requests import AlterClientQuotasRequest as Asked
-from kraft.model.quota_requests import AlterClientQuotasResponse as Answer
-from kraft.model.quota_requests import QuotaAlteration, QuotaEntity, QuotaOperation
 from kraft.server.kafka_listener.apis.alter_client_quotas import AlterClientQuotasApi
 from kraft.wire.schema.alter_client_quotas import (
     AlterClientQuotasRequest,

@@ -4,15 +4,15 @@ import asyncio
 
 import pytest
 
-from kraft.model.config_requests import (
+from kraft.model.configs import (
     ConfigAlteration,
     ConfigOperation,
     ConfigResourceType,
     ResourceAlteration,
     ResourceAlterationResult,
 )
-from kraft.model.config_requests import IncrementalAlterConfigsRequest as Asked
-from kraft.model.config_requests import IncrementalAlterConfigsResponse as Answer
+from kraft.model.configs import IncrementalAlterConfigsRequest as Asked
+from kraft.model.configs import IncrementalAlterConfigsResponse as Answer
 from kraft.model.errors import ErrorCode
 from kraft.server.kafka_listener.apis.alter_configs import AlterConfigsApi
 from kraft.wire.schema.alter_configs import (

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.partition_requests import AlterPartitionReassignmentsRequest as Asked
-from kraft.model.partition_requests import AlterPartitionReassignmentsResponse as Answer
-from kraft.model.partition_requests import PartitionResult, Reassignment
+from kraft.model.partitions import AlterPartitionReassignmentsRequest as Asked
+from kraft.model.partitions import AlterPartitionReassignmentsResponse as Answer
+from kraft.model.partitions import PartitionResult, Reassignment
 from kraft.server.kafka_listener.apis.alter_partition_reassignments import AlterPartitionReassignmentsApi
 from kraft.wire.schema.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from kraft.model.errors import ErrorCode
-from kraft.model.log_directory_requests import AlterReplicaLogDirectoriesRequest as Asked
-from kraft.model.log_directory_requests import ReplicaDirectory, ReplicaDirectoryResult
+from kraft.model.log_directories import AlterReplicaLogDirectoriesRequest as Asked
+from kraft.model.log_directories import ReplicaDirectory, ReplicaDirectoryResult
 from kraft.server.kafka_listener.apis.alter_replica_log_dirs import AlterReplicaLogDirsApi
 from kraft.wire.schema.alter_replica_log_dirs import (
     AlterReplicaLogDir,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kraft.model.errors import ErrorCode
-from kraft.model.feature_requests import DescribeFeaturesResponse, FeatureDescription
+from kraft.model.features import DescribeFeaturesResponse, FeatureDescription
 from kraft.server.kafka_listener.apis.api_versions import ApiVersionsApi
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.schema.api_versions import (
@@ -19,7 +19,7 @@ VERSIONS = versions_of(ApiVersionsRequest)
 NAMED_VERSIONS = [version for version in VERSIONS if version >= 3]
 
 
-async def describe_features() -> DescribeFeaturesResponse:
+async def describe_features(_: object) -> DescribeFeaturesResponse:
     return DescribeFeaturesResponse(
         epoch=41,
         features=[

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.partition_requests import CreatePartitionsRequest as Asked
-from kraft.model.partition_requests import NewPartitions, ReplicaAssignment
-from kraft.model.requests import TopicResult, TopicResults
+from kraft.model.partitions import CreatePartitionsRequest as Asked
+from kraft.model.partitions import NewPartitions, ReplicaAssignment
+from kraft.model.topics import TopicResult, TopicResults
 from kraft.server.kafka_listener.apis.create_partitions import CreatePartitionsApi
 from kraft.wire.schema.create_partitions import (
     CreatePartitionsAssignment,

@@ -7,11 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from kraft.model.config_requests import ConfigEntry, ConfigSource, ConfigType
+from kraft.model.configs import ConfigEntry, ConfigSource, ConfigType
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.partition_requests import ReplicaAssignment
-from kraft.model.requests import CreateTopicsRequest as Asked
-from kraft.model.requests import NewTopic, TopicResult, TopicResults
+from kraft.model.partitions import ReplicaAssignment
+from kraft.model.topics import CreateTopicsRequest as Asked
+from kraft.model.topics import NewTopic, TopicResult, TopicResults
 from kraft.server.kafka_listener.apis.create_topics import CreateTopicsApi
 from kraft.wire.declaration import ZERO_UUID
 from kraft.wire.schema.create_topics import (

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
+from kraft.model.delete_records import DeleteRecordsPartition as Wanted
+from kraft.model.delete_records import DeleteRecordsPartitionResult as Result
+from kraft.model.delete_records import DeleteRecordsRequest as Asked
+from kraft.model.delete_records import DeleteRecordsResponse as Answer
 from kraft.model.errors import ErrorCode
-from kraft.model.requests import DeleteRecordsPartition as Wanted
-from kraft.model.requests import DeleteRecordsPartitionResult as Result
-from kraft.model.requests import DeleteRecordsRequest as Asked
-from kraft.model.requests import DeleteRecordsResponse as Answer
 from kraft.server.kafka_listener.apis.delete_records import DeleteRecordsApi
 from kraft.wire.schema.delete_records import (
     DeleteRecordsPartition,

@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.requests import DeleteTopicsRequest as Asked
-from kraft.model.requests import TopicResult, TopicResults
+from kraft.model.topics import DeleteTopicsRequest as Asked
+from kraft.model.topics import TopicResult, TopicResults
 from kraft.server.kafka_listener.apis.delete_topics import DeleteTopicsApi
 from kraft.wire.declaration import ZERO_UUID
 from kraft.wire.schema.delete_topics import (

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from kraft.model.client_quotas import DescribeClientQuotasRequest as Asked
+from kraft.model.client_quotas import DescribeClientQuotasResponse as Answer
+from kraft.model.client_quotas import QuotaDescription, QuotaEntity, QuotaFilter, QuotaMatch, QuotaValue
 from kraft.model.errors import ErrorCode
-from kraft.model.quota_requests import DescribeClientQuotasRequest as Asked
-from kraft.model.quota_requests import DescribeClientQuotasResponse as Answer
-from kraft.model.quota_requests import QuotaDescription, QuotaEntity, QuotaFilter, QuotaMatch, QuotaValue
 from kraft.server.kafka_listener.apis.describe_client_quotas import DescribeClientQuotasApi
 from kraft.wire.schema.describe_client_quotas import (
     ComponentData,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kraft.model.config_requests import (
+from kraft.model.configs import (
     ConfigEntry,
     ConfigResource,
     ConfigResourceType,
@@ -15,8 +15,8 @@ from kraft.model.config_requests import (
     ConfigType,
     ResourceDescription,
 )
-from kraft.model.config_requests import DescribeConfigsRequest as Asked
-from kraft.model.config_requests import DescribeConfigsResponse as Answer
+from kraft.model.configs import DescribeConfigsRequest as Asked
+from kraft.model.configs import DescribeConfigsResponse as Answer
 from kraft.model.errors import ErrorCode
 from kraft.server.kafka_listener.apis.describe_configs import DescribeConfigsApi
 from kraft.wire.schema.describe_configs import (

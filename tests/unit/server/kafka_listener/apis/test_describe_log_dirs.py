@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from kraft.model.errors import ErrorCode
-from kraft.model.log_directory_requests import DescribeLogDirectoriesRequest as Asked
-from kraft.model.log_directory_requests import LogDirectoryDescription, ReplicaSize
-from kraft.model.partition_requests import PartitionName
+from kraft.model.log_directories import DescribeLogDirectoriesRequest as Asked
+from kraft.model.log_directories import LogDirectoryDescription, ReplicaSize
+from kraft.model.partitions import PartitionName
 from kraft.server.kafka_listener.apis.describe_log_dirs import DescribeLogDirsApi
 from kraft.wire.schema.describe_log_dirs import (
     DescribableLogDirTopic,

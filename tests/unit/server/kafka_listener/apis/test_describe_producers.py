@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import asyncio
 
+from kraft.model.describe_producers import ActiveProducer, PartitionProducers
+from kraft.model.describe_producers import DescribeProducersRequest as Asked
 from kraft.model.errors import ErrorCode
-from kraft.model.partition_requests import PartitionName
-from kraft.model.producer_requests import ActiveProducer, PartitionProducers
-from kraft.model.producer_requests import DescribeProducersRequest as Asked
+from kraft.model.partitions import PartitionName
 from kraft.server.kafka_listener.apis.describe_producers import DescribeProducersApi
 from kraft.wire.schema.describe_producers import (
     DescribeProducersRequest,

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from kraft.model.broker_requests import BrokerAddress
+from kraft.model.describe_quorum import QuorumDescription, QuorumMember
+from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode
-from kraft.model.requests import QuorumDescription, QuorumMember
 from kraft.server.kafka_listener.apis.describe_quorum import DescribeQuorumApi
 from kraft.wire.schema.describe_quorum import (
     DescribeQuorumRequest,
@@ -26,13 +26,13 @@ QUORUM = QuorumDescription(
     ],
     observers=[QuorumMember(node_id=7, log_end_offset=-1)],
 )
-VOTERS = [(1, BrokerAddress(listener="CONTROLLER", host="one", port=9093))]
+VOTERS = [(1, Endpoint(listener="CONTROLLER", host="one", port=9093))]
 
 
 def described(
     quorum: QuorumDescription = QUORUM, topic: str = "__cluster_metadata", partition: int = 0, version: int = 2
 ) -> DescribeQuorumResponse:
-    async def handle() -> QuorumDescription:
+    async def handle(_: object) -> QuorumDescription:
         return quorum
 
     request = DescribeQuorumRequest(

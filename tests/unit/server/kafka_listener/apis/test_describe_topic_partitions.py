@@ -5,9 +5,9 @@ from uuid import UUID
 
 import pytest
 
+from kraft.model.describe_topic_partitions import PartitionPlace, TopicPage, TopicPageRequest
 from kraft.model.errors import ErrorCode
-from kraft.model.requests import PartitionMetadata, TopicMetadata
-from kraft.model.topic_page_requests import PartitionPlace, TopicPage, TopicPageRequest
+from kraft.model.metadata import PartitionMetadata, TopicMetadata
 from kraft.server.handlers.describe_topic_partitions import describe_topic_partitions
 from kraft.server.kafka_listener.apis.authorized_operations import ON_TOPIC
 from kraft.server.kafka_listener.apis.describe_topic_partitions import DescribeTopicPartitionsApi, Handle

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.partition_requests import ElectionType, PartitionName, PartitionResult
-from kraft.model.partition_requests import ElectLeadersRequest as Asked
-from kraft.model.partition_requests import ElectLeadersResponse as Answer
+from kraft.model.partitions import ElectionType, PartitionName, PartitionResult
+from kraft.model.partitions import ElectLeadersRequest as Asked
+from kraft.model.partitions import ElectLeadersResponse as Answer
 from kraft.server.kafka_listener.apis.elect_leaders import ElectLeadersApi
 from kraft.wire.schema.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 from tests.unit.server.kafka_listener.apis.kafka_door import answered, versions_of

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from kraft.model.config_requests import (
+from kraft.model.configs import (
     ConfigAlteration,
     ConfigOperation,
     ConfigResourceType,
     ResourceAlteration,
     ResourceAlterationResult,
 )
-from kraft.model.config_requests import IncrementalAlterConfigsRequest as Asked
-from kraft.model.config_requests import IncrementalAlterConfigsResponse as Answer
+from kraft.model.configs import IncrementalAlterConfigsRequest as Asked
+from kraft.model.configs import IncrementalAlterConfigsResponse as Answer
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.kafka_listener.apis.incremental_alter_configs import IncrementalAlterConfigsApi
 from kraft.wire.schema.incremental_alter_configs import (

@@ -5,7 +5,7 @@ from structlog.testing import capture_logs
 
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import ProducerEpoch, ProducerId
-from kraft.model.requests import InitProducerIdResponse as Given
+from kraft.model.init_producer_id import InitProducerIdResponse as Given
 from kraft.server.kafka_listener.apis.init_producer_id import InitProducerIdApi
 from kraft.wire.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tests.unit.client.virtual_time import run_virtually
@@ -15,7 +15,7 @@ VERSIONS = range(6)
 
 
 def ask(version: int, given: Given, transactional_id: str | None = None) -> InitProducerIdResponse:
-    async def give() -> Given:
+    async def give(_: object) -> Given:
         return given
 
     request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
@@ -59,7 +59,7 @@ def test_a_transactional_producer_is_refused_and_the_log_says_why(version: int) 
 def test_an_id_without_an_epoch_and_an_epoch_without_an_id_are_refused(
     version: int, producer_id: int, epoch: int
 ) -> None:
-    async def give() -> Given:
+    async def give(_: object) -> Given:
         raise AssertionError("not for half of an identity")
 
     request = InitProducerIdRequest(
@@ -72,7 +72,7 @@ def test_an_id_without_an_epoch_and_an_epoch_without_an_id_are_refused(
 
 
 def test_one_that_asks_again_and_again_does_not_fill_the_log() -> None:
-    async def give() -> Given:
+    async def give(_: object) -> Given:
         raise AssertionError("not for a transactional producer")
 
     api = InitProducerIdApi(give, lambda: 0)

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from kraft.model.partition_requests import ListPartitionReassignmentsRequest as Asked
-from kraft.model.partition_requests import ListPartitionReassignmentsResponse as Answer
-from kraft.model.partition_requests import OngoingReassignment, PartitionName
+from kraft.model.partitions import ListPartitionReassignmentsRequest as Asked
+from kraft.model.partitions import ListPartitionReassignmentsResponse as Answer
+from kraft.model.partitions import OngoingReassignment, PartitionName
 from kraft.server.kafka_listener.apis.list_partition_reassignments import ListPartitionReassignmentsApi
 from kraft.wire.schema.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,

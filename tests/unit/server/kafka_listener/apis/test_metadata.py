@@ -8,10 +8,10 @@ import pytest
 
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import BrokerFenced, PartitionChanged
-from kraft.model import requests as values
+from kraft.model import metadata
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch
-from kraft.model.requests import CreateTopicsRequest, TopicResult, TopicResults
+from kraft.model.topics import CreateTopicsRequest, DescribeTopicsRequest, TopicResult, TopicResults
 from kraft.server.cluster.metadata_loader import MetadataLoader
 from kraft.server.config.components import TopicDefaults
 from kraft.server.handlers.describe_topics import describe_topics
@@ -200,9 +200,9 @@ def test_the_answer_about_everything_is_made_anew_when_a_broker_is_no_longer_lis
     image = IMAGE.replay([BrokerFenced(broker_id=BrokerId(1), broker_epoch=epoch_of(IMAGE, 1))])
     listed: list[BrokerId] = [BrokerId(1)]
 
-    async def handle(request: values.MetadataRequest) -> values.MetadataResponse:
-        only_second = [values.BrokerEndpoint(broker_id=2, host="localhost", port=9096, rack="")]
-        return values.MetadataResponse(cluster_id=CLUSTER, controller_id=2, brokers=only_second, topics=[])
+    async def handle(request: metadata.MetadataRequest) -> metadata.MetadataResponse:
+        only_second = [metadata.BrokerEndpoint(broker_id=2, host="localhost", port=9096, rack="")]
+        return metadata.MetadataResponse(cluster_id=CLUSTER, controller_id=2, brokers=only_second, topics=[])
 
     api = MetadataApi(handle, leaders(image), BrokerId(2), lambda: tuple(listed))
 
@@ -219,10 +219,12 @@ def test_the_answer_about_everything_is_made_anew_when_a_broker_is_no_longer_lis
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_leader_that_has_no_listener_of_the_clients_name_is_no_leader_to_it(version: int) -> None:
-    async def handle(request: values.MetadataRequest) -> values.MetadataResponse:
-        (topic,) = describe_topics(IMAGE, values.DescribeTopicsRequest(topics=["orders"])).topics
-        only_first = [values.BrokerEndpoint(broker_id=1, host="inside", port=9092, rack="")]
-        return values.MetadataResponse(cluster_id=CLUSTER, controller_id=1, brokers=only_first, topics=[topic.metadata])
+    async def handle(request: metadata.MetadataRequest) -> metadata.MetadataResponse:
+        (topic,) = describe_topics(IMAGE, DescribeTopicsRequest(topics=["orders"])).topics
+        only_first = [metadata.BrokerEndpoint(broker_id=1, host="inside", port=9092, rack="")]
+        return metadata.MetadataResponse(
+            cluster_id=CLUSTER, controller_id=1, brokers=only_first, topics=[topic.metadata]
+        )
 
     request = MetadataRequest(topics=(MetadataRequestTopic(name="orders"),))
     api = MetadataApi(handle, leaders(IMAGE), BrokerId(1), tuple)

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import asyncio
 
-from kraft.model.broker_requests import BrokerActionResult
-from kraft.model.broker_requests import UnregisterBrokerRequest as Asked
+from kraft.model.brokers import BrokerActionResult
+from kraft.model.brokers import UnregisterBrokerRequest as Asked
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.kafka_listener.apis.unregister_broker import UnregisterBrokerApi
 from kraft.wire.schema.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse

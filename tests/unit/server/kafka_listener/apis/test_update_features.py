@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.feature_requests import FeatureUpdate
-from kraft.model.feature_requests import UpdateFeaturesRequest as Asked
-from kraft.model.feature_requests import UpdateFeaturesResponse as Answer
+from kraft.model.features import FeatureUpdate
+from kraft.model.features import UpdateFeaturesRequest as Asked
+from kraft.model.features import UpdateFeaturesResponse as Answer
 from kraft.server.kafka_listener.apis.update_features import UpdateFeaturesApi
 from kraft.wire.schema.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 from tests.unit.server.kafka_listener.apis.kafka_door import answered, versions_of

@@ -5,16 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from kraft.model.feature_requests import FeatureRange
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerAddress:
-    """Where one listener of a broker is reached."""
-
-    listener: str
-    host: str
-    port: int
+from kraft.model.endpoint import Endpoint
+from kraft.model.features import FeatureRange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +19,7 @@ class BrokerDescription:
 
     broker_id: int
     broker_epoch: int
-    addresses: list[BrokerAddress]
+    addresses: list[Endpoint]
     rack: str
     fenced: bool
     fenced_by_operator: bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kraft.model.requests import TopicMetadata
+from kraft.model.metadata import TopicMetadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

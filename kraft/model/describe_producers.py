@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kraft.model.errors import ErrorCode
-from kraft.model.partition_requests import PartitionName
+from kraft.model.partitions import PartitionName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,11 @@ class FeatureDescription:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeFeaturesRequest:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeFeaturesResponse:
     """`epoch` is the metadata entry as of which this holds."""
 

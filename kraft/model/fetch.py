@@ -1,0 +1,50 @@
+"""Fetch: record batches from offsets on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kraft.model.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchPartition:
+    """`current_leader_epoch` is the leader epoch that the client knows, -1 for none; it fences stale clients."""
+
+    topic: str
+    partition: int
+    fetch_offset: int
+    partition_max_bytes: int
+    current_leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchRequest:
+    """Waits up to `max_wait_ms` until `min_bytes` are there; at least one batch is answered (KIP-74)."""
+
+    request_id: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    partitions: list[FetchPartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchPartitionResult:
+    """`records` are whole batches below the high watermark; the first may begin before `fetch_offset`."""
+
+    topic: str
+    partition: int
+    error_code: ErrorCode
+    error_message: str = ""
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    records: bytes = b""
+    leader_id: int = -1
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchResponse:
+    request_id: int
+    partitions: list[FetchPartitionResult]

@@ -1,0 +1,64 @@
+"""Metadata: the brokers, and the leaders of partitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from kraft.model.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataRequest:
+    """`topics` names those asked for; `all_topics` asks for every one."""
+
+    topics: list[str]
+    all_topics: bool = False
+    allow_auto_topic_creation: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerEndpoint:
+    """Where clients of the answering listener reach a broker."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionMetadata:
+    """`leader_id` is -1 while the partition has no leader.
+
+    `elr`, the eligible leader replicas, are not in sync and yet hold all that is committed; `last_known_elr` did, and
+    may not any more (KIP-966).
+    """
+
+    partition: int
+    leader_id: int
+    leader_epoch: int
+    replicas: list[int]
+    isr: list[int]
+    offline_replicas: list[int]
+    elr: list[int] = field(default_factory=list)
+    last_known_elr: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicMetadata:
+    error_code: ErrorCode
+    error_message: str = ""
+    topic: str
+    topic_id: UUID
+    partitions: list[PartitionMetadata]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataResponse:
+    """`controller_id` is the active controller as this broker knows it, -1 for none."""
+
+    cluster_id: str
+    controller_id: int
+    brokers: list[BrokerEndpoint]
+    topics: list[TopicMetadata]

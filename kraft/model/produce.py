@@ -1,0 +1,49 @@
+"""Produce: record batches for partitions, and where they came to stand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kraft.model.errors import ErrorCode, RecordError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducePartition:
+    """Record batches for one partition; `records` is one batch, or several back to back."""
+
+    topic: str
+    partition: int
+    records: bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceRequest:
+    """`acks` is 0, 1 or -1 (all in-sync replicas); `timeout_ms` bounds the wait for them."""
+
+    request_id: int
+    acks: int
+    timeout_ms: int
+    partitions: list[ProducePartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducePartitionResult:
+    """`base_offset` is that of the first record, -1 on an error; leader fields are hints, -1 when unknown."""
+
+    topic: str
+    partition: int
+    error_code: ErrorCode
+    error_message: str = ""
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    leader_id: int = -1
+    leader_epoch: int = -1
+    record_errors: list[RecordError] = field(default_factory=list)
+    """The records for which the batch was refused, where it was for single ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceResponse:
+    request_id: int
+    partitions: list[ProducePartitionResult]

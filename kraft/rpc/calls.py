@@ -1,0 +1,86 @@
+"""The public API, a row a call."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraft.model import brokers, configs, features, partitions
+from kraft.model import client_quotas as quotas
+from kraft.model.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
+from kraft.model.fetch import FetchRequest, FetchResponse
+from kraft.model.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kraft.model.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from kraft.model.metadata import MetadataRequest, MetadataResponse
+from kraft.model.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from kraft.model.plain_records import FetchRecordsRequest, FetchRecordsResponse, ProduceRecordsRequest
+from kraft.model.produce import ProducePartitionResult, ProduceRequest, ProduceResponse
+from kraft.model.topics import (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeTopicsRequest,
+    DescribeTopicsResponse,
+    TopicResults,
+)
+from kraft.rpc.call import Call, Stream, service_of
+from kraft.rpc.pb import admin_pb2, broker_pb2
+
+_BROKER: Final = service_of(broker_pb2.DESCRIPTOR, "Broker")
+
+PRODUCE: Final = Stream(_BROKER, "Produce", ProduceRequest, ProduceResponse)
+FETCH: Final = Stream(_BROKER, "Fetch", FetchRequest, FetchResponse)
+PRODUCE_RECORDS: Final = Call(_BROKER, "ProduceRecords", ProduceRecordsRequest, ProducePartitionResult)
+FETCH_RECORDS: Final = Call(_BROKER, "FetchRecords", FetchRecordsRequest, FetchRecordsResponse, long_list="records")
+METADATA: Final = Call(_BROKER, "Metadata", MetadataRequest, MetadataResponse)
+LIST_OFFSETS: Final = Call(_BROKER, "ListOffsets", ListOffsetsRequest, ListOffsetsResponse)
+OFFSET_FOR_LEADER_EPOCH: Final = Call(
+    _BROKER, "OffsetForLeaderEpoch", OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+)
+DELETE_RECORDS: Final = Call(_BROKER, "DeleteRecords", DeleteRecordsRequest, DeleteRecordsResponse)
+INIT_PRODUCER_ID: Final = Call(_BROKER, "InitProducerId", InitProducerIdRequest, InitProducerIdResponse)
+
+_ADMIN: Final = service_of(admin_pb2.DESCRIPTOR, "Admin")
+
+CREATE_TOPICS: Final = Call(_ADMIN, "CreateTopics", CreateTopicsRequest, TopicResults)
+DELETE_TOPICS: Final = Call(_ADMIN, "DeleteTopics", DeleteTopicsRequest, TopicResults)
+DESCRIBE_TOPICS: Final = Call(_ADMIN, "DescribeTopics", DescribeTopicsRequest, DescribeTopicsResponse)
+CREATE_PARTITIONS: Final = Call(_ADMIN, "CreatePartitions", partitions.CreatePartitionsRequest, TopicResults)
+ELECT_LEADERS: Final = Call(_ADMIN, "ElectLeaders", partitions.ElectLeadersRequest, partitions.ElectLeadersResponse)
+ALTER_PARTITION_REASSIGNMENTS: Final = Call(
+    _ADMIN,
+    "AlterPartitionReassignments",
+    partitions.AlterPartitionReassignmentsRequest,
+    partitions.AlterPartitionReassignmentsResponse,
+)
+LIST_PARTITION_REASSIGNMENTS: Final = Call(
+    _ADMIN,
+    "ListPartitionReassignments",
+    partitions.ListPartitionReassignmentsRequest,
+    partitions.ListPartitionReassignmentsResponse,
+)
+DESCRIBE_CONFIGS: Final = Call(
+    _ADMIN, "DescribeConfigs", configs.DescribeConfigsRequest, configs.DescribeConfigsResponse
+)
+INCREMENTAL_ALTER_CONFIGS: Final = Call(
+    _ADMIN,
+    "IncrementalAlterConfigs",
+    configs.IncrementalAlterConfigsRequest,
+    configs.IncrementalAlterConfigsResponse,
+)
+DESCRIBE_BROKERS: Final = Call(
+    _ADMIN, "DescribeBrokers", brokers.DescribeBrokersRequest, brokers.DescribeBrokersResponse
+)
+FENCE_BROKER: Final = Call(_ADMIN, "FenceBroker", brokers.FenceBrokerRequest, brokers.BrokerActionResult)
+UNFENCE_BROKER: Final = Call(_ADMIN, "UnfenceBroker", brokers.UnfenceBrokerRequest, brokers.BrokerActionResult)
+UNREGISTER_BROKER: Final = Call(_ADMIN, "UnregisterBroker", brokers.UnregisterBrokerRequest, brokers.BrokerActionResult)
+DESCRIBE_FEATURES: Final = Call(
+    _ADMIN, "DescribeFeatures", features.DescribeFeaturesRequest, features.DescribeFeaturesResponse
+)
+UPDATE_FEATURES: Final = Call(_ADMIN, "UpdateFeatures", features.UpdateFeaturesRequest, features.UpdateFeaturesResponse)
+DESCRIBE_CLIENT_QUOTAS: Final = Call(
+    _ADMIN, "DescribeClientQuotas", quotas.DescribeClientQuotasRequest, quotas.DescribeClientQuotasResponse
+)
+ALTER_CLIENT_QUOTAS: Final = Call(
+    _ADMIN, "AlterClientQuotas", quotas.AlterClientQuotasRequest, quotas.AlterClientQuotasResponse
+)
+DESCRIBE_QUORUM: Final = Call(_ADMIN, "DescribeQuorum", DescribeQuorumRequest, QuorumDescription)

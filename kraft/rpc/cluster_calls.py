@@ -1,0 +1,42 @@
+"""What the nodes of a cluster ask each other, a row a call."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraft.model import replica_fetch as replica
+from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest, ProducerIdBlock
+from kraft.model.alter_partition import AlterPartitionRequest, AlterPartitionResult
+from kraft.model.attend import Attendance, AttendRequest
+from kraft.model.fail_replicas import FailReplicasRequest, FailReplicasResult
+from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
+from kraft.model.heartbeat import HeartbeatRequest, HeartbeatResult
+from kraft.model.register_broker import RegisterBrokerRequest, RegistrationResult
+from kraft.rpc.call import Call, ServerStream, Stream, service_of
+from kraft.rpc.pb import controller_pb2, replication_pb2
+
+# Answered by the active controller only, but for FOLLOW_METADATA.
+_CONTROLLER: Final = service_of(controller_pb2.DESCRIPTOR, "Controller")
+
+REGISTER_BROKER: Final = Call(_CONTROLLER, "RegisterBroker", RegisterBrokerRequest, RegistrationResult)
+HEARTBEAT: Final = Call(_CONTROLLER, "Heartbeat", HeartbeatRequest, HeartbeatResult)
+ALTER_PARTITION: Final = Call(_CONTROLLER, "AlterPartition", AlterPartitionRequest, AlterPartitionResult)
+FAIL_REPLICAS: Final = Call(_CONTROLLER, "FailReplicas", FailReplicasRequest, FailReplicasResult)
+ALLOCATE_PRODUCER_IDS: Final = Call(_CONTROLLER, "AllocateProducerIds", AllocateProducerIdsRequest, ProducerIdBlock)
+
+ATTEND: Final = ServerStream(_CONTROLLER, "Attend", AttendRequest, Attendance)
+"""Something as soon as the call counts. Nothing else is to come, so the wait for the end has no deadline but the
+connection's own pings.
+"""
+
+FOLLOW_METADATA: Final = ServerStream(_CONTROLLER, "FollowMetadata", FollowMetadataRequest, MetadataBatch)
+"""Committed entries in order, and a beat while there are none. It has no end of its own: the caller bounds the wait for
+each next batch.
+"""
+
+REPLICA_FETCH: Final = Stream(
+    service_of(replication_pb2.DESCRIPTOR, "Replication"),
+    "Fetch",
+    replica.ReplicaFetchRequest,
+    replica.ReplicaFetchResponse,
+)

@@ -1,0 +1,80 @@
+"""The handlers of a broker: every listener calls these, whatever protocol it speaks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kraft.rpc.call import Served
+from kraft.server.handlers.alter_replica_log_directories import AlterReplicaLogDirectoriesHandler
+from kraft.server.handlers.brokers import BrokersHandler
+from kraft.server.handlers.client_quotas import ClientQuotasHandler
+from kraft.server.handlers.configs import AlterConfigsHandler
+from kraft.server.handlers.delete_records import DeleteRecordsHandler
+from kraft.server.handlers.describe_configs import DescribeConfigsHandler
+from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler
+from kraft.server.handlers.describe_producers import DescribeProducersHandler
+from kraft.server.handlers.features import FeaturesHandler
+from kraft.server.handlers.fetch import FetchHandler
+from kraft.server.handlers.list_offsets import ListOffsetsHandler
+from kraft.server.handlers.metadata import MetadataHandler
+from kraft.server.handlers.metadata_queries import MetadataQueries
+from kraft.server.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from kraft.server.handlers.partition_changes import PartitionChangesHandler
+from kraft.server.handlers.plain_records import PlainRecordsHandler
+from kraft.server.handlers.produce import ProduceHandler
+from kraft.server.handlers.producer_ids import ProducerIdHandler
+from kraft.server.handlers.quorum import QuorumHandler
+from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
+from kraft.server.handlers.topics import TopicsHandler
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerHandlers:
+    produce: ProduceHandler
+    fetch: FetchHandler
+    plain_records: PlainRecordsHandler
+    metadata: MetadataHandler
+    """Tells clients the addresses of one listener: each has its own."""
+
+    list_offsets: ListOffsetsHandler
+    offset_for_leader_epoch: OffsetForLeaderEpochHandler
+    delete_records: DeleteRecordsHandler
+    producer_ids: ProducerIdHandler
+    topics: TopicsHandler
+    partition_changes: PartitionChangesHandler
+    describe_configs: DescribeConfigsHandler
+    alter_configs: AlterConfigsHandler
+    brokers: BrokersHandler
+    features: FeaturesHandler
+    client_quotas: ClientQuotasHandler
+    quorum: QuorumHandler
+    queries: MetadataQueries
+    replica_fetch: ReplicaFetchHandler
+
+    # Over Kafka's protocol only.
+    alter_replica_log_directories: AlterReplicaLogDirectoriesHandler
+    describe_log_directories: DescribeLogDirectoriesHandler
+    describe_producers: DescribeProducersHandler
+
+    def served(self) -> list[Served]:
+        """The calls of the GRPC listener."""
+        return [
+            *self.produce.served(),
+            *self.fetch.served(),
+            *self.plain_records.served(),
+            *self.metadata.served(),
+            *self.list_offsets.served(),
+            *self.offset_for_leader_epoch.served(),
+            *self.delete_records.served(),
+            *self.producer_ids.served(),
+            *self.topics.served(),
+            *self.partition_changes.served(),
+            *self.describe_configs.served(),
+            *self.alter_configs.served(),
+            *self.brokers.served(),
+            *self.features.served(),
+            *self.client_quotas.served(),
+            *self.quorum.served(),
+            *self.queries.served(),
+            *self.replica_fetch.served(),
+        ]

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import pytest
+from google.protobuf.descriptor import FileDescriptor
+
+from kraft.model.topics import DeleteTopicsRequest, TopicResults
+from kraft.rpc import calls, cluster_calls
+from kraft.rpc.call import Call, ServerStream, Stream, service_of
+from kraft.rpc.pb import admin_pb2, broker_pb2, controller_pb2, replication_pb2
+
+ROWS = [row for table in (calls, cluster_calls) for row in vars(table).values()]
+DECLARED = [row for row in ROWS if isinstance(row, Call | ServerStream | Stream)]
+
+
+@pytest.mark.parametrize("file", [admin_pb2, broker_pb2, controller_pb2, replication_pb2])
+def test_every_method_of_a_proto_file_has_a_row_of_its_kind(file: object) -> None:
+    descriptor: FileDescriptor = file.DESCRIPTOR  # type: ignore[attr-defined]
+    methods = [method for service in descriptor.services_by_name.values() for method in service.methods]
+    kinds = {(False, False): Call, (False, True): ServerStream, (True, True): Stream}
+    for method in methods:
+        name = f"/{method.containing_service.full_name}/{method.name}"
+        (row,) = [each for each in DECLARED if each.method == name]
+        assert isinstance(row, kinds[method.client_streaming, method.server_streaming])
+
+
+def test_a_row_whose_values_are_not_those_of_its_messages_is_noticed_when_it_is_declared() -> None:
+    admin = service_of(admin_pb2.DESCRIPTOR, "Admin")
+    with pytest.raises(TypeError, match="DeleteTopicsRequest and message CreateTopicsRequest differ"):
+        Call(admin, "CreateTopics", DeleteTopicsRequest, TopicResults)
+    with pytest.raises(KeyError):
+        Call(admin, "CreateTopic", DeleteTopicsRequest, TopicResults)

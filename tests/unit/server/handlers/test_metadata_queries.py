@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypeVar
+
+from kraft.metadata.configs import KAFKA_DEFAULTS
+from kraft.metadata.quota_decisions import alter_client_quotas
+from kraft.metadata.reassignment import alter_partition_reassignments
+from kraft.model.brokers import DescribeBrokersRequest
+from kraft.model.client_quotas import DescribeClientQuotasRequest
+from kraft.model.features import DescribeFeaturesRequest
+from kraft.model.partitions import AlterPartitionReassignmentsRequest, ListPartitionReassignmentsRequest, Reassignment
+from kraft.model.topics import DescribeTopicsRequest
+from kraft.rpc.call import Call
+from kraft.rpc.calls import (
+    DESCRIBE_BROKERS,
+    DESCRIBE_CLIENT_QUOTAS,
+    DESCRIBE_FEATURES,
+    DESCRIBE_TOPICS,
+    LIST_PARTITION_REASSIGNMENTS,
+)
+from kraft.server.handlers.metadata_queries import MetadataQueries
+from tests.unit.metadata.clusters import cluster, with_topic
+from tests.unit.metadata.test_quota_decisions import alteration, asked
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+MOVE = AlterPartitionReassignmentsRequest(
+    partitions=[Reassignment(topic="orders", partition=0, replicas=[1, 3])], timeout_ms=30_000
+)
+
+
+def test_every_query_is_answered_from_the_image_of_the_moment() -> None:
+    image = cluster(1, 2, 3)
+    queries = MetadataQueries(lambda: image, lambda: 41)
+    handlers: dict[Any, Any] = {served.call: served.handler for served in queries.served()}
+
+    def answer(call: Call[Request, Response], request: Request) -> Response:
+        response: Response = asyncio.run(handlers[call](request))
+        return response
+
+    assert answer(DESCRIBE_TOPICS, DescribeTopicsRequest(topics=[])).topics == []
+    image = with_topic(image, [1, 2], isr=[2, 1])
+    image = image.replay(alter_client_quotas(image, asked(alteration({"user": "anna"}, producer_byte_rate=7))).records)
+    image = image.replay(alter_partition_reassignments(image, MOVE, defaults=KAFKA_DEFAULTS).records)
+    (topic,) = answer(DESCRIBE_TOPICS, DescribeTopicsRequest(topics=[])).topics
+    assert topic.metadata.topic == "orders"
+    assert [each.broker_id for each in answer(DESCRIBE_BROKERS, DescribeBrokersRequest(broker_ids=[])).brokers] == [
+        1,
+        2,
+        3,
+    ]
+    assert answer(DESCRIBE_FEATURES, DescribeFeaturesRequest()).epoch == 41
+    (described,) = answer(DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest(filters=[])).quotas
+    assert [(each.key, each.value) for each in described.quotas] == [("producer_byte_rate", 7)]
+    everything = ListPartitionReassignmentsRequest(partitions=[], all_partitions=True)
+    (told,) = answer(LIST_PARTITION_REASSIGNMENTS, everything).partitions
+    assert (told.replicas, told.adding_replicas, told.removing_replicas) == ([1, 3, 2], [3], [2])
