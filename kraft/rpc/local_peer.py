@@ -7,8 +7,13 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from typing import TypeVar
 
-from kraft.rpc.call import Call, Served, ServerStream
+import structlog
+
+from kraft.model.errors import Refusal
+from kraft.rpc.call import AnyCall, Call, Served, ServerStream
 from kraft.rpc.peers import Unreachable
+
+log = structlog.get_logger()
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -26,15 +31,30 @@ class LocalPeer:
         try:
             async with deadline:
                 response: Response = await self._handlers[call](request)
-        except TimeoutError:
-            if not deadline.expired():
-                raise
-            raise Unreachable(self.address, "no answer within the time allowed") from None
+        except Refusal:
+            raise
+        except Exception as error:
+            if deadline.expired():
+                raise Unreachable(self.address, "no answer within the time allowed") from None
+            raise self._internal_error(call, error) from error
         return response
 
     async def follow(self, stream: ServerStream[Request, Response], request: Request) -> AsyncGenerator[Response, None]:
         async with aclosing(self._handlers[stream](request)) as responses:
-            async for response in responses:
-                # What is there already is told without a pause, and others are to have their turn.
+            while True:
+                try:
+                    response = await anext(responses, None)
+                except Refusal:
+                    raise
+                except Exception as error:
+                    raise self._internal_error(stream, error) from error
+                if response is None:
+                    return
+                # What is there already comes without a pause, and others are to have their turn.
                 await asyncio.sleep(0)
                 yield response
+
+    def _internal_error(self, call: AnyCall, error: Exception) -> Unreachable:
+        """Our own bug in a handler ends its call and not its caller, as it does over a connection."""
+        log.error("internal error", call=call.method, exc_info=error)
+        return Unreachable(self.address, f"UNKNOWN: {type(error).__name__}: {error}")

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import pytest
+from structlog.testing import capture_logs
 
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
@@ -44,8 +45,28 @@ def test_the_handler_is_called_and_its_refusals_are_the_callers() -> None:
 def test_who_does_not_answer_in_time_is_unreachable_as_over_a_connection() -> None:
     with pytest.raises(Unreachable, match="localhost:9093 cannot be reached: no answer within the time allowed"):
         ask("late")
-    with pytest.raises(TimeoutError, match="the handler's own"):
+
+
+def test_a_bug_in_a_handler_ends_its_call_and_is_logged() -> None:
+    with capture_logs() as logged, pytest.raises(Unreachable, match="UNKNOWN: TimeoutError: the handler's own"):
         ask("gives up")
+    assert [(each["event"], each["call"]) for each in logged] == [("internal error", METADATA.method)]
+
+
+def test_a_bug_in_a_stream_ends_it_behind_what_came_before() -> None:
+    async def entries(_: FollowMetadataRequest) -> AsyncGenerator[MetadataBatch, None]:
+        yield MetadataBatch(index=1, term=1, records=b"", committed_index=1)
+        raise ValueError("a bug")
+
+    async def scenario() -> None:
+        batches = LocalPeer("localhost:9093", [FOLLOW_METADATA.served_by(entries)]).follow(FOLLOW_METADATA, FOLLOW)
+        assert (await anext(batches)).index == 1
+        with pytest.raises(Unreachable, match="UNKNOWN: ValueError: a bug"):
+            await anext(batches)
+
+    with capture_logs() as logged:
+        run_virtually(scenario())
+    assert [each["event"] for each in logged] == ["internal error"]
 
 
 def test_a_stream_gives_others_their_turn_and_ends_with_its_follower() -> None:
