@@ -1,132 +1,24 @@
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from uuid import UUID
-
 import pytest
 
-from kraft.metadata.image import PartitionImage
-from kraft.model.alter_partition import AlterPartitionResult
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
-from kraft.replication.effects import HighWatermarkAdvanced, IsrChanged, LeaderEffect, ProposeIsr
-from kraft.replication.leader import LeaderSettings, LogState, PartitionLeader
-
-REPLICAS = (1, 2, 3)
-LAG_MS = 1_000
-
-
-def brokers(ids: Sequence[int]) -> tuple[BrokerId, ...]:
-    return tuple(BrokerId(broker) for broker in ids)
-
-
-def partition_state(
-    isr: Sequence[int], partition_epoch: int, *, replicas: Sequence[int] = REPLICAS, elr: Sequence[int] = ()
-) -> PartitionImage:
-    """Led by broker 1 in epoch 5."""
-    return PartitionImage(
-        partition=0,
-        replicas=brokers(replicas),
-        isr=brokers(isr),
-        leader=BrokerId(1),
-        leader_epoch=LeaderEpoch(5),
-        partition_epoch=PartitionEpoch(partition_epoch),
-        elr=brokers(elr),
-    )
-
-
-def leading(
-    isr: Sequence[int] = REPLICAS,
-    *,
-    replicas: Sequence[int] = REPLICAS,
-    end: int = 10,
-    durable_end: int | None = None,
-    high_watermark: int = 10,
-    min_insync_replicas: int = 2,
-    lag_ms: int = LAG_MS,
-    inactive: Collection[int] = (),
-) -> PartitionLeader:
-    """Broker 1, registered as 11, leads epoch 5 at partition epoch 7."""
-    return PartitionLeader(
-        partition_state(isr, 7, replicas=replicas),
-        LogState(
-            start=Offset(0),
-            end=Offset(end),
-            durable_end=Offset(end if durable_end is None else durable_end),
-            high_watermark=Offset(high_watermark),
-        ),
-        LeaderSettings(
-            min_insync_replicas=min_insync_replicas,
-            replica_lag_time_max_ms=lag_ms,
-            alter_partition_timeout_ms=100,
-            retry_backoff_ms=20,
-        ),
-        topic_id=TopicId(UUID(int=1)),
-        broker_id=BrokerId(1),
-        broker_epoch=BrokerEpoch(11),
-        now_ms=0,
-        is_active=lambda broker_id: broker_id not in inactive,
-    )
-
-
-def write(leader: PartitionLeader, end: int) -> list[LeaderEffect]:
-    """Append and sync up to `end`."""
-    return [*leader.appended(Offset(end)), *leader.synced(Offset(end))]
-
-
-def fetched(leader: PartitionLeader, broker: int, offset: int, now_ms: int = 0) -> list[LeaderEffect]:
-    """A fetch of `broker`, registered under ten times its id and one."""
-    return leader.follower_fetched(BrokerId(broker), BrokerEpoch(broker * 10 + 1), Offset(offset), now_ms)
-
-
-def changed(leader: PartitionLeader, isr: Sequence[int], partition_epoch: int) -> list[LeaderEffect]:
-    return leader.partition_changed(partition_state(isr, partition_epoch))
-
-
-def answer(
-    isr: Sequence[int],
-    partition_epoch: int,
-    *,
-    leader_epoch: int = 5,
-    elr: Sequence[int] = (),
-    error_code: ErrorCode = ErrorCode.NONE,
-) -> AlterPartitionResult:
-    return AlterPartitionResult(
-        error_code=error_code,
-        leader_id=BrokerId(1),
-        leader_epoch=LeaderEpoch(leader_epoch),
-        partition_epoch=PartitionEpoch(partition_epoch),
-        isr=list(brokers(isr)),
-        elr=list(brokers(elr)),
-    )
-
-
-def accepted(leader: PartitionLeader, attempt: int, isr: Sequence[int], partition_epoch: int) -> list[LeaderEffect]:
-    return leader.alter_partition_answered(attempt, answer(isr, partition_epoch))
-
-
-def refused(leader: PartitionLeader, attempt: int, error_code: ErrorCode) -> list[LeaderEffect]:
-    return leader.alter_partition_answered(attempt, AlterPartitionResult(error_code=error_code))
-
-
-def ineligible(leader: PartitionLeader, attempt: int, isr: Sequence[int], partition_epoch: int) -> list[LeaderEffect]:
-    """The controller let nobody in, and the partition is in a new partition epoch."""
-    refusal = answer(isr, partition_epoch, error_code=ErrorCode.INELIGIBLE_REPLICA)
-    return leader.alter_partition_answered(attempt, refusal)
-
-
-def proposals(effects: list[LeaderEffect]) -> list[tuple[int, dict[int, int]]]:
-    """Attempt, and broker epoch by broker, of each proposal."""
-    return [
-        (effect.attempt, {member.broker_id: member.broker_epoch for member in effect.isr})
-        for effect in effects
-        if isinstance(effect, ProposeIsr)
-    ]
-
-
-def advanced_to(high_watermark: int) -> HighWatermarkAdvanced:
-    return HighWatermarkAdvanced(high_watermark=Offset(high_watermark))
-
+from kraft.model.ids import BrokerEpoch, BrokerId, Offset
+from kraft.replication.effects import IsrChanged, ProposeIsr
+from kraft.replication.leader import PartitionLeader
+from tests.unit.replication.leading import (
+    LAG_MS,
+    accepted,
+    advanced_to,
+    answer,
+    changed,
+    fetched,
+    ineligible,
+    leading,
+    partition_state,
+    proposals,
+    write,
+)
 
 # --- the high watermark ----------------------------------------------------------------------------------------
 
@@ -396,139 +288,6 @@ def test_a_replica_that_joins_has_a_full_lag_time() -> None:
 
     assert proposals(leader.tick(5_900)) == []
     assert proposals(leader.tick(6_001)) == [(2, {1: 11, 2: 21})]
-
-
-# --- the maximal ISR and lost or late answers (R10, R11) -------------------------------------------------------
-
-
-def test_r10_a_proposed_replica_is_waited_for_from_the_moment_of_the_proposal() -> None:
-    leader = leading((1, 2))
-    fetched(leader, 3, 10)
-    assert leader.maximal_isr == {1, 2, 3}
-    write(leader, 12)
-
-    assert fetched(leader, 2, 12, now_ms=50_000) == []
-    assert leader.high_watermark == 10
-
-
-@pytest.mark.parametrize("code", [ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.FENCED_LEADER_EPOCH])
-def test_r10_a_refusal_that_may_follow_a_success_keeps_the_proposal_open(code: ErrorCode) -> None:
-    leader = leading((1, 2))
-    fetched(leader, 3, 10)
-    (resent,) = proposals(leader.tick(100))
-    assert resent[0] == 2
-
-    refused(leader, 2, code)
-    assert leader.maximal_isr == {1, 2, 3}
-    assert leader.tick(1_000) == [], "only metadata can tell now"
-    changed(leader, (1, 2, 3), 8)
-    assert leader.isr == (1, 2, 3)
-
-
-def test_a_lost_proposal_is_sent_again_after_the_timeout() -> None:
-    leader = leading((1, 2))
-    fetched(leader, 3, 10)
-
-    assert leader.tick(99) == []
-    assert proposals(leader.tick(100)) == [(2, {1: 11, 2: -1, 3: 31})]
-    assert leader.tick(101) == []
-
-
-def test_a_proposal_that_reached_no_controller_is_sent_again_after_a_moment() -> None:
-    leader = leading((1, 2))
-    fetched(leader, 3, 10)
-    refused(leader, 1, ErrorCode.NOT_CONTROLLER)
-
-    assert leader.tick(19) == []
-    assert [attempt for attempt, _ in proposals(leader.tick(20))] == [2]
-
-
-def test_an_ineligible_replica_is_dropped_and_proposed_again_after_a_moment() -> None:
-    leader = leading((1, 2))
-    fetched(leader, 3, 10)
-    assert ineligible(leader, 1, (1, 2), 8) == []
-
-    assert leader.maximal_isr == {1, 2}
-    assert leader.partition_epoch == 8
-    assert proposals(fetched(leader, 3, 10, now_ms=19)) == []
-    assert [attempt for attempt, _ in proposals(fetched(leader, 3, 10, now_ms=20))] == [2]
-
-
-def test_a_refusal_that_the_metadata_brings_first_is_one_too() -> None:
-    leader = leading((1, 2))
-    fetched(leader, 3, 10)
-    changed(leader, (1, 2), 8)
-
-    assert leader.maximal_isr == {1, 2}
-    assert proposals(fetched(leader, 3, 10, now_ms=19)) == [], "each attempt costs the controller a record"
-    assert ineligible(leader, 1, (1, 2), 8) == []
-    assert [attempt for attempt, _ in proposals(fetched(leader, 3, 10, now_ms=20))] == [2]
-
-
-def test_r10_a_refused_replica_is_waited_for_until_the_partition_epoch_has_passed() -> None:
-    """An earlier copy of the proposal may still be applied in this partition epoch."""
-    leader = leading((1, 2))
-    fetched(leader, 3, 10)
-    ineligible(leader, 1, (1, 2), 7)
-    write(leader, 12)
-    assert fetched(leader, 2, 12, now_ms=15) == []
-    assert leader.maximal_isr == {1, 2, 3}
-    assert [attempt for attempt, _ in proposals(leader.tick(20))] == [2]
-
-    assert ineligible(leader, 2, (1, 2), 8) == [advanced_to(12)]
-    assert leader.maximal_isr == {1, 2}
-
-
-def test_r11_a_refusal_of_an_earlier_attempt_is_ignored() -> None:
-    leader = leading((1, 2))
-    fetched(leader, 3, 10)
-    leader.tick(100)
-
-    refused(leader, 1, ErrorCode.INELIGIBLE_REPLICA)
-    ineligible(leader, 1, (1, 2), 7)
-    assert leader.maximal_isr == {1, 2, 3}
-
-
-@pytest.mark.parametrize(
-    ("leader_epoch", "partition_epoch"),
-    [pytest.param(4, 9, id="of an older leader epoch"), pytest.param(5, 7, id="of an older partition epoch")],
-)
-def test_r11_a_late_state_is_ignored(leader_epoch: int, partition_epoch: int) -> None:
-    leader = leading((1, 2))
-    fetched(leader, 3, 10)
-    changed(leader, (1,), 8)
-
-    effects = leader.alter_partition_answered(1, answer(REPLICAS, partition_epoch, leader_epoch=leader_epoch))
-    assert effects == []
-    assert (leader.isr, leader.partition_epoch) == ((1,), 8)
-
-
-def test_an_answer_that_changed_nothing_ends_the_proposal() -> None:
-    leader = leading((1, 2))
-    fetched(leader, 3, 10)
-
-    assert accepted(leader, 1, (1, 2), 7) == []
-    assert leader.maximal_isr == {1, 2}
-
-
-def test_older_metadata_is_ignored() -> None:
-    leader = leading((1, 2))
-    fetched(leader, 3, 10)
-    accepted(leader, 1, REPLICAS, 9)
-
-    assert changed(leader, (1, 2), 8) == []
-    assert leader.isr == (1, 2, 3)
-
-
-def test_new_replicas_are_followed_and_removed_ones_forgotten() -> None:
-    leader = leading((1, 2))
-    fetched(leader, 3, 4)
-    leader.partition_changed(partition_state((1, 2), 8, replicas=(1, 2, 4)))
-
-    assert [(state.broker_id, state.durable_end, state.in_isr) for state in leader.followers()] == [
-        (2, -1, True),
-        (4, -1, False),
-    ]
 
 
 # --- the low watermark -----------------------------------------------------------------------------------------

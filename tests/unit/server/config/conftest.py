@@ -1,3 +1,5 @@
+"""Fixtures that load a configuration file from its text."""
+
 from __future__ import annotations
 
 from pathlib import Path
