@@ -54,11 +54,11 @@ class NodeConfig:
     listeners: tuple[Listener, ...] = key(
         "listeners",
         readers.listeners,
-        "NAME://host:port of every door: PLAINTEXT, GRPC, CONTROLLER.",
+        "NAME://host:port of every listener: PLAINTEXT, GRPC, CONTROLLER.",
         default=Required("GRPC://localhost:9094,CONTROLLER://localhost:9093"),
     )
     advertised_listeners: tuple[Listener, ...] = key(
-        "advertised.listeners", readers.listeners, "Where clients reach the doors, if elsewhere.", default=()
+        "advertised.listeners", readers.listeners, "Where clients reach the listeners, if elsewhere.", default=()
     )
     """Completed: one for each client listener of a broker."""
     log_dirs: tuple[Path, ...] = key(

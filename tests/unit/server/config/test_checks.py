@@ -70,7 +70,7 @@ def test_two_names_of_one_log_directory_are_refused(refused: Refuse, tmp_path: P
     assert f"{tmp_path / 'link'} is there twice" in refused(COMBINED + line + "\n")
 
 
-def test_an_advertised_address_stands_for_a_door_on_every_interface(load_text: Load) -> None:
+def test_an_advertised_address_stands_for_a_listener_on_every_interface(load_text: Load) -> None:
     config = load_text(
         COMBINED
         + "listeners=GRPC://:9094,CONTROLLER://:9093\nadvertised.listeners=GRPC://broker-1.example:19094\n"

@@ -16,7 +16,7 @@ from kraft.wire.schema.alter_client_quotas import (
     EntryData,
     OpData,
 )
-from tests.unit.server.kafka_listener.apis.kafka_door import answered, versions_of
+from tests.unit.server.kafka_listener.apis.listener import answered, versions_of
 
 
 def entry(user: str | None, *operations: OpData) -> EntryData:

@@ -21,7 +21,7 @@ from kraft.wire.schema.alter_configs import (
     AlterConfigsResource,
     AlterConfigsResponse,
 )
-from tests.unit.server.kafka_listener.apis.kafka_door import answered, versions_of
+from tests.unit.server.kafka_listener.apis.listener import answered, versions_of
 
 
 @pytest.mark.parametrize("version", versions_of(AlterConfigsRequest))

@@ -16,7 +16,7 @@ from kraft.wire.schema.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from tests.unit.server.kafka_listener.apis.kafka_door import answered, versions_of
+from tests.unit.server.kafka_listener.apis.listener import answered, versions_of
 
 MOVED = ReassignablePartition(partition_index=0, replicas=(2, 3))
 CANCELLED = ReassignablePartition(partition_index=1, replicas=None)

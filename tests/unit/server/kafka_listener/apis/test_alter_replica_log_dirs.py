@@ -14,7 +14,7 @@ from kraft.wire.schema.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopic,
 )
-from tests.unit.server.kafka_listener.apis.kafka_door import answered, versions_of
+from tests.unit.server.kafka_listener.apis.listener import answered, versions_of
 
 
 def result(topic: str, partition: int, code: ErrorCode = ErrorCode.NONE) -> ReplicaDirectoryResult:

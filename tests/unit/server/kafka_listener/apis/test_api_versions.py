@@ -13,7 +13,7 @@ from kraft.wire.schema.api_versions import (
     SupportedFeatureKey,
 )
 from tests.unit.client.virtual_time import run_virtually
-from tests.unit.server.kafka_listener.apis.kafka_door import answered, versions_of
+from tests.unit.server.kafka_listener.apis.listener import answered, versions_of
 
 VERSIONS = versions_of(ApiVersionsRequest)
 NAMED_VERSIONS = [version for version in VERSIONS if version >= 3]

@@ -16,7 +16,7 @@ from kraft.wire.schema.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopic,
 )
-from tests.unit.server.kafka_listener.apis.kafka_door import answered, versions_of
+from tests.unit.server.kafka_listener.apis.listener import answered, versions_of
 
 
 def topic(name: str, count: int, *by_hand: tuple[int, ...]) -> CreatePartitionsTopic:

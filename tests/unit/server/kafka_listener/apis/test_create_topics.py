@@ -22,7 +22,7 @@ from kraft.wire.schema.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from tests.unit.server.kafka_listener.apis.kafka_door import answered, versions_of
+from tests.unit.server.kafka_listener.apis.listener import answered, versions_of
 
 TOPIC_ID = UUID(int=7)
 

@@ -16,7 +16,7 @@ from kraft.wire.schema.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from tests.unit.server.kafka_listener.apis.kafka_door import answered, versions_of
+from tests.unit.server.kafka_listener.apis.listener import answered, versions_of
 
 
 @pytest.mark.parametrize("version", versions_of(DeleteRecordsRequest))

@@ -17,7 +17,7 @@ from kraft.wire.schema.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from tests.unit.server.kafka_listener.apis.kafka_door import answered, versions_of
+from tests.unit.server.kafka_listener.apis.listener import answered, versions_of
 
 ORDERS, BILLS = UUID(int=1), UUID(int=2)
 

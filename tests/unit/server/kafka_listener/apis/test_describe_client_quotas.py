@@ -14,7 +14,7 @@ from kraft.wire.schema.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
-from tests.unit.server.kafka_listener.apis.kafka_door import answered, versions_of
+from tests.unit.server.kafka_listener.apis.listener import answered, versions_of
 
 
 def component(match_type: int, match: str | None) -> ComponentData:

@@ -13,7 +13,7 @@ from kraft.server.kafka_listener.apis.authorized_operations import NOT_ASKED, ON
 from kraft.server.kafka_listener.apis.describe_cluster import DescribeClusterApi
 from kraft.wire.schema.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from tests.unit.metadata.clusters import CLUSTER, cluster, epoch_of
-from tests.unit.server.kafka_listener.apis.kafka_door import LISTENER, answered, versions_of
+from tests.unit.server.kafka_listener.apis.listener import LISTENER, answered, versions_of
 
 METADATA = MetadataResponse(
     cluster_id=CLUSTER,

@@ -24,7 +24,7 @@ from kraft.wire.schema.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
-from tests.unit.server.kafka_listener.apis.kafka_door import answered, versions_of
+from tests.unit.server.kafka_listener.apis.listener import answered, versions_of
 
 RETENTION = ConfigEntry(
     key="retention.ms",

@@ -14,7 +14,7 @@ from kraft.wire.schema.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from tests.unit.server.kafka_listener.apis.kafka_door import answered, versions_of
+from tests.unit.server.kafka_listener.apis.listener import answered, versions_of
 
 DIRECTORIES = [
     LogDirectoryDescription(

@@ -12,7 +12,7 @@ from kraft.wire.schema.describe_producers import (
     DescribeProducersResponse,
     TopicRequest,
 )
-from tests.unit.server.kafka_listener.apis.kafka_door import answered
+from tests.unit.server.kafka_listener.apis.listener import answered
 
 
 def test_producers_are_told_partition_by_partition() -> None:

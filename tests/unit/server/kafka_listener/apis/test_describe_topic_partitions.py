@@ -18,7 +18,7 @@ from kraft.wire.schema.describe_topic_partitions import (
     TopicRequest,
 )
 from tests.unit.metadata.clusters import ORDERS
-from tests.unit.server.kafka_listener.apis.kafka_door import IMAGE, answered
+from tests.unit.server.kafka_listener.apis.listener import IMAGE, answered
 
 
 def described(

@@ -11,7 +11,7 @@ from kraft.model.partitions import ElectLeadersRequest as Asked
 from kraft.model.partitions import ElectLeadersResponse as Answer
 from kraft.server.kafka_listener.apis.elect_leaders import ElectLeadersApi
 from kraft.wire.schema.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
-from tests.unit.server.kafka_listener.apis.kafka_door import answered, versions_of
+from tests.unit.server.kafka_listener.apis.listener import answered, versions_of
 
 TWO = (TopicPartitions(topic="orders", partitions=(0, 1)),)
 

@@ -28,7 +28,7 @@ from kraft.wire.schema.fetch import (
     ReplicaState,
 )
 from tests.unit.client.virtual_time import run_virtually
-from tests.unit.server.kafka_listener.apis.kafka_door import (
+from tests.unit.server.kafka_listener.apis.listener import (
     answered,
     id_of,
     leaders,
@@ -62,7 +62,9 @@ def append(broker: Broker, partition: Partition, *values: str) -> None:
     broker.sync()
 
 
-class Door:
+class Listener:
+    """Serves fetches of one broker's partitions."""
+
     def __init__(
         self, broker: Broker, *, sessions_max: int = 10, partitions_max: int = 100, waiting_max: int = 1_000
     ) -> None:
@@ -120,7 +122,7 @@ def codes(response: FetchResponse) -> list[int]:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_is_committed_is_given_in_every_version(broker: Broker, version: int) -> None:
     committed(broker, 0, "a", "b")
-    response = Door(broker).fetch(version, asking(version, "orders", (0, 1)))
+    response = Listener(broker).fetch(version, asking(version, "orders", (0, 1)))
     (topic,) = response.responses
     assert (topic.topic_id if version >= 13 else topic.topic) == (id_of("orders") if version >= 13 else "orders")
     (data,) = topic.partitions
@@ -137,7 +139,7 @@ def test_who_reads_only_what_is_committed_is_told_that_nothing_was_aborted(
     broker: Broker, version: int, isolation_level: int, aborted: object
 ) -> None:
     committed(broker, 0, "a")
-    response = Door(broker).fetch(version, asking(version, "orders", (0, 0)), isolation_level=isolation_level)
+    response = Listener(broker).fetch(version, asking(version, "orders", (0, 0)), isolation_level=isolation_level)
     (data,) = found(response)
     assert (data.aborted_transactions, values(response)) == (aborted, {0: ["a"]})
 
@@ -146,7 +148,7 @@ def test_who_reads_only_what_is_committed_is_told_that_nothing_was_aborted(
 def test_topics_are_answered_in_the_requests_order(broker: Broker, version: int) -> None:
     committed(broker, 0, "a")
     committed(broker, 1, "b")
-    response = Door(broker).fetch(
+    response = Listener(broker).fetch(
         version,
         asking(version, "payments", (4, 0)),
         asking(version, "orders", (1, 0), (9, 0), (0, 0)),
@@ -167,8 +169,8 @@ def test_topics_are_answered_in_the_requests_order(broker: Broker, version: int)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_errors_of_a_partition_are_told(broker: Broker, version: int) -> None:
     committed(broker, 0, "a")
-    assert codes(Door(broker).fetch(version, asking(version, "orders", (0, 7)))) == [ErrorCode.OFFSET_OUT_OF_RANGE]
-    fenced = Door(broker).fetch(version, asking(version, "orders", (0, 0), epoch=5))
+    assert codes(Listener(broker).fetch(version, asking(version, "orders", (0, 7)))) == [ErrorCode.OFFSET_OUT_OF_RANGE]
+    fenced = Listener(broker).fetch(version, asking(version, "orders", (0, 0), epoch=5))
     # Older consumers say nothing of epochs.
     assert codes(fenced) == [ErrorCode.UNKNOWN_LEADER_EPOCH if version >= 9 else ErrorCode.NONE]
 
@@ -176,7 +178,7 @@ def test_errors_of_a_partition_are_told(broker: Broker, version: int) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_who_asks_the_wrong_broker_is_told_the_leader_and_where_it_is(broker: Broker, version: int) -> None:
     follow(broker.open(TopicPartition("orders", 2)))
-    response = Door(broker).fetch(version, asking(version, "orders", (2, 0)))
+    response = Listener(broker).fetch(version, asking(version, "orders", (2, 0)))
     (data,) = found(response)
     assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     expected = LeaderIdAndEpoch(leader_id=2, leader_epoch=0) if version >= 12 else LeaderIdAndEpoch()
@@ -192,7 +194,7 @@ def test_a_batch_above_every_limit_is_given_alone(broker: Broker, version: int) 
     committed(broker, 0, "a" * 1_000, "b")
     committed(broker, 1, "c")
     wanted = asking(version, "orders", (0, 0), (1, 0), bytes_max=1)
-    assert values(Door(broker).fetch(version, wanted, max_bytes=1)) == {0: ["a" * 1_000], 1: []}
+    assert values(Listener(broker).fetch(version, wanted, max_bytes=1)) == {0: ["a" * 1_000], 1: []}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -200,7 +202,7 @@ def test_a_consumer_waits_for_what_is_not_there_yet(broker: Broker, version: int
     async def scenario() -> None:
         partition = committed(broker, 0, "a")
         wanted = asking(version, "orders", (0, 1))
-        answer = asyncio.ensure_future(Door(broker).answer(version, wanted, max_wait_ms=60_000))
+        answer = asyncio.ensure_future(Listener(broker).answer(version, wanted, max_wait_ms=60_000))
         await settle()
         assert not answer.done()
         append(broker, partition, "b")
@@ -210,10 +212,10 @@ def test_a_consumer_waits_for_what_is_not_there_yet(broker: Broker, version: int
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_follower_is_refused_at_this_door(broker: Broker, version: int) -> None:
+def test_a_follower_is_refused_at_this_listener(broker: Broker, version: int) -> None:
     committed(broker, 0, "a")
     says_so = {"replica_id": 2} if version < 15 else {"replica_state": ReplicaState(replica_id=2, replica_epoch=1)}
-    response = Door(broker).fetch(version, asking(version, "orders", (0, 0)), **says_so)
+    response = Listener(broker).fetch(version, asking(version, "orders", (0, 0)), **says_so)
     assert response.responses == ()
     assert response.error_code == (ErrorCode.INVALID_REQUEST if version >= 7 else 0)
 
@@ -224,110 +226,112 @@ def test_a_follower_is_refused_at_this_door(broker: Broker, version: int) -> Non
 @pytest.mark.parametrize("version", SESSION_VERSIONS)
 def test_a_session_is_told_what_changed(broker: Broker, version: int) -> None:
     first, second = committed(broker, 0, "a"), committed(broker, 1, "b")
-    door = Door(broker)
-    begun = door.fetch(version, asking(version, "orders", (0, 0), (1, 0)), session_epoch=0)
+    listener = Listener(broker)
+    begun = listener.fetch(version, asking(version, "orders", (0, 0), (1, 0)), session_epoch=0)
     assert (begun.session_id, values(begun)) == (501, {0: ["a"], 1: ["b"]})
-    moved = door.fetch(version, asking(version, "orders", (0, 1), (1, 1)), session_id=501, session_epoch=1)
+    moved = listener.fetch(version, asking(version, "orders", (0, 1), (1, 1)), session_id=501, session_epoch=1)
     assert (moved.session_id, moved.responses) == (501, ())
     append(broker, second, "c")
-    news = door.fetch(version, session_id=501, session_epoch=2)
+    news = listener.fetch(version, session_id=501, session_epoch=2)
     assert (news.session_id, values(news)) == (501, {1: ["c"]})
     (topic,) = news.responses
     assert (topic.topic_id if version >= 13 else topic.topic) == (id_of("orders") if version >= 13 else "orders")
     append(broker, first, "d")
     changed = asking(version, "orders", (1, 2))
-    assert values(door.fetch(version, changed, session_id=501, session_epoch=3)) == {0: ["d"]}
+    assert values(listener.fetch(version, changed, session_id=501, session_epoch=3)) == {0: ["d"]}
 
 
 @pytest.mark.parametrize("version", SESSION_VERSIONS)
 def test_what_a_session_forgets_is_not_read_any_more(broker: Broker, version: int) -> None:
     first, _ = committed(broker, 0), committed(broker, 1)
-    door = Door(broker)
-    door.fetch(version, asking(version, "orders", (0, 0), (1, 0)), session_epoch=0)
+    listener = Listener(broker)
+    listener.fetch(version, asking(version, "orders", (0, 0), (1, 0)), session_epoch=0)
     append(broker, first, "a")
     forgotten = forgetting(version, "orders", 0)
-    response = door.fetch(version, session_id=501, session_epoch=1, forgotten_topics_data=forgotten)
+    response = listener.fetch(version, session_id=501, session_epoch=1, forgotten_topics_data=forgotten)
     assert (response.error_code, response.responses) == (0, ())
 
 
 @pytest.mark.parametrize("version", SESSION_VERSIONS)
 def test_a_session_that_is_unknown_or_out_of_step_is_refused(broker: Broker, version: int) -> None:
     committed(broker, 0)
-    door = Door(broker)
-    assert door.fetch(version, session_id=9, session_epoch=1).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    door.fetch(version, asking(version, "orders", (0, 0)), session_epoch=0)
-    ahead = door.fetch(version, session_id=501, session_epoch=2)
+    listener = Listener(broker)
+    assert listener.fetch(version, session_id=9, session_epoch=1).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    listener.fetch(version, asking(version, "orders", (0, 0)), session_epoch=0)
+    ahead = listener.fetch(version, session_id=501, session_epoch=2)
     assert (ahead.error_code, ahead.responses) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, ())
-    assert door.fetch(version, session_id=501, session_epoch=1).error_code == 0
+    assert listener.fetch(version, session_id=501, session_epoch=1).error_code == 0
 
 
 def test_a_session_by_names_does_not_go_on_by_ids(broker: Broker) -> None:
     committed(broker, 0)
-    door = Door(broker)
-    door.fetch(12, asking(12, "orders", (0, 0)), session_epoch=0)
-    assert door.fetch(13, session_id=501, session_epoch=1).error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    listener = Listener(broker)
+    listener.fetch(12, asking(12, "orders", (0, 0)), session_epoch=0)
+    assert listener.fetch(13, session_id=501, session_epoch=1).error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
 
 @pytest.mark.parametrize("version", SESSION_VERSIONS)
 def test_a_session_ends_when_its_client_says_so(broker: Broker, version: int) -> None:
     committed(broker, 0, "a")
-    door = Door(broker)
-    door.fetch(version, asking(version, "orders", (0, 0)), session_epoch=0)
-    last = door.fetch(version, asking(version, "orders", (0, 0)), session_id=501, session_epoch=FULL)
-    assert (last.session_id, values(last), len(door.sessions)) == (0, {0: ["a"]}, 0)
-    gone = door.fetch(version, session_id=501, session_epoch=1)
+    listener = Listener(broker)
+    listener.fetch(version, asking(version, "orders", (0, 0)), session_epoch=0)
+    last = listener.fetch(version, asking(version, "orders", (0, 0)), session_id=501, session_epoch=FULL)
+    assert (last.session_id, values(last), len(listener.sessions)) == (0, {0: ["a"]}, 0)
+    gone = listener.fetch(version, session_id=501, session_epoch=1)
     assert gone.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 @pytest.mark.parametrize("version", SESSION_VERSIONS)
 def test_a_session_begun_anew_takes_the_place_of_the_old_one(broker: Broker, version: int) -> None:
     committed(broker, 0)
-    door = Door(broker)
-    door.fetch(version, asking(version, "orders", (0, 0)), session_epoch=0)
-    again = door.fetch(version, asking(version, "orders", (0, 0)), session_id=501, session_epoch=0)
-    assert (again.session_id, len(door.sessions)) == (502, 1)
+    listener = Listener(broker)
+    listener.fetch(version, asking(version, "orders", (0, 0)), session_epoch=0)
+    again = listener.fetch(version, asking(version, "orders", (0, 0)), session_id=501, session_epoch=0)
+    assert (again.session_id, len(listener.sessions)) == (502, 1)
 
 
 @pytest.mark.parametrize("version", SESSION_VERSIONS)
 def test_without_room_for_a_session_everything_is_answered_as_before(broker: Broker, version: int) -> None:
     committed(broker, 0, "a")
-    door = Door(broker, sessions_max=1)
-    door.fetch(version, asking(version, "orders", (0, 0)), session_epoch=0)
-    second = door.fetch(version, asking(version, "orders", (0, 0)), session_epoch=0)
+    listener = Listener(broker, sessions_max=1)
+    listener.fetch(version, asking(version, "orders", (0, 0)), session_epoch=0)
+    second = listener.fetch(version, asking(version, "orders", (0, 0)), session_epoch=0)
     assert (second.session_id, values(second)) == (0, {0: ["a"]})
 
 
 @pytest.mark.parametrize("version", SESSION_VERSIONS)
 def test_an_error_is_told_again_and_again_and_once_when_it_is_over(broker: Broker, version: int) -> None:
-    door = Door(broker)
-    begun = door.fetch(version, asking(version, "orders", (0, 0)), session_epoch=0)
+    listener = Listener(broker)
+    begun = listener.fetch(version, asking(version, "orders", (0, 0)), session_epoch=0)
     assert codes(begun) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-    assert codes(door.fetch(version, session_id=501, session_epoch=1)) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert codes(listener.fetch(version, session_id=501, session_epoch=1)) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     committed(broker, 0)
-    assert codes(door.fetch(version, session_id=501, session_epoch=2)) == [ErrorCode.NONE]
-    assert codes(door.fetch(version, session_id=501, session_epoch=3)) == []
+    assert codes(listener.fetch(version, session_id=501, session_epoch=2)) == [ErrorCode.NONE]
+    assert codes(listener.fetch(version, session_id=501, session_epoch=3)) == []
 
 
 @pytest.mark.parametrize("version", [13, 18])
 def test_an_unknown_id_in_a_session_is_told(broker: Broker, version: int) -> None:
     committed(broker, 0)
-    door = Door(broker)
-    begun = door.fetch(version, asking(version, "orders", (0, 0)), asking(version, "payments", (0, 0)), session_epoch=0)
+    listener = Listener(broker)
+    begun = listener.fetch(
+        version, asking(version, "orders", (0, 0)), asking(version, "payments", (0, 0)), session_epoch=0
+    )
     assert codes(begun) == [0, ErrorCode.UNKNOWN_TOPIC_ID]
-    assert codes(door.fetch(version, session_id=501, session_epoch=1)) == [ErrorCode.UNKNOWN_TOPIC_ID]
+    assert codes(listener.fetch(version, session_id=501, session_epoch=1)) == [ErrorCode.UNKNOWN_TOPIC_ID]
 
 
 @pytest.mark.parametrize("version", SESSION_VERSIONS)
 def test_sessions_of_more_partitions_than_there_may_be_are_given_up(broker: Broker, version: int) -> None:
     committed(broker, 0, "a")
-    door = Door(broker, partitions_max=2)
+    listener = Listener(broker, partitions_max=2)
     too_many = asking(version, "orders", (0, 0), (1, 0), (2, 0))
-    refused = door.fetch(version, too_many, session_epoch=0)
+    refused = listener.fetch(version, too_many, session_epoch=0)
     assert (refused.session_id, refused.error_code, values(refused)[0]) == (0, 0, ["a"])
-    door.fetch(version, asking(version, "orders", (0, 0), (1, 0)), session_epoch=0)
-    grown = door.fetch(version, asking(version, "orders", (2, 0)), session_id=502, session_epoch=1)
-    assert (grown.error_code, len(door.sessions)) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
-    again = door.fetch(version, asking(version, "orders", (0, 0), (1, 0)), session_epoch=0)
+    listener.fetch(version, asking(version, "orders", (0, 0), (1, 0)), session_epoch=0)
+    grown = listener.fetch(version, asking(version, "orders", (2, 0)), session_id=502, session_epoch=1)
+    assert (grown.error_code, len(listener.sessions)) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
+    again = listener.fetch(version, asking(version, "orders", (0, 0), (1, 0)), session_epoch=0)
     assert again.session_id == 503, "what the ended ones had is free again"
 
 
@@ -342,11 +346,11 @@ def counting(broker: Broker, bytes_max: int) -> tuple[UnreadAnswers, Callable[..
     """How to fetch where unread answers may take so much; in "orders" are three batches of 20 KB."""
     committed(broker, 0, *(letter * 20_000 for letter in "abc"))
     unread = UnreadAnswers(bytes_max)
-    door, call = Door(broker), Call(version=12, client_id="", peer="", unread=unread)
+    listener, call = Listener(broker), Call(version=12, client_id="", peer="", unread=unread)
 
     async def fetch(offset: int = 0, max_wait_ms: int = 0) -> FetchResponse:
         topics = (asking(12, "orders", (0, offset)),)
-        begun = door.api(FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, topics=topics), call)
+        begun = listener.api(FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, topics=topics), call)
         return await begun if isinstance(begun, Awaitable) else begun
 
     return unread, fetch
@@ -409,16 +413,16 @@ def test_a_small_answer_needs_no_room(broker: Broker) -> None:
 def test_when_very_much_is_waited_for_nobody_waits_long(broker: Broker) -> None:
     async def scenario() -> None:
         committed(broker, 0)
-        door, loop = Door(broker, waiting_max=3), asyncio.get_running_loop()
+        listener, loop = Listener(broker, waiting_max=3), asyncio.get_running_loop()
         began = loop.time()
-        first = asyncio.ensure_future(door.answer(12, asking(12, "orders", (0, 0), (0, 0)), max_wait_ms=60_000))
+        first = asyncio.ensure_future(listener.answer(12, asking(12, "orders", (0, 0), (0, 0)), max_wait_ms=60_000))
         await settle()
-        await door.answer(12, asking(12, "orders", (0, 0), (0, 0)), max_wait_ms=60_000)
+        await listener.answer(12, asking(12, "orders", (0, 0), (0, 0)), max_wait_ms=60_000)
         assert loop.time() - began == pytest.approx(0.1)
         await first
         assert loop.time() - began == pytest.approx(60)
-        await door.answer(12, asking(12, "orders", (0, 0), (0, 0)), max_wait_ms=5_000)
+        await listener.answer(12, asking(12, "orders", (0, 0), (0, 0)), max_wait_ms=5_000)
         assert loop.time() - began == pytest.approx(65)
-        assert door.waiting.held == 0
+        assert listener.waiting.held == 0
 
     run_virtually(scenario())

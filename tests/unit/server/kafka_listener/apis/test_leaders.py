@@ -7,7 +7,7 @@ from kraft.model.errors import ErrorCode
 from kraft.server.kafka_listener.apis.leaders import NOBODY, Leaders
 from kraft.wire.declaration import ZERO_UUID
 from tests.unit.metadata.clusters import ORDERS, cluster, with_topic
-from tests.unit.server.kafka_listener.apis.kafka_door import IMAGE, UNKNOWN_ID, leaders
+from tests.unit.server.kafka_listener.apis.listener import IMAGE, UNKNOWN_ID, leaders
 
 
 def test_a_topic_is_named_by_its_name_or_found_by_its_id() -> None:

@@ -6,7 +6,7 @@ from kraft.model.errors import ErrorCode
 from kraft.server.handlers.list_config_resources import list_config_resources
 from kraft.server.kafka_listener.apis.list_config_resources import ListConfigResourcesApi
 from kraft.wire.schema.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
-from tests.unit.server.kafka_listener.apis.kafka_door import IMAGE, answered
+from tests.unit.server.kafka_listener.apis.listener import IMAGE, answered
 
 TOPIC, BROKER = 2, 4
 

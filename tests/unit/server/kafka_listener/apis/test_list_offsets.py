@@ -16,7 +16,7 @@ from kraft.wire.schema.list_offsets import (
     ListOffsetsTopic,
 )
 from tests.unit.client.virtual_time import run_virtually
-from tests.unit.server.kafka_listener.apis.kafka_door import answered, partitions_of, versions_of
+from tests.unit.server.kafka_listener.apis.listener import answered, partitions_of, versions_of
 from tests.unit.server.replicas import Broker, InlineExecutor, batch, lead
 
 VERSIONS = versions_of(ListOffsetsRequest)

@@ -13,7 +13,7 @@ from kraft.wire.schema.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
     ListPartitionReassignmentsTopics,
 )
-from tests.unit.server.kafka_listener.apis.kafka_door import answered
+from tests.unit.server.kafka_listener.apis.listener import answered
 
 ONE = (ListPartitionReassignmentsTopics(name="orders", partition_indexes=(0, 2)),)
 

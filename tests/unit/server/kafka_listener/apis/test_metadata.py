@@ -29,7 +29,7 @@ from kraft.wire.schema.metadata import (
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import CLUSTER, ORDERS, cluster, epoch_of, with_topic
 from tests.unit.server.fake_controllers import FakeControllers
-from tests.unit.server.kafka_listener.apis.kafka_door import LISTENER, UNKNOWN_ID, answered, leaders, versions_of
+from tests.unit.server.kafka_listener.apis.listener import LISTENER, UNKNOWN_ID, answered, leaders, versions_of
 
 VERSIONS = versions_of(MetadataRequest)
 IMAGE = with_topic(cluster(1, 2, racks={2: "cellar"}), [1, 2], [2, 1])

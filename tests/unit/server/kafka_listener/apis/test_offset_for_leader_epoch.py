@@ -14,7 +14,7 @@ from kraft.wire.schema.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from tests.unit.client.virtual_time import run_virtually
-from tests.unit.server.kafka_listener.apis.kafka_door import answered, partitions_of, versions_of
+from tests.unit.server.kafka_listener.apis.listener import answered, partitions_of, versions_of
 from tests.unit.server.replicas import Broker, batch, lead
 
 VERSIONS = versions_of(OffsetForLeaderEpochRequest)

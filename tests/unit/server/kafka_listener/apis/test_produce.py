@@ -25,7 +25,7 @@ from kraft.wire.schema.produce import (
 )
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import epoch_of
-from tests.unit.server.kafka_listener.apis.kafka_door import (
+from tests.unit.server.kafka_listener.apis.listener import (
     IMAGE,
     answered,
     ask,

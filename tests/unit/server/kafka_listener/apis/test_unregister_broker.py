@@ -7,7 +7,7 @@ from kraft.model.brokers import UnregisterBrokerRequest as Asked
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.kafka_listener.apis.unregister_broker import UnregisterBrokerApi
 from kraft.wire.schema.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from tests.unit.server.kafka_listener.apis.kafka_door import answered
+from tests.unit.server.kafka_listener.apis.listener import answered
 
 
 def unregister(broker_id: int) -> tuple[int, str | None]:

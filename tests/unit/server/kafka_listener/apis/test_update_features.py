@@ -11,7 +11,7 @@ from kraft.model.features import UpdateFeaturesRequest as Asked
 from kraft.model.features import UpdateFeaturesResponse as Answer
 from kraft.server.kafka_listener.apis.update_features import UpdateFeaturesApi
 from kraft.wire.schema.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
-from tests.unit.server.kafka_listener.apis.kafka_door import answered, versions_of
+from tests.unit.server.kafka_listener.apis.listener import answered, versions_of
 
 UPGRADE = FeatureUpdateKey(feature="metadata.version", max_version_level=3)
 
