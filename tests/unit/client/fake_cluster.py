@@ -9,26 +9,10 @@ import asyncio
 from typing import Any, TypeVar
 from uuid import UUID, uuid5
 
-from kraft.metadata.configs import KAFKA_DEFAULTS
-from kraft.metadata.election_decisions import elect_leaders
 from kraft.metadata.features import METADATA_VERSION, SETTINGS_AS_METADATA
 from kraft.metadata.image import EMPTY_IMAGE
-from kraft.metadata.partition_creation import create_partitions
-from kraft.metadata.quota_decisions import alter_client_quotas, describe_client_quotas
-from kraft.metadata.reassignment import alter_partition_reassignments, list_partition_reassignments
 from kraft.metadata.records import FeatureLevelSet
-from kraft.model import client_quotas as quotas
-from kraft.model import configs, features
-from kraft.model import partitions as partition_changes
-from kraft.model.brokers import (
-    BrokerActionResult,
-    BrokerDescription,
-    DescribeBrokersRequest,
-    DescribeBrokersResponse,
-    FenceBrokerRequest,
-    UnfenceBrokerRequest,
-    UnregisterBrokerRequest,
-)
+from kraft.model import configs
 from kraft.model.delete_records import (
     HIGH_WATERMARK,
     DeleteRecordsPartition,
@@ -36,9 +20,7 @@ from kraft.model.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
 )
-from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription, QuorumMember
-from kraft.model.endpoint import Endpoint
-from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.errors import ErrorCode
 from kraft.model.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
 from kraft.model.ids import TopicId, TopicPartition
 from kraft.model.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -56,20 +38,11 @@ from kraft.model.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
-from kraft.model.topics import (
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DescribeTopicsRequest,
-    DescribeTopicsResponse,
-    TopicDescription,
-    TopicResult,
-    TopicResults,
-)
 from kraft.rpc.call import Call, Stream
 from kraft.rpc.calls import PRODUCE
 from kraft.rpc.peers import NotServed, Unreachable
 from kraft.server.handlers.describe_topics import topic_metadata
-from tests.unit.client.fake_configs import altered, described
+from tests.unit.client.fake_admin import FakeAdmin
 from tests.unit.client.fake_partition import FakePartition
 from tests.unit.client.fake_streams import FakeFetchStream, FakeProduceStream, FakeStream
 from tests.unit.metadata import clusters
@@ -78,8 +51,6 @@ from tests.unit.server.fake_controllers import python_name
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 
-NAMESPACE = UUID(int=7)
-
 
 class FakeCluster:
     """Doubles as the connections to it."""
@@ -87,6 +58,8 @@ class FakeCluster:
     def __init__(self, brokers: int = 3) -> None:
         self.brokers = {broker_id: FakeBroker(self, broker_id) for broker_id in range(1, brokers + 1)}
         self.topics: dict[str, list[FakePartition]] = {}
+        self.namespace = UUID(int=7)
+        """The ids of topics come from it and their names."""
         self.configs: dict[str, dict[str, str]] = {}
         self.alterations: list[configs.IncrementalAlterConfigsRequest] = []
         self.hidden_topics: set[str] = set()
@@ -113,8 +86,7 @@ class FakeCluster:
 
     def place(self, topic: str, *assignment: list[int], isr: list[int] | None = None) -> None:
         """A topic on these brokers. What is decided about it is decided as a controller does."""
-        topic_id = TopicId(uuid5(NAMESPACE, topic))
-        self.image = clusters.with_topic(self.image, *assignment, isr=isr, topic=topic, topic_id=topic_id)
+        self.image = clusters.with_topic(self.image, *assignment, isr=isr, topic=topic, topic_id=self.topic_id(topic))
         self.create(topic, len(assignment))
 
     def partition(self, topic: str, partition: int = 0) -> FakePartition:
@@ -135,6 +107,35 @@ class FakeCluster:
     def news(self) -> None:
         self.changed.set()
         self.changed = asyncio.Event()
+
+    # --- what its brokers know --------------------------------------------------------------------------------
+
+    def topic_id(self, topic: str) -> TopicId:
+        return TopicId(uuid5(self.namespace, topic))
+
+    def topic_metadata(self, name: str) -> TopicMetadata:
+        if name not in self.topics or name in self.hidden_topics:
+            code, partitions = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []
+        elif (placed := self.image.topic(name)) is not None:
+            return topic_metadata(self.image, placed)
+        else:
+            code, partitions = ErrorCode.NONE, self.topics[name]
+        return TopicMetadata(
+            error_code=code,
+            topic=name,
+            topic_id=self.topic_id(name),
+            partitions=[
+                PartitionMetadata(
+                    partition=number,
+                    leader_id=each.leader_id,
+                    leader_epoch=each.leader_epoch,
+                    replicas=list(self.brokers),
+                    isr=list(self.brokers),
+                    offline_replicas=[],
+                )
+                for number, each in enumerate(partitions)
+            ],
+        )
 
     # --- Connections ------------------------------------------------------------------------------------------
 
@@ -167,27 +168,25 @@ class FakeBroker:
         self.produced: list[ProduceRequest] = []
         self.fetched: list[FetchRequest] = []
         self.streams: list[FakeStream] = []
+        self._admin = FakeAdmin(cluster, broker_id)
 
     def kill(self) -> None:
         self.is_up = False
         for stream in self.streams:
             stream.break_off()
 
-    async def _answering(self, call: str) -> None:
-        self.cluster.calls.append(f"{self.address} {call}")
-        if not self.is_up:
-            raise Unreachable(self.address, "connection refused")
-        await asyncio.sleep(0)
-
-    async def _hang(self, timeout_s: float) -> None:
-        if self.hangs:
-            await asyncio.sleep(timeout_s)
-            raise Unreachable(self.address, "no answer within the time allowed")
-
     # --- Node -------------------------------------------------------------------------------------------------
 
     async def call(self, call: Call[Request, Response], request: Request, timeout_s: float) -> Response:
-        answer: Response = await getattr(self, python_name(call.name))(request, timeout_s)
+        name = python_name(call.name)
+        self.cluster.calls.append(f"{self.address} {name}")
+        if not self.is_up:
+            raise Unreachable(self.address, "connection refused")
+        await asyncio.sleep(0)
+        if self.hangs:
+            await asyncio.sleep(timeout_s)
+            raise Unreachable(self.address, "no answer within the time allowed")
+        answer: Response = getattr(self if hasattr(self, name) else self._admin, name)(request)
         return answer
 
     def open(self, stream: Stream[Any, Any]) -> Any:
@@ -197,9 +196,7 @@ class FakeBroker:
 
     # --- Broker -----------------------------------------------------------------------------------------------
 
-    async def metadata(self, request: MetadataRequest, timeout_s: float) -> MetadataResponse:
-        await self._answering("metadata")
-        await self._hang(timeout_s)
+    def metadata(self, request: MetadataRequest) -> MetadataResponse:
         names = list(self.cluster.topics) if request.all_topics else request.topics
         return MetadataResponse(
             cluster_id="fake",
@@ -209,36 +206,10 @@ class FakeBroker:
                 for broker in self.cluster.brokers.values()
                 if broker.is_up
             ],
-            topics=[self._topic(name) for name in names],
+            topics=[self.cluster.topic_metadata(name) for name in names],
         )
 
-    def _topic(self, name: str) -> TopicMetadata:
-        if name not in self.cluster.topics or name in self.cluster.hidden_topics:
-            code, partitions = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []
-        elif (placed := self.cluster.image.topic(name)) is not None:
-            return topic_metadata(self.cluster.image, placed)
-        else:
-            code, partitions = ErrorCode.NONE, self.cluster.topics[name]
-        return TopicMetadata(
-            error_code=code,
-            topic=name,
-            topic_id=uuid5(NAMESPACE, name),
-            partitions=[
-                PartitionMetadata(
-                    partition=number,
-                    leader_id=each.leader_id,
-                    leader_epoch=each.leader_epoch,
-                    replicas=list(self.cluster.brokers),
-                    isr=list(self.cluster.brokers),
-                    offline_replicas=[],
-                )
-                for number, each in enumerate(partitions)
-            ],
-        )
-
-    async def list_offsets(self, request: ListOffsetsRequest, timeout_s: float) -> ListOffsetsResponse:
-        await self._answering("list_offsets")
-        await self._hang(timeout_s)
+    def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         return ListOffsetsResponse(partitions=[self._offset(asked) for asked in request.partitions])
 
     def _offset(self, asked: ListOffsetsPartition) -> ListOffsetsPartitionResult:
@@ -255,13 +226,9 @@ class FakeBroker:
             leader_epoch=partition.leader_epoch,
         )
 
-    async def offset_for_leader_epoch(
-        self, request: OffsetForLeaderEpochRequest, timeout_s: float
-    ) -> OffsetForLeaderEpochResponse:
-        await self._answering("offset_for_leader_epoch")
+    def offset_for_leader_epoch(self, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
         if self.is_of_earlier_version:
             raise NotServed(self.address, "its version does not know this call")
-        await self._hang(timeout_s)
         return OffsetForLeaderEpochResponse(partitions=[self._epoch_end(asked) for asked in request.partitions])
 
     def _epoch_end(self, asked: EpochEndPartition) -> EpochEndPartitionResult:
@@ -273,9 +240,7 @@ class FakeBroker:
             topic=asked.topic, partition=asked.partition, error_code=code, leader_epoch=epoch, end_offset=end_offset
         )
 
-    async def delete_records(self, request: DeleteRecordsRequest, timeout_s: float) -> DeleteRecordsResponse:
-        await self._answering("delete_records")
-        await self._hang(timeout_s)
+    def delete_records(self, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
         return DeleteRecordsResponse(partitions=[self._delete_records(asked) for asked in request.partitions])
 
     def _delete_records(self, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
@@ -295,9 +260,7 @@ class FakeBroker:
             low_watermark=partition.log_start_offset if code is ErrorCode.NONE else -1,
         )
 
-    async def init_producer_id(self, _: InitProducerIdRequest, timeout_s: float) -> InitProducerIdResponse:
-        await self._answering("init_producer_id")
-        await self._hang(timeout_s)
+    def init_producer_id(self, _: InitProducerIdRequest) -> InitProducerIdResponse:
         self.cluster.producer_ids += 1
         return InitProducerIdResponse(
             error_code=ErrorCode.NONE, producer_id=self.cluster.producer_ids, producer_epoch=0
@@ -342,193 +305,6 @@ class FakeBroker:
             log_start_offset=partition.log_start_offset,
             records=records,
         )
-
-    # --- Admin ------------------------------------------------------------------------------------------------
-
-    async def create_topics(self, request: CreateTopicsRequest, timeout_s: float) -> TopicResults:
-        await self._answering("create_topics")
-        results = []
-        for topic in request.topics:
-            code = ErrorCode.TOPIC_ALREADY_EXISTS if topic.topic in self.cluster.topics else ErrorCode.NONE
-            if code is ErrorCode.NONE and not request.validate_only:
-                self.cluster.create(topic.topic, max(1, topic.partitions))
-                self.cluster.configs[topic.topic] = topic.configs
-            results.append(_result(topic.topic, code))
-        return TopicResults(results=results)
-
-    async def delete_topics(self, request: DeleteTopicsRequest, timeout_s: float) -> TopicResults:
-        await self._answering("delete_topics")
-        results = []
-        for topic in request.topics:
-            known = self.cluster.topics.pop(topic, None)
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known is None else ErrorCode.NONE
-            results.append(_result(topic, code))
-        return TopicResults(results=results)
-
-    async def describe_topics(self, request: DescribeTopicsRequest, timeout_s: float) -> DescribeTopicsResponse:
-        await self._answering("describe_topics")
-        names = request.topics or list(self.cluster.topics)
-        return DescribeTopicsResponse(
-            topics=[
-                TopicDescription(metadata=self._topic(name), configs=self.cluster.configs.get(name, {}))
-                for name in names
-            ]
-        )
-
-    async def describe_configs(
-        self, request: configs.DescribeConfigsRequest, timeout_s: float
-    ) -> configs.DescribeConfigsResponse:
-        await self._answering("describe_configs")
-        return configs.DescribeConfigsResponse(
-            results=[described(self.cluster, self.broker_id, asked) for asked in request.resources]
-        )
-
-    async def incremental_alter_configs(
-        self, request: configs.IncrementalAlterConfigsRequest, timeout_s: float
-    ) -> configs.IncrementalAlterConfigsResponse:
-        await self._answering("incremental_alter_configs")
-        self.cluster.alterations.append(request)
-        results = [altered(self.cluster, asked, request.validate_only) for asked in request.resources]
-        return configs.IncrementalAlterConfigsResponse(results=results)
-
-    async def describe_brokers(self, request: DescribeBrokersRequest, timeout_s: float) -> DescribeBrokersResponse:
-        await self._answering("describe_brokers")
-        wanted = request.broker_ids or list(self.cluster.brokers)
-        if missing := set(wanted) - set(self.cluster.brokers):
-            raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {missing.pop()}")
-        return DescribeBrokersResponse(brokers=[self._broker(broker_id) for broker_id in sorted(wanted)])
-
-    def _broker(self, broker_id: int) -> BrokerDescription:
-        return BrokerDescription(
-            broker_id=broker_id,
-            broker_epoch=10 + broker_id,
-            addresses=[Endpoint(listener="GRPC", host=f"broker-{broker_id}", port=9094)],
-            rack="a" if broker_id == 1 else "",
-            fenced=broker_id in self.cluster.fenced,
-            fenced_by_operator=broker_id in self.cluster.fenced,
-            in_controlled_shutdown=broker_id == 3,
-            leaders=2,
-            replicas=6,
-            in_sync=5,
-            log_directory_ids=[UUID(int=broker_id)],
-            features=[features.FeatureRange(feature="metadata.version", min_level=1, max_level=2)],
-        )
-
-    async def fence_broker(self, request: FenceBrokerRequest, timeout_s: float) -> BrokerActionResult:
-        await self._answering("fence_broker")
-        if not request.force and request.broker_id == 2:
-            raise Refusal(ErrorCode.INVALID_REQUEST, "fencing broker 2 would leave 1 partition without a leader")
-        changed = request.broker_id not in self.cluster.fenced
-        self.cluster.fenced.add(request.broker_id)
-        return BrokerActionResult(changed=changed, leaderless=["orders-0"] if request.force else [])
-
-    async def unfence_broker(self, request: UnfenceBrokerRequest, timeout_s: float) -> BrokerActionResult:
-        await self._answering("unfence_broker")
-        changed = request.broker_id in self.cluster.fenced
-        self.cluster.fenced.discard(request.broker_id)
-        return BrokerActionResult(changed=changed, leaderless=[])
-
-    async def unregister_broker(self, request: UnregisterBrokerRequest, timeout_s: float) -> BrokerActionResult:
-        await self._answering("unregister_broker")
-        return BrokerActionResult(changed=True, leaderless=[])
-
-    async def describe_features(
-        self, _: features.DescribeFeaturesRequest, timeout_s: float
-    ) -> features.DescribeFeaturesResponse:
-        await self._answering("describe_features")
-        described = features.FeatureDescription(
-            feature="metadata.version", min_level=1, max_level=2, finalized_level=self.cluster.metadata_version
-        )
-        return features.DescribeFeaturesResponse(epoch=41, features=[described])
-
-    async def update_features(
-        self, request: features.UpdateFeaturesRequest, timeout_s: float
-    ) -> features.UpdateFeaturesResponse:
-        await self._answering("update_features")
-        (update,) = request.updates
-        if update.level == self.cluster.metadata_version:
-            return features.UpdateFeaturesResponse(changed=[])
-        if not request.validate_only:
-            self.cluster.metadata_version = update.level
-        return features.UpdateFeaturesResponse(changed=[update])
-
-    async def describe_client_quotas(
-        self, request: quotas.DescribeClientQuotasRequest, timeout_s: float
-    ) -> quotas.DescribeClientQuotasResponse:
-        await self._answering("describe_client_quotas")
-        return describe_client_quotas(self.cluster.quotas, request)
-
-    async def alter_client_quotas(
-        self, request: quotas.AlterClientQuotasRequest, timeout_s: float
-    ) -> quotas.AlterClientQuotasResponse:
-        await self._answering("alter_client_quotas")
-        decision = alter_client_quotas(self.cluster.quotas, request)
-        self.cluster.quotas = self.cluster.quotas.replay(decision.records)
-        return decision.response
-
-    async def create_partitions(
-        self, request: partition_changes.CreatePartitionsRequest, timeout_s: float
-    ) -> TopicResults:
-        await self._answering("create_partitions")
-        decision = create_partitions(self.cluster.image, request, placement_start=0)
-        self.cluster.image = self.cluster.image.replay(decision.records)
-        return decision.response
-
-    async def elect_leaders(
-        self, request: partition_changes.ElectLeadersRequest, timeout_s: float
-    ) -> partition_changes.ElectLeadersResponse:
-        await self._answering("elect_leaders")
-        decision = elect_leaders(self.cluster.image, request)
-        self.cluster.image = self.cluster.image.replay(decision.records)
-        return decision.response
-
-    async def alter_partition_reassignments(
-        self, request: partition_changes.AlterPartitionReassignmentsRequest, timeout_s: float
-    ) -> partition_changes.AlterPartitionReassignmentsResponse:
-        await self._answering("alter_partition_reassignments")
-        decision = alter_partition_reassignments(self.cluster.image, request, defaults=KAFKA_DEFAULTS)
-        self.cluster.image = self.cluster.image.replay(decision.records)
-        return decision.response
-
-    async def list_partition_reassignments(
-        self, request: partition_changes.ListPartitionReassignmentsRequest, timeout_s: float
-    ) -> partition_changes.ListPartitionReassignmentsResponse:
-        await self._answering("list_partition_reassignments")
-        return list_partition_reassignments(self.cluster.image, request)
-
-    async def describe_quorum(self, _: DescribeQuorumRequest, timeout_s: float) -> QuorumDescription:
-        await self._answering("describe_quorum")
-        voters = [
-            QuorumMember(
-                node_id=broker_id,
-                log_end_offset=39 + broker_id if broker_id < 3 else -1,
-                last_fetch_ms_ago=0 if broker_id == 2 else 5,
-                lag=2 - broker_id if broker_id < 3 else -1,
-                last_fetch_timestamp_ms=1_000 if broker_id == 2 else 995,
-                last_caught_up_timestamp_ms=1_000 if broker_id == 2 else 900 if broker_id == 1 else -1,
-            )
-            for broker_id in self.cluster.brokers
-        ]
-        return QuorumDescription(
-            leader_id=2,
-            leader_epoch=5,
-            high_watermark=41,
-            voters=voters,
-            observers=[
-                QuorumMember(
-                    node_id=7,
-                    log_end_offset=41,
-                    lag=0,
-                    last_fetch_timestamp_ms=990,
-                    last_caught_up_timestamp_ms=990,
-                )
-            ],
-            cluster_id="kJ2Yk0mVT0ma0wV2Yk0mVQ",
-        )
-
-
-def _result(topic: str, code: ErrorCode) -> TopicResult:
-    return TopicResult(topic=topic, error_code=code, topic_id=uuid5(NAMESPACE, topic), partitions=1)
 
 
 def tp(topic: str, partition: int = 0) -> TopicPartition:

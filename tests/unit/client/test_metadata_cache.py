@@ -11,7 +11,6 @@ from kraft.client.metadata_cache import MetadataCache
 from kraft.client.settings import AdminSettings, settings_of
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
-from tests.unit.client import fake_cluster
 from tests.unit.client.fake_cluster import FakeCluster, tp
 from tests.unit.client.virtual_time import LoopClock, run_virtually
 
@@ -58,11 +57,11 @@ def test_a_broker_that_lags_behind_does_not_bring_an_old_leader_back() -> None:
     in_cluster(scenario)
 
 
-def test_a_topic_that_was_created_again_starts_its_epochs_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_that_was_created_again_starts_its_epochs_over() -> None:
     async def scenario(cluster: FakeCluster, cache: MetadataCache) -> None:
         cluster.partition("orders").leader_epoch = 9
         await cache.topic("orders", 1_000)
-        monkeypatch.setattr(fake_cluster, "NAMESPACE", UUID(int=8))
+        cluster.namespace = UUID(int=8)
         cluster.create("orders", leader_id=2)
         await cache.refresh(1_000)
         assert leader_of(cache, tp("orders")) == ("broker-2:9094", 0)
