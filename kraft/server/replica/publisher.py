@@ -68,7 +68,6 @@ class ReplicaPublisher:
         fatal: Callable[[str], None],
     ) -> None:
         self._registration = registration
-        self._broker_id = registration.broker_id
         self._partitions = partitions
         self._storage = storage
         self._store = storage.store
@@ -98,7 +97,7 @@ class ReplicaPublisher:
         Raises StorageError for a partition that is in two log directories.
         """
         self.logs_opened_ahead.stop()
-        step = delta(before, after, self._broker_id)
+        step = delta(before, after, self._registration.broker_id)
         for topic in tuple(after.topics.values()) if self._defaults_changed else step.reconfigured:
             self._reconfigure(topic)
         self._defaults_changed = False
@@ -260,7 +259,7 @@ class ReplicaPublisher:
                 return self._offline(assigned, Damage.MISSING, f"there was no room to begin it: {failure}", None)
             return self._offline(assigned, Damage.OUT_OF_REACH, str(failure), failure.directory)
         found = _Opened(log=opened, high_watermark=self._high_watermarks.take(name, directory), is_new=is_new)
-        if found.lacks_committed_records and not is_new and assigned.state.counts_on(self._broker_id):
+        if found.lacks_committed_records and not is_new and assigned.state.counts_on(self._registration.broker_id):
             reason = f"the log ends at {opened.log_end_offset}, and was committed up to {found.high_watermark}"
             log.error("committed records are missing", partition=str(name), reason=reason)
             # Acknowledged from memory alone, they were never promised to outlive a power failure.
@@ -276,7 +275,7 @@ class ReplicaPublisher:
         that it lost its leader. So one in sync without a change to it was created since, and takes no part yet. One
         that is eligible outside the ISR is counted on as if it were in sync.
         """
-        state, is_counted_on = assigned.state, assigned.state.counts_on(self._broker_id)
+        state, is_counted_on = assigned.state, assigned.state.counts_on(self._registration.broker_id)
         if is_counted_on and state.partition_epoch == 0:
             return None
         if self._directories.offline:

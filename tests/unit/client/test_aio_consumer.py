@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -38,6 +40,17 @@ async def read(consumer: Consumer, count: int) -> list[ConsumerRecord]:
         while len(records) < count:
             records += await consumer.poll()
     return records
+
+
+@asynccontextmanager
+async def consumer_of_orders() -> AsyncIterator[tuple[FakeCluster, Consumer]]:
+    """Reads the ten records of `orders`, led by broker 1, from the beginning."""
+    cluster = FakeCluster()
+    cluster.create("orders", leader_id=1)
+    fill(cluster, "orders", 10)
+    async with consumer_of(cluster, auto_offset_reset="earliest") as consumer:
+        consumer.assign([tp("orders")])
+        yield cluster, consumer
 
 
 def test_everything_is_read_from_the_beginning_in_order() -> None:
@@ -224,11 +237,7 @@ def test_reading_ahead_stops_at_its_bound() -> None:
 
 def test_a_moved_leader_is_followed() -> None:
     async def scenario() -> None:
-        cluster = FakeCluster()
-        cluster.create("orders", leader_id=1)
-        fill(cluster, "orders", 10)
-        async with consumer_of(cluster, auto_offset_reset="earliest") as consumer:
-            consumer.assign([tp("orders")])
+        async with consumer_of_orders() as (cluster, consumer):
             await read(consumer, 10)
             cluster.move_leader("orders", 0, 2)
             cluster.brokers[1].kill()
@@ -240,11 +249,7 @@ def test_a_moved_leader_is_followed() -> None:
 
 def test_a_leader_that_hangs_is_left_as_soon_as_another_leads() -> None:
     async def scenario() -> None:
-        cluster = FakeCluster()
-        cluster.create("orders", leader_id=1)
-        fill(cluster, "orders", 10)
-        async with consumer_of(cluster, auto_offset_reset="earliest") as consumer:
-            consumer.assign([tp("orders")])
+        async with consumer_of_orders() as (cluster, consumer):
             await read(consumer, 10)
             cluster.brokers[1].hangs = True
             cluster.move_leader("orders", 0, 2)
@@ -430,11 +435,7 @@ def test_offsets_are_asked_for_again_where_the_leader_has_just_moved() -> None:
 
 def test_iteration_goes_on_for_ever() -> None:
     async def scenario() -> None:
-        cluster = FakeCluster()
-        cluster.create("orders")
-        fill(cluster, "orders", 10)
-        async with consumer_of(cluster, auto_offset_reset="earliest") as consumer:
-            consumer.assign([tp("orders")])
+        async with consumer_of_orders() as (cluster, consumer):
             seen: list[int] = []
             async for record in consumer:
                 seen.append(record.offset)
@@ -449,11 +450,7 @@ def test_iteration_goes_on_for_ever() -> None:
 
 def test_paused_partitions_are_not_fetched_until_they_are_resumed() -> None:
     async def scenario() -> None:
-        cluster = FakeCluster()
-        cluster.create("orders")
-        fill(cluster, "orders", 10)
-        async with consumer_of(cluster, auto_offset_reset="earliest") as consumer:
-            consumer.assign([tp("orders")])
+        async with consumer_of_orders() as (_, consumer):
             consumer.pause(tp("orders"))
             assert await consumer.poll(timeout_ms=2_000) == []
             consumer.resume(tp("orders"))

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -25,6 +28,17 @@ FETCH_NOTHING = FetchRequest(request_id=1, max_wait_ms=0, min_bytes=0, max_bytes
 async def silent(_: object) -> MetadataResponse:
     await asyncio.sleep(600)
     raise AssertionError("nobody waits that long")
+
+
+@asynccontextmanager
+async def waiting_stream() -> AsyncIterator[tuple[Any, asyncio.Task[FetchResponse]]]:
+    """A stream whose request is never answered, and the task that waits for the answer. The server stops at the end."""
+    async with served(public_service(fetch=silent)) as (connections, address):
+        stream = connections.peer(address).open(FETCH)
+        await stream.send(FETCH_NOTHING)
+        receiving = asyncio.create_task(stream.receive())
+        await asyncio.sleep(0.05)
+        yield stream, receiving
 
 
 def test_an_address_where_nobody_listens_is_unreachable_and_named() -> None:
@@ -77,11 +91,7 @@ def test_a_stream_that_the_peer_ended_is_unreachable_for_receiving_and_for_sendi
 
 def test_whoever_waits_for_an_answer_on_a_stream_that_another_task_closes_is_told_so_and_not_cancelled() -> None:
     async def scenario() -> None:
-        async with served(public_service(fetch=silent)) as (connections, address):
-            stream = connections.peer(address).open(FETCH)
-            await stream.send(FETCH_NOTHING)
-            receiving = asyncio.create_task(stream.receive())
-            await asyncio.sleep(0.05)
+        async with waiting_stream() as (stream, receiving):
             await stream.close()
             with pytest.raises(Unreachable, match="the stream is closed"):
                 await receiving
@@ -95,11 +105,7 @@ def test_whoever_waits_for_an_answer_on_a_stream_that_another_task_closes_is_tol
 
 def test_a_task_that_is_cancelled_while_it_receives_is_cancelled() -> None:
     async def scenario() -> None:
-        async with served(public_service(fetch=silent)) as (connections, address):
-            stream = connections.peer(address).open(FETCH)
-            await stream.send(FETCH_NOTHING)
-            receiving = asyncio.create_task(stream.receive())
-            await asyncio.sleep(0.05)
+        async with waiting_stream() as (_, receiving):
             receiving.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await receiving
@@ -109,11 +115,8 @@ def test_a_task_that_is_cancelled_while_it_receives_is_cancelled() -> None:
 
 def test_a_server_that_stops_ends_the_streams_of_its_clients() -> None:
     async def scenario() -> None:
-        async with served(public_service(fetch=silent)) as (connections, address):
-            stream = connections.peer(address).open(FETCH)
-            await stream.send(FETCH_NOTHING)
-            receiving = asyncio.create_task(stream.receive())
-            await asyncio.sleep(0.05)
+        async with waiting_stream() as (_, receiving):
+            pass
         with pytest.raises(Unreachable):
             await receiving
 

@@ -16,6 +16,7 @@ from kraft.model.replica_fetch import (
     ReplicaFetchResult,
 )
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
+from kraft.server.replica.partition import Partition
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import ORDERS
 from tests.unit.server.replicas import Broker, batch, fetched, follow, lead, outcome, settle, values_of
@@ -69,6 +70,16 @@ async def ask(broker: Broker, *partitions: ReplicaFetchPartition, broker_epoch: 
 
 def begin(broker: Broker, *partitions: ReplicaFetchPartition) -> asyncio.Task[ReplicaFetchResponse]:
     return asyncio.create_task(ReplicaFetchHandler(broker.partitions).handle(request(*partitions)))
+
+
+def caught_up(broker: Broker) -> Partition:
+    """A partition with one record, which the follower has."""
+    partition = broker.open()
+    lead(partition)
+    partition.append(batch("a"), 1)
+    broker.sync()
+    fetched(partition, 1)
+    return partition
 
 
 def test_a_follower_gets_everything_in_the_log_committed_or_not(broker: Broker) -> None:
@@ -258,11 +269,7 @@ def test_a_caught_up_follower_is_proposed_for_the_isr(broker: Broker) -> None:
 
 def test_a_log_start_that_moves_on_is_news_for_a_follower_that_waits(broker: Broker) -> None:
     async def scenario() -> None:
-        partition = broker.open()
-        lead(partition)
-        partition.append(batch("a"), 1)
-        broker.sync()
-        fetched(partition, 1)
+        partition = caught_up(broker)
         at_the_end = asking(1, last_epoch=0, high_watermark=1)
         waiting = asyncio.create_task(ReplicaFetchHandler(broker.partitions).handle(request(at_the_end)))
         await settle()
@@ -276,17 +283,13 @@ def test_a_log_start_that_moves_on_is_news_for_a_follower_that_waits(broker: Bro
 
 def test_a_fetch_tells_where_the_followers_log_begins(broker: Broker) -> None:
     async def scenario() -> None:
-        partition = broker.open()
-        lead(partition)
-        partition.append(batch("a"), 1)
-        broker.sync()
-        fetched(partition, 1)
+        partition = caught_up(broker)
         partition.delete_records(1)
         behind = replace(asking(1, last_epoch=0, high_watermark=1), log_start_offset=0)
         await ReplicaFetchHandler(broker.partitions).handle(request(behind))
         assert partition.as_leader().low_watermark == 0
-        caught_up = replace(behind, log_start_offset=1)
-        await ReplicaFetchHandler(broker.partitions).handle(request(caught_up))
+        level = replace(behind, log_start_offset=1)
+        await ReplicaFetchHandler(broker.partitions).handle(request(level))
         assert partition.as_leader().low_watermark == 1
 
     run_virtually(scenario())

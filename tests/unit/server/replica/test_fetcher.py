@@ -5,9 +5,24 @@ import asyncio
 from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.server.replica.fetcher import NO_ROOM_RETRY_AFTER_S, RECONNECT_AFTER_S
+from kraft.server.replica.partition import Partition
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.server.fetching_replicas import Leader, fetcher_of, fetching, followed, led, result
 from tests.unit.server.replicas import Broker, batch, follow, lead, leaders_batch, state, until, values_in
+
+
+def diverging(leader: Leader, follower: Broker) -> Partition:
+    """The follower's replica: its log parts from the leader's after the first record."""
+    led(leader, "a", epoch=1)
+    source = leader.broker.partitions.by_name("orders", 0)
+    source.lead(state(2, epoch=3), BrokerEpoch(1))
+    source.append(batch("of epoch 3"), 1)
+    copy = follower.open()
+    lead(copy, epoch=1)
+    copy.append_as_follower(leaders_batch("a", at=0, epoch=1))
+    copy.append_as_follower(leaders_batch("lost", "lost", at=1, epoch=2))
+    follow(copy, epoch=3)
+    return copy
 
 
 def test_a_follower_copies_the_log_and_learns_what_is_committed(leader: Leader, follower: Broker) -> None:
@@ -83,15 +98,7 @@ def test_a_high_watermark_without_records_is_taken_up(leader: Leader, follower: 
 
 def test_a_log_that_parts_from_the_leaders_is_cut_back_and_copied_on(leader: Leader, follower: Broker) -> None:
     async def scenario() -> None:
-        led(leader, "a", epoch=1)
-        source = leader.broker.partitions.by_name("orders", 0)
-        source.lead(state(2, epoch=3), BrokerEpoch(1))
-        source.append(batch("of epoch 3"), 1)
-        copy = follower.open()
-        lead(copy, epoch=1)
-        copy.append_as_follower(leaders_batch("a", at=0, epoch=1))
-        copy.append_as_follower(leaders_batch("lost", "lost", at=1, epoch=2))
-        follow(copy, epoch=3)
+        copy = diverging(leader, follower)
         async with fetching(leader, follower):
             await until(lambda: values_in(copy) == ["a", "of epoch 3"])
 
@@ -295,14 +302,7 @@ def test_a_log_that_finds_no_room_to_be_cut_back_is_cut_back_when_there_is_some(
     leader: Leader, follower: Broker
 ) -> None:
     async def scenario() -> None:
-        led(leader, "a", epoch=1)
-        source = leader.broker.partitions.by_name("orders", 0)
-        source.lead(state(2, epoch=3), BrokerEpoch(1))
-        source.append(batch("of epoch 3"), 1)
-        copy = follower.open()
-        copy.append_as_follower(leaders_batch("a", at=0, epoch=1))
-        copy.append_as_follower(leaders_batch("lost", "lost", at=1, epoch=2))
-        follow(copy, epoch=3)
+        copy = diverging(leader, follower)
         follower.disk.is_full = True
         async with fetching(leader, follower):
             await asyncio.sleep(NO_ROOM_RETRY_AFTER_S * 3)
