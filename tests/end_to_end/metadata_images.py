@@ -17,7 +17,7 @@ from kraft.quorum.snapshots import SnapshotStore
 from kraft.rpc.metadata_codec import decode_records
 from kraft.runtime.disk import RealDisk
 from kraft.server.cluster.metadata_snapshots import decode_image
-from kraft.server.process.node import METADATA_SNAPSHOTS
+from kraft.server.controller.controller_node import METADATA_SNAPSHOTS
 from kraft.testing import Cluster
 
 _DEADLINE_S: Final = 30.0

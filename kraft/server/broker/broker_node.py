@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from kraft.metadata.image import MetadataImage
+from kraft.rpc.call import Served
 from kraft.server.broker.handlers import ApiHandlers
 from kraft.server.broker.logs import BrokerLogs
 from kraft.server.broker.metadata import BrokerMetadata
 from kraft.server.broker.replicas import BrokerReplicas
-from kraft.server.broker.world import BrokerWorld
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.identity.storage import NodeStorage
+from kraft.server.identity.world import NodeWorld
 
 
 class BrokerNode:
-    def __init__(self, config: NodeConfig, storage: NodeStorage, world: BrokerWorld) -> None:
+    def __init__(
+        self, config: NodeConfig, storage: NodeStorage, world: NodeWorld, *, own_controller: Sequence[Served] = ()
+    ) -> None:
+        """`own_controller` are the calls of the controller in this process, where there is one."""
         self._config = config
         self._world = world
         self._metadata = BrokerMetadata(
-            config, storage, world, publish=self._publish, directory_failed=self._metadata_directory_failed
+            config,
+            storage,
+            world,
+            own_controller=own_controller,
+            publish=self._publish,
+            directory_failed=self._metadata_directory_failed,
         )
         self._logs = BrokerLogs(config, storage, world, self._metadata.exists)
         self._replicas = BrokerReplicas(config, world, self._metadata, self._logs)

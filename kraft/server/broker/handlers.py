@@ -7,14 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
 
-from kraft.model.endpoint import Endpoint
 from kraft.rpc.services import Service
+from kraft.server.broker.kafka import KafkaListeners
 from kraft.server.broker.logs import BrokerLogs
 from kraft.server.broker.metadata import BrokerMetadata
 from kraft.server.broker.replicas import BrokerReplicas
-from kraft.server.broker.world import BrokerWorld
 from kraft.server.config.node_config import NodeConfig
-from kraft.server.config.values import CONTROLLER, GRPC
+from kraft.server.config.values import GRPC
 from kraft.server.handlers.alter_replica_log_directories import AlterReplicaLogDirectoriesHandler
 from kraft.server.handlers.broker_handlers import BrokerHandlers
 from kraft.server.handlers.brokers import BrokersHandler
@@ -38,11 +37,8 @@ from kraft.server.handlers.producer_ids import ProducerIdHandler
 from kraft.server.handlers.quorum import QuorumHandler
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
 from kraft.server.handlers.topics import TopicsHandler
-from kraft.server.kafka_listener.apis.fetch import WAITING_PARTITIONS_MAX
-from kraft.server.kafka_listener.fetch_sessions import FETCH_SESSION_ID_MAX, FetchSessions
-from kraft.server.kafka_listener.kafka_apis import KafkaSurroundings, kafka_apis
+from kraft.server.identity.world import NodeWorld
 from kraft.server.kafka_listener.requests import Api
-from kraft.server.loop.budget import Budget
 from kraft.server.loop.slow_reads import SlowReads
 from kraft.server.replica.waiting_appends import WaitingAppends
 from kraft.wire.api_keys import ApiKey
@@ -52,7 +48,7 @@ class ApiHandlers:
     def __init__(
         self,
         config: NodeConfig,
-        world: BrokerWorld,
+        world: NodeWorld,
         metadata: BrokerMetadata,
         logs: BrokerLogs,
         replicas: BrokerReplicas,
@@ -66,10 +62,7 @@ class ApiHandlers:
         # What clients ask for and takes long to read: look-ups by time, plain records.
         self._read_thread = ThreadPoolExecutor(1, thread_name_prefix="slow-reads")
         self._slow_reads = SlowReads(self._read_thread)
-        self._fetch_sessions = FetchSessions(
-            lambda: 1 + int.from_bytes(world.entropy.bytes(4), "big") % FETCH_SESSION_ID_MAX
-        )
-        self._waiting_fetches = Budget(WAITING_PARTITIONS_MAX)
+        self._kafka = KafkaListeners(config, world, metadata)
 
     def grpc_services(self) -> list[Service]:
         """What the GRPC listener serves."""
@@ -77,22 +70,7 @@ class ApiHandlers:
 
     def kafka_apis(self, listener: str) -> Mapping[ApiKey, Api]:
         """What a listener of Kafka's protocol serves: the same for all but the addresses that clients are told."""
-        return kafka_apis(
-            replace(self.all, metadata=self._metadata_handler(listener)),
-            KafkaSurroundings(
-                broker_id=self._config.node_id,
-                listener=listener,
-                image=self._metadata.image,
-                fenced_lately=self._metadata.fenced_lately.brokers,
-                monotonic_ms=self._world.clock.monotonic_ms,
-                sessions=self._fetch_sessions,
-                waiting_fetches=self._waiting_fetches,
-                voters=[
-                    (voter.node_id, Endpoint(listener=CONTROLLER, host=voter.host, port=voter.port))
-                    for voter in self._config.quorum.voters
-                ],
-            ),
-        )
+        return self._kafka.apis(listener, replace(self.all, metadata=self._metadata_handler(listener)))
 
     def close_threads(self) -> None:
         self._read_thread.shutdown(cancel_futures=True)

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from kraft.metadata.broker_configs import CLEANER_BACKOFF, CLEANER_IO, SCRUB_IO, dynamic_configs
 from kraft.metadata.image import MetadataImage
 from kraft.model.ids import TopicPartition
-from kraft.server.broker.world import BrokerWorld
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.identity.storage import NodeStorage
+from kraft.server.identity.world import NodeWorld
 from kraft.server.replica.log_directories import LogDirectories
 from kraft.server.replica.log_syncer import LogSyncer
 from kraft.server.replica.partitions import Partitions
@@ -22,7 +22,7 @@ from kraft.server.upkeep.maintenance import LogMaintenanceTasks
 
 class BrokerLogs:
     def __init__(
-        self, config: NodeConfig, storage: NodeStorage, world: BrokerWorld, exists: Callable[[TopicPartition], bool]
+        self, config: NodeConfig, storage: NodeStorage, world: NodeWorld, exists: Callable[[TopicPartition], bool]
     ) -> None:
         """`exists` is the metadata's word on a partition that is not here."""
         self._config = config

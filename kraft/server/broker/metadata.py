@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -10,9 +10,9 @@ from kraft.metadata.image import MetadataImage
 from kraft.model.endpoint import Endpoint
 from kraft.model.ids import BrokerId, TopicPartition
 from kraft.quorum.snapshots import SnapshotStore
+from kraft.rpc.call import Served
 from kraft.rpc.peers import Connections
 from kraft.server.broker.lifecycle import BrokerIdentity, BrokerLifecycle
-from kraft.server.broker.world import BrokerWorld
 from kraft.server.cluster.controller_client import ControllerClient
 from kraft.server.cluster.fenced_lately import FencedLately
 from kraft.server.cluster.lost_leaders import LostLeaders
@@ -21,6 +21,7 @@ from kraft.server.cluster.metadata_snapshots import MetadataSnapshots, SnapshotP
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.values import Durability
 from kraft.server.identity.storage import NodeStorage
+from kraft.server.identity.world import NodeWorld
 
 METADATA_SNAPSHOTS: Final = "__cluster_metadata/broker"
 """In `metadata.log.dir`; a controller in the same process has its own."""
@@ -31,16 +32,15 @@ class BrokerMetadata:
         self,
         config: NodeConfig,
         storage: NodeStorage,
-        world: BrokerWorld,
+        world: NodeWorld,
         *,
+        own_controller: Sequence[Served],
         publish: Publish,
         directory_failed: Callable[[str], None],
     ) -> None:
         """`directory_failed` is called with the reason when the disk with the metadata snapshots fails."""
         self.connections = Connections(world.credentials.dial_controller)
-        self.controllers = ControllerClient(
-            config.quorum.voters, config.node_id, self.connections, world.own_controller
-        )
+        self.controllers = ControllerClient(config.quorum.voters, config.node_id, self.connections, own_controller)
         self.lifecycle = BrokerLifecycle(
             _identity(config, storage, world),
             self.controllers,
@@ -87,7 +87,7 @@ class BrokerMetadata:
         return self.loader.image.is_active(broker_id)
 
 
-def _identity(config: NodeConfig, storage: NodeStorage, world: BrokerWorld) -> BrokerIdentity:
+def _identity(config: NodeConfig, storage: NodeStorage, world: NodeWorld) -> BrokerIdentity:
     return BrokerIdentity(
         cluster_id=storage.cluster_id,
         broker_id=config.node_id,
@@ -105,7 +105,7 @@ def _identity(config: NodeConfig, storage: NodeStorage, world: BrokerWorld) -> B
 
 
 def _snapshots(
-    config: NodeConfig, cluster_id: str, world: BrokerWorld, loader: MetadataLoader, failed: Callable[[str], None]
+    config: NodeConfig, cluster_id: str, world: NodeWorld, loader: MetadataLoader, failed: Callable[[str], None]
 ) -> MetadataSnapshots:
     return MetadataSnapshots(
         SnapshotStore(world.disk, str(config.metadata_log_dir / METADATA_SNAPSHOTS)),

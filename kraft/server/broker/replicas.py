@@ -12,9 +12,9 @@ from kraft.model.ids import BrokerId
 from kraft.rpc.peers import Connections, Peer
 from kraft.server.broker.logs import BrokerLogs
 from kraft.server.broker.metadata import BrokerMetadata
-from kraft.server.broker.world import BrokerWorld
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.values import GRPC, Durability, host_and_port
+from kraft.server.identity.world import NodeWorld
 from kraft.server.replica.failures import ReplicaFailures
 from kraft.server.replica.fetcher import ReplicaFetcher
 from kraft.server.replica.isr_proposals import IsrProposals
@@ -27,7 +27,7 @@ REPLICATION_TICK_S: Final = 0.25
 
 
 class BrokerReplicas:
-    def __init__(self, config: NodeConfig, world: BrokerWorld, metadata: BrokerMetadata, logs: BrokerLogs) -> None:
+    def __init__(self, config: NodeConfig, world: NodeWorld, metadata: BrokerMetadata, logs: BrokerLogs) -> None:
         self._config = config
         self._metadata = metadata
         self._logs = logs
@@ -105,7 +105,7 @@ class BrokerReplicas:
         self._move_thread.shutdown()
         self.moves.close()
 
-    def _surroundings(self, world: BrokerWorld) -> PartitionSurroundings:
+    def _surroundings(self, world: NodeWorld) -> PartitionSurroundings:
         return PartitionSurroundings(
             broker_id=self._config.node_id,
             replica_lag_time_max_ms=self._config.replication.lag_time_max_ms,

@@ -12,7 +12,7 @@ from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode
 from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import BrokerEpoch, BrokerId
-from kraft.server.controller.controller_node import ControllerConfig, ControllerNode
+from kraft.server.controller.quorum_controller import ControllerConfig, QuorumController
 from tests.unit.client.virtual_time import LoopClock, Unchanging
 from tests.unit.metadata.clusters import CLUSTER, registration
 from tests.unit.server.fake_quorum import FakeQuorum
@@ -28,28 +28,28 @@ class Parts:
         config = ControllerConfig(
             cluster_id=CLUSTER, node_id=1, broker_session_timeout_ms=int(SESSION_S * 1_000), defaults=defaults
         )
-        self.node = ControllerNode(config, LoopClock(), Unchanging(), nobody_listens=self._nobody_listens)
-        self.quorum = FakeQuorum(self.node.host, commits_at_once=True)
-        self.node.attach(self.quorum)
+        self.controller = QuorumController(config, LoopClock(), Unchanging(), nobody_listens=self._nobody_listens)
+        self.quorum = FakeQuorum(self.controller.host, commits_at_once=True)
+        self.controller.attach(self.quorum)
 
     async def _nobody_listens(self, _: Sequence[Endpoint]) -> bool:
         return False
 
     def broker(self, broker_id: int) -> BrokerRegistration:
-        return self.node.host.image.brokers[BrokerId(broker_id)]
+        return self.controller.host.image.brokers[BrokerId(broker_id)]
 
     async def register(self, broker_id: int) -> BrokerEpoch:
-        result = await self.node.register_broker(registration(broker_id))
+        result = await self.controller.register_broker(registration(broker_id))
         assert result.error_code is ErrorCode.NONE, result.error_message
         return result.broker_epoch
 
     async def beat(self, broker_id: int, epoch: int, *, index: int | None = None, wants_shutdown: bool = False) -> bool:
         """Whether the broker is fenced after it."""
-        result = await self.node.heartbeat(
+        result = await self.controller.heartbeat(
             HeartbeatRequest(
                 broker_id=BrokerId(broker_id),
                 broker_epoch=BrokerEpoch(epoch),
-                metadata_index=self.node.host.committed_index if index is None else index,
+                metadata_index=self.controller.host.committed_index if index is None else index,
                 wants_shutdown=wants_shutdown,
             )
         )
@@ -60,7 +60,7 @@ class Parts:
 @asynccontextmanager
 async def controller(*, leading: bool = True) -> AsyncIterator[Parts]:
     parts = Parts()
-    running = asyncio.create_task(parts.node.run())
+    running = asyncio.create_task(parts.controller.run())
     if leading:
         parts.quorum.lead(1)
         await asyncio.sleep(0.2)

@@ -17,10 +17,10 @@ from kraft.runtime.clock import SystemClock
 from kraft.runtime.disk import RealDisk
 from kraft.runtime.entropy import SystemEntropy
 from kraft.server.broker.broker_node import BrokerNode
-from kraft.server.broker.world import BrokerWorld
 from kraft.server.config.loading import load
 from kraft.server.identity import machine_secret, storage
 from kraft.server.identity.credentials import NodeCredentials
+from kraft.server.identity.world import NodeWorld
 from tests.unit.metadata.clusters import cluster, with_topic
 
 CLUSTER = "kJ2Yk0mVT0ma0wV2Yk0mVQ"
@@ -39,7 +39,7 @@ def broker(directory: Path, durability: str, *, stopped_cleanly: bool) -> Broker
     storage.format(config, CLUSTER)
     if stopped_cleanly:
         storage.leave_clean_shutdown_markers(config.log_dirs)
-    world = BrokerWorld(
+    world = NodeWorld(
         clock=SystemClock(),
         entropy=SystemEntropy(),
         disk=RealDisk(),

@@ -1,25 +1,21 @@
-"""The world outside, as a broker is given it."""
+"""The world outside, as a node gives it to its roles."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kraft.log.disk import Disk
-from kraft.rpc.call import Served
 from kraft.runtime.clock import Clock
 from kraft.runtime.entropy import Entropy
 from kraft.server.identity.credentials import NodeCredentials
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerWorld:
+class NodeWorld:
     clock: Clock
     entropy: Entropy
     disk: Disk
     credentials: NodeCredentials
     fatal: Callable[[str], None]
     """Ends the node, with one line that says why."""
-
-    own_controller: Sequence[Served] = ()
-    """The calls of the controller in this process, where there is one."""

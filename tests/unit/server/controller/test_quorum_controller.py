@@ -52,7 +52,7 @@ def follow(after_index: int = 0, cluster_id: str = CLUSTER) -> FollowMetadataReq
 def test_the_first_active_controller_gives_the_cluster_its_id() -> None:
     async def scenario() -> None:
         async with controller() as parts:
-            assert parts.node.host.image.cluster_id == CLUSTER
+            assert parts.controller.host.image.cluster_id == CLUSTER
 
     run_virtually(scenario())
 
@@ -72,17 +72,17 @@ def test_a_controller_that_takes_over_says_so_in_the_log() -> None:
 def test_a_controller_that_is_not_active_sends_everybody_elsewhere() -> None:
     async def scenario() -> None:
         async with controller(leading=False) as parts:
-            assert (await parts.node.register_broker(registration(1))).error_code is ErrorCode.NOT_CONTROLLER
+            assert (await parts.controller.register_broker(registration(1))).error_code is ErrorCode.NOT_CONTROLLER
             beat = HeartbeatRequest(
                 broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1), metadata_index=1, wants_shutdown=False
             )
-            assert (await parts.node.heartbeat(beat)).error_code is ErrorCode.NOT_CONTROLLER
+            assert (await parts.controller.heartbeat(beat)).error_code is ErrorCode.NOT_CONTROLLER
             ids = AllocateProducerIdsRequest(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1))
-            assert (await parts.node.allocate_producer_ids(ids)).error_code is ErrorCode.NOT_CONTROLLER
+            assert (await parts.controller.allocate_producer_ids(ids)).error_code is ErrorCode.NOT_CONTROLLER
             for refused in (
-                parts.node.create_topics(CreateTopicsRequest(topics=[], timeout_ms=1)),
-                parts.node.delete_topics(DeleteTopicsRequest(topics=[], timeout_ms=1)),
-                parts.node.describe_quorum(DescribeQuorumRequest()),
+                parts.controller.create_topics(CreateTopicsRequest(topics=[], timeout_ms=1)),
+                parts.controller.delete_topics(DeleteTopicsRequest(topics=[], timeout_ms=1)),
+                parts.controller.describe_quorum(DescribeQuorumRequest()),
             ):
                 with pytest.raises(Refusal, match="NOT_CONTROLLER"):
                     await refused
@@ -97,7 +97,7 @@ def test_a_follower_gets_everything_after_what_it_holds_and_then_each_entry_as_i
     async def scenario() -> None:
         async with controller() as parts:
             await parts.register(1)
-            async with aclosing(parts.node.follow_metadata(follow(after_index=1))) as batches:
+            async with aclosing(parts.controller.follow_metadata(follow(after_index=1))) as batches:
                 first = await anext(batches)
                 assert (first.index, first.committed_index) == (2, 2)
                 await parts.register(2)
@@ -112,7 +112,7 @@ def test_a_follower_hears_a_beat_while_nothing_happens_also_of_a_controller_that
     async def scenario() -> None:
         async with controller(leading=False) as parts:
             parts.quorum.tell(ClusterInitialised(cluster_id=CLUSTER))
-            async with aclosing(parts.node.follow_metadata(follow(after_index=1))) as batches:
+            async with aclosing(parts.controller.follow_metadata(follow(after_index=1))) as batches:
                 assert await asyncio.wait_for(anext(batches), 1) == MetadataBatch(
                     index=1, term=0, records=b"", committed_index=1
                 )
@@ -124,7 +124,7 @@ def test_a_follower_that_is_ahead_of_a_slow_controller_is_told_how_far_that_is()
     async def scenario() -> None:
         async with controller(leading=False) as parts:
             parts.quorum.tell(ClusterInitialised(cluster_id=CLUSTER))
-            async with aclosing(parts.node.follow_metadata(follow(after_index=50))) as batches:
+            async with aclosing(parts.controller.follow_metadata(follow(after_index=50))) as batches:
                 beat = await anext(batches)
                 assert (beat.records, beat.committed_index) == (b"", 1)
 
@@ -135,9 +135,9 @@ def test_a_follower_that_asks_for_what_is_no_longer_kept_gets_a_snapshot_and_the
     async def scenario() -> None:
         async with controller() as parts:
             await parts.register(1)
-            current = parts.node.host.current_image()
-            parts.node.host.start_from(current)
-            async with aclosing(parts.node.follow_metadata(follow(after_index=1))) as batches:
+            current = parts.controller.host.current_image()
+            parts.controller.host.start_from(current)
+            async with aclosing(parts.controller.follow_metadata(follow(after_index=1))) as batches:
                 snapshot = [await anext(batches)]
                 await parts.register(2)
                 while not snapshot[-1].ends_snapshot:
@@ -146,7 +146,7 @@ def test_a_follower_that_asks_for_what_is_no_longer_kept_gets_a_snapshot_and_the
                 assert decode_image([part.records for part in snapshot], current.index) == current.image
                 entry = await anext(batches)
                 assert (entry.index, entry.in_snapshot) == (current.index + 1, False)
-            async with aclosing(parts.node.follow_metadata(follow(after_index=current.index))) as batches:
+            async with aclosing(parts.controller.follow_metadata(follow(after_index=current.index))) as batches:
                 assert not (await anext(batches)).in_snapshot, "it holds all that is no longer kept"
 
     run_virtually(scenario())
@@ -156,11 +156,11 @@ def test_a_follower_that_falls_behind_what_is_kept_meanwhile_gets_a_snapshot() -
     async def scenario() -> None:
         async with controller() as parts:
             await parts.register(1)
-            async with aclosing(parts.node.follow_metadata(follow())) as batches:
+            async with aclosing(parts.controller.follow_metadata(follow())) as batches:
                 assert (await anext(batches)).index == 1
                 assert (await anext(batches)).index == 2
                 await parts.register(2)
-                parts.node.host.start_from(parts.node.host.current_image())
+                parts.controller.host.start_from(parts.controller.host.current_image())
                 assert (await anext(batches)).in_snapshot
 
     run_virtually(scenario())
@@ -170,7 +170,7 @@ def test_a_follower_of_another_cluster_is_refused() -> None:
     async def scenario() -> None:
         async with controller() as parts:
             with pytest.raises(Refusal, match="INCONSISTENT_CLUSTER_ID"):
-                await anext(parts.node.follow_metadata(follow(cluster_id="another")))
+                await anext(parts.controller.follow_metadata(follow(cluster_id="another")))
 
     run_virtually(scenario())
 
@@ -183,7 +183,7 @@ def test_a_topic_is_created_described_changed_by_its_leader_and_deleted() -> Non
         async with controller() as parts:
             for broker_id in (1, 2):
                 await parts.beat(broker_id, await parts.register(broker_id))
-            node = parts.node
+            node = parts.controller
             topics = [NewTopic(topic="orders", replication_factor=2)]
             created = await node.create_topics(CreateTopicsRequest(topics=topics, timeout_ms=1))
             assert [result.error_code for result in created.results] == [ErrorCode.NONE]
@@ -227,18 +227,18 @@ def test_replicas_that_failed_are_told_by_a_registered_broker_only() -> None:
             for broker_id in (1, 2):
                 await parts.beat(broker_id, await parts.register(broker_id))
             topics = [NewTopic(topic="orders", replication_factor=2)]
-            await parts.node.create_topics(CreateTopicsRequest(topics=topics, timeout_ms=1))
-            (topic,) = parts.node.host.image.topics.values()
+            await parts.controller.create_topics(CreateTopicsRequest(topics=topics, timeout_ms=1))
+            (topic,) = parts.controller.host.image.topics.values()
             leader = topic.partitions[0].leader
             report = FailReplicasRequest(
                 broker_id=leader,
                 broker_epoch=parts.broker(leader).broker_epoch,
                 replicas=[FailedReplica(topic_id=topic.topic_id, partition=0, leader_epoch=LeaderEpoch(0))],
             )
-            refused = await parts.node.fail_replicas(replace(report, broker_epoch=BrokerEpoch(99)))
+            refused = await parts.controller.fail_replicas(replace(report, broker_epoch=BrokerEpoch(99)))
             assert refused.error_code is ErrorCode.STALE_BROKER_EPOCH
-            assert (await parts.node.fail_replicas(report)).error_code is ErrorCode.NONE
-            after = parts.node.host.image.topics[topic.topic_id].partitions[0]
+            assert (await parts.controller.fail_replicas(report)).error_code is ErrorCode.NONE
+            after = parts.controller.host.image.topics[topic.topic_id].partitions[0]
             assert (after.leader, after.isr) == (3 - leader, (3 - leader,))
 
     run_virtually(scenario())
@@ -248,7 +248,7 @@ def test_blocks_of_producer_ids_do_not_overlap() -> None:
     async def scenario() -> None:
         async with controller() as parts:
             request = AllocateProducerIdsRequest(broker_id=BrokerId(1), broker_epoch=await parts.register(1))
-            first, second = [await parts.node.allocate_producer_ids(request) for _ in range(2)]
+            first, second = [await parts.controller.allocate_producer_ids(request) for _ in range(2)]
             assert second.first == first.first + first.count
 
     run_virtually(scenario())
@@ -260,7 +260,7 @@ def test_the_quorum_is_described_with_the_brokers_that_only_observe() -> None:
             for broker_id in (1, 7):
                 await parts.beat(broker_id, await parts.register(broker_id), index=2)
             await asyncio.sleep(1)
-            description = await parts.node.describe_quorum(DescribeQuorumRequest())
+            description = await parts.controller.describe_quorum(DescribeQuorumRequest())
             assert (description.leader_id, description.leader_epoch) == (1, 1)
             assert [voter.node_id for voter in description.voters] == [1]
             (observer,) = description.observers
@@ -274,7 +274,7 @@ def test_a_broker_that_an_operator_fenced_stays_fenced_until_the_operator_takes_
         async with controller() as parts:
             epoch = await parts.register(1)
             assert not await parts.beat(1, epoch)
-            admin = parts.node.brokers
+            admin = parts.controller.brokers
             result = await admin.fence(FenceBrokerRequest(broker_id=1, timeout_ms=1))
             assert result.changed
             assert await parts.beat(1, epoch)
@@ -288,13 +288,13 @@ def test_a_broker_is_forgotten_only_when_its_session_has_ended() -> None:
     async def scenario() -> None:
         async with controller() as parts:
             await parts.beat(1, await parts.register(1))
-            admin = parts.node.brokers
+            admin = parts.controller.brokers
             request = UnregisterBrokerRequest(broker_id=1, timeout_ms=1)
             with pytest.raises(Refusal, match="broker 1 is running"):
                 await admin.unregister(request)
             await asyncio.sleep(SESSION_S + 1)
             assert (await admin.unregister(request)).changed
-            assert parts.node.host.image.brokers == {}
+            assert parts.controller.host.image.brokers == {}
             assert await parts.register(1) == 2
 
     run_virtually(scenario())
@@ -303,7 +303,7 @@ def test_a_broker_is_forgotten_only_when_its_session_has_ended() -> None:
 def test_a_new_cluster_acts_on_the_latest_levels() -> None:
     async def scenario() -> None:
         async with controller() as parts:
-            described = describe_features(parts.node.host.image, 1)
+            described = describe_features(parts.controller.host.image, 1)
             levels = {each.feature: each.finalized_level for each in described.features}
             assert levels == {
                 "eligible.leader.replicas.version": 1,
@@ -320,7 +320,7 @@ def test_a_controller_that_reads_of_a_level_beyond_its_own_support_goes_no_furth
         async with controller() as parts:
             with pytest.raises(UnsupportedFeatureLevel, match=r"the cluster is at level 9 of metadata\.version"):
                 parts.quorum.tell(FeatureLevelSet(feature="metadata.version", level=9))
-            assert parts.node.host.image.features["metadata.version"] == 2
+            assert parts.controller.host.image.features["metadata.version"] == 2
 
     run_virtually(scenario())
 
@@ -361,8 +361,8 @@ def test_whether_an_election_may_be_unclean_is_the_topics_then_what_was_set_then
                 ),
                 *own,
             )
-            await parts.node.brokers.fence(FenceBrokerRequest(broker_id=1, timeout_ms=1_000, force=True))
-            assert parts.node.host.image.topics[ORDERS].partitions[0].leader == leader
+            await parts.controller.brokers.fence(FenceBrokerRequest(broker_id=1, timeout_ms=1_000, force=True))
+            assert parts.controller.host.image.topics[ORDERS].partitions[0].leader == leader
 
     run_virtually(scenario())
 
@@ -370,7 +370,7 @@ def test_whether_an_election_may_be_unclean_is_the_topics_then_what_was_set_then
 def test_a_controller_serves_what_operators_and_brokers_ask_it() -> None:
     async def scenario() -> None:
         async with controller() as parts:
-            served = {each.call.method for each in parts.node.served()}
+            served = {each.call.method for each in parts.controller.served()}
         rows = [row for table in (calls, cluster_calls) for row in vars(table).values()]
         asked = {row.method for row in rows if isinstance(row, Call | ServerStream)}
         # What is not here needs the node's configuration, or the logs of a broker.

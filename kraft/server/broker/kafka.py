@@ -1,0 +1,47 @@
+"""Assembly: what the listeners of Kafka's protocol have in common - fetch sessions, and room for fetches that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kraft.model.endpoint import Endpoint
+from kraft.server.broker.metadata import BrokerMetadata
+from kraft.server.config.node_config import NodeConfig
+from kraft.server.config.values import CONTROLLER
+from kraft.server.handlers.broker_handlers import BrokerHandlers
+from kraft.server.identity.world import NodeWorld
+from kraft.server.kafka_listener.apis.fetch import WAITING_PARTITIONS_MAX
+from kraft.server.kafka_listener.fetch_sessions import FETCH_SESSION_ID_MAX, FetchSessions
+from kraft.server.kafka_listener.kafka_apis import KafkaSurroundings, kafka_apis
+from kraft.server.kafka_listener.requests import Api
+from kraft.server.loop.budget import Budget
+from kraft.wire.api_keys import ApiKey
+
+
+class KafkaListeners:
+    def __init__(self, config: NodeConfig, world: NodeWorld, metadata: BrokerMetadata) -> None:
+        self._config = config
+        self._world = world
+        self._metadata = metadata
+        self._fetch_sessions = FetchSessions(
+            lambda: 1 + int.from_bytes(world.entropy.bytes(4), "big") % FETCH_SESSION_ID_MAX
+        )
+        self._waiting_fetches = Budget(WAITING_PARTITIONS_MAX)
+
+    def apis(self, listener: str, handlers: BrokerHandlers) -> Mapping[ApiKey, Api]:
+        return kafka_apis(
+            handlers,
+            KafkaSurroundings(
+                broker_id=self._config.node_id,
+                listener=listener,
+                image=self._metadata.image,
+                fenced_lately=self._metadata.fenced_lately.brokers,
+                monotonic_ms=self._world.clock.monotonic_ms,
+                sessions=self._fetch_sessions,
+                waiting_fetches=self._waiting_fetches,
+                voters=[
+                    (voter.node_id, Endpoint(listener=CONTROLLER, host=voter.host, port=voter.port))
+                    for voter in self._config.quorum.voters
+                ],
+            ),
+        )

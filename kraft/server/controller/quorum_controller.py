@@ -1,0 +1,328 @@
+"""The controller on a voter of the metadata quorum: while the voter leads, it decides for the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from kraft.metadata import broker_decisions, config_decisions, partition_decisions, topic_decisions
+from kraft.metadata.broker_configs import TopicDefaultsInEffect
+from kraft.metadata.broker_decisions import initialise_cluster
+from kraft.metadata.image import MetadataImage
+from kraft.metadata.topic_decisions import ControllerDefaults
+from kraft.model import configs
+from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest, ProducerIdBlock
+from kraft.model.alter_partition import AlterPartitionRequest, AlterPartitionResult
+from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
+from kraft.model.endpoint import Endpoint
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.fail_replicas import FailReplicasRequest, FailReplicasResult
+from kraft.model.features import FeatureRange
+from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
+from kraft.model.heartbeat import HeartbeatRequest, HeartbeatResult
+from kraft.model.ids import BrokerId, TopicId
+from kraft.model.register_broker import RegisterBrokerRequest, RegistrationResult
+from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, TopicResults
+from kraft.quorum.port import Quorum
+from kraft.rpc.call import Served
+from kraft.rpc.calls import CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_QUORUM, INCREMENTAL_ALTER_CONFIGS
+from kraft.rpc.cluster_calls import (
+    ALLOCATE_PRODUCER_IDS,
+    ALTER_PARTITION,
+    ATTEND,
+    FAIL_REPLICAS,
+    FOLLOW_METADATA,
+    HEARTBEAT,
+    REGISTER_BROKER,
+)
+from kraft.runtime.clock import Clock
+from kraft.runtime.entropy import Entropy
+from kraft.server.cluster.metadata_snapshots import encode_image
+from kraft.server.config.components import LeaderElections
+from kraft.server.config.keys import BY_NAME
+from kraft.server.controller.broker_watch import BrokerWatch
+from kraft.server.controller.dialling import nobody_listens
+from kraft.server.controller.leader_balance import LeaderBalance
+from kraft.server.controller.quorum_view import QuorumView
+from kraft.server.controller.state_machine_host import StateMachineHost
+from kraft.server.handlers.brokers import ControllerBrokersHandler
+from kraft.server.handlers.client_quotas import ControllerClientQuotasHandler
+from kraft.server.handlers.features import ControllerFeaturesHandler, FeaturesOfOthers
+from kraft.server.handlers.metadata_queries import MetadataQueries
+from kraft.server.handlers.partition_changes import ControllerPartitionChangesHandler
+
+log = structlog.get_logger()
+
+LOOK_INTERVAL_S: Final = 0.1
+BEAT_INTERVAL_S: Final = 0.5
+"""How often a broker that follows the metadata hears something while nothing happens."""
+
+
+async def _there_are_no_others(_image: MetadataImage) -> Mapping[int, Sequence[FeatureRange]]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerConfig:
+    """`broker_session_timeout_ms` is broker.session.timeout.ms, `settings` are those of the node's file."""
+
+    cluster_id: str
+    node_id: int
+    broker_session_timeout_ms: int
+    defaults: ControllerDefaults
+    elections: LeaderElections = field(default_factory=LeaderElections)
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+class QuorumController:
+    def __init__(
+        self,
+        config: ControllerConfig,
+        clock: Clock,
+        entropy: Entropy,
+        *,
+        nobody_listens: Callable[[Sequence[Endpoint]], Awaitable[bool]] = nobody_listens,
+        features_of_others: FeaturesOfOthers = _there_are_no_others,
+    ) -> None:
+        """`nobody_listens` tells whether a broker's addresses refuse connections, all of them."""
+        self._config = config
+        self._clock = clock
+        self._entropy = entropy
+        self._topic_defaults = TopicDefaultsInEffect(config.settings, config.defaults.configs, str(config.node_id))
+        self._view = QuorumView(config.cluster_id, clock)
+        self._quorum: Quorum | None = None
+        self.host = StateMachineHost(self._on_leadership)
+        self._watch = BrokerWatch(
+            self.host,
+            clock,
+            session_timeout_ms=config.broker_session_timeout_ms,
+            topic_defaults=self._topic_defaults,
+            nobody_listens=nobody_listens,
+        )
+        self.brokers = ControllerBrokersHandler(
+            self.host, is_heard_from=self._watch.is_heard_from, topic_defaults=self._topic_defaults
+        )
+        self._features = ControllerFeaturesHandler(self.host, features_of_others)
+        self._client_quotas = ControllerClientQuotasHandler(self.host)
+        self._partition_changes = ControllerPartitionChangesHandler(
+            self.host, entropy, topic_defaults=self._topic_defaults
+        )
+        self._queries = MetadataQueries(lambda: self.host.image, lambda: self.host.committed_index)
+        self._leader_balance = LeaderBalance(self.host, clock, config.elections, topic_defaults=self._topic_defaults)
+
+    def attach(self, quorum: Quorum) -> None:
+        self._quorum = quorum
+        self.host.attach(quorum)
+
+    async def run(self) -> None:
+        """Decides and watches over the brokers' sessions until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.host.run())
+            tasks.create_task(self._look_around())
+            tasks.create_task(self._watch.run())
+            tasks.create_task(self._leader_balance.run())
+
+    # --- leadership ---
+
+    def _on_leadership(self, active: bool) -> None:
+        log.info("controller is active" if active else "controller is not active", node=self._config.node_id)
+        self._view.begin_anew()
+        self._watch.leadership_changed(active)
+        if active:
+            self._leader_balance.begin_anew()
+
+    async def _look_around(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_INTERVAL_S)
+            if self.host.active:
+                assert self._quorum is not None
+                self._view.look(self._quorum.describe(), self.host.committed_index, self.host.image.brokers)
+                await self._initialise_and_fence()
+
+    async def _initialise_and_fence(self) -> None:
+        try:
+            if not self.host.image.cluster_id:
+                await self.host.submit(lambda image: initialise_cluster(image, self._config.cluster_id))
+            await self._watch.fence_the_silent()
+        except Refusal as refusal:
+            log.info("sessions are left to the next controller", reason=refusal.message)
+
+    # --- what brokers ask for ---
+
+    async def register_broker(self, request: RegisterBrokerRequest) -> RegistrationResult:
+        try:
+            self._check_initialised()
+            alive = self._watch.is_heard_from(request.broker_id)
+            result = await self.host.submit(
+                lambda image: broker_decisions.register_broker(
+                    image, request, session_is_alive=alive, defaults=self._topic_defaults(image)
+                )
+            )
+        except Refusal as refusal:
+            return RegistrationResult(error_code=refusal.error_code, error_message=refusal.message)
+        self._watch.registered(request.broker_id, result.broker_epoch)
+        log.info("broker registered", broker=request.broker_id, broker_epoch=result.broker_epoch)
+        return result
+
+    async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResult:
+        try:
+            self.host.check_active()
+            decision = broker_decisions.heartbeat(
+                self.host.image,
+                request,
+                caught_up_from_index=self._caught_up_from(request.broker_id),
+                committed_index=self.host.committed_index,
+                defaults=self._topic_defaults(self.host.image),
+            )
+            self._watch.heard(request.broker_id, request.broker_epoch)
+            self._view.broker_heard(request.broker_id, request.metadata_index)
+            if not decision.records:
+                return decision.response
+            return await self.host.submit(
+                lambda image: broker_decisions.heartbeat(
+                    image,
+                    request,
+                    caught_up_from_index=self._caught_up_from(request.broker_id),
+                    committed_index=self.host.committed_index,
+                    defaults=self._topic_defaults(image),
+                )
+            )
+        except Refusal as refusal:
+            return HeartbeatResult(error_code=refusal.error_code, error_message=refusal.message)
+
+    def _caught_up_from(self, broker_id: BrokerId) -> int:
+        return self.host.registration_index.get(broker_id, 0)
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResult:
+        try:
+            return await self.host.submit(
+                lambda image: partition_decisions.alter_partition(image, request, defaults=self._topic_defaults(image))
+            )
+        except Refusal as refusal:
+            return AlterPartitionResult(error_code=refusal.error_code, error_message=refusal.message)
+
+    async def fail_replicas(self, request: FailReplicasRequest) -> FailReplicasResult:
+        try:
+            result = await self.host.submit(
+                lambda image: partition_decisions.fail_replicas(image, request, defaults=self._topic_defaults(image))
+            )
+        except Refusal as refusal:
+            return FailReplicasResult(error_code=refusal.error_code, error_message=refusal.message)
+        log.warning("replicas have failed", broker=request.broker_id, replicas=len(request.replicas))
+        return result
+
+    async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> ProducerIdBlock:
+        try:
+            return await self.host.submit(lambda image: broker_decisions.allocate_producer_ids(image, request))
+        except Refusal as refusal:
+            return ProducerIdBlock(error_code=refusal.error_code, error_message=refusal.message)
+
+    async def follow_metadata(self, request: FollowMetadataRequest) -> AsyncGenerator[MetadataBatch, None]:
+        """Committed entries after the one that the broker holds, then each as it is committed.
+
+        Who holds less than what is still here as entries gets a snapshot first.
+        """
+        if request.cluster_id != self._config.cluster_id:
+            raise Refusal(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"this is cluster '{self._config.cluster_id}', not '{request.cluster_id}': check cluster.id",
+            )
+        sent = request.after_index
+        while True:
+            entries = self.host.entries.after(sent)
+            if entries is None:
+                for batch in self._snapshot():
+                    sent = batch.index
+                    yield batch
+            elif entries:
+                for entry in entries:
+                    sent = entry.index
+                    yield MetadataBatch(
+                        index=sent, term=entry.term, records=entry.payload, committed_index=self.host.committed_index
+                    )
+            else:
+                await self.host.progress(BEAT_INTERVAL_S)
+                if not self.host.entries.after(sent):
+                    yield MetadataBatch(index=sent, term=0, records=b"", committed_index=self.host.committed_index)
+
+    def _snapshot(self) -> Iterator[MetadataBatch]:
+        """The whole image as it is now, in parts. Each is made when it is asked for."""
+        current = self.host.current_image()
+        for chunk in chain(encode_image(current.image), [b""]):
+            yield MetadataBatch(
+                index=current.index,
+                term=current.term,
+                records=chunk,
+                committed_index=self.host.committed_index,
+                in_snapshot=True,
+                ends_snapshot=not chunk,
+            )
+
+    # --- what operators ask for ---
+
+    async def create_topics(self, request: CreateTopicsRequest) -> TopicResults:
+        # Ids and places are drawn here, because deciding is free of chance.
+        topic_ids = [TopicId(UUID(bytes=self._entropy.bytes(16), version=4)) for _ in request.topics]
+        start = self._entropy.below(2**31)
+        return await self.host.submit(
+            lambda image: topic_decisions.create_topics(
+                image,
+                request,
+                topic_ids=topic_ids,
+                placement_start=start,
+                defaults=replace(self._config.defaults, configs=self._topic_defaults(image)),
+            )
+        )
+
+    async def delete_topics(self, request: DeleteTopicsRequest) -> TopicResults:
+        return await self.host.submit(lambda image: topic_decisions.delete_topics(image, request))
+
+    async def incremental_alter_configs(
+        self, request: configs.IncrementalAlterConfigsRequest
+    ) -> configs.IncrementalAlterConfigsResponse:
+        return await self.host.submit(
+            lambda image: config_decisions.incremental_alter_configs(
+                image,
+                request,
+                defaults=self._topic_defaults(image),
+                broker_settings=self._config.settings,
+                broker_keys=BY_NAME,
+            )
+        )
+
+    async def describe_quorum(self, _: DescribeQuorumRequest) -> QuorumDescription:
+        self.host.check_active()
+        assert self._quorum is not None
+        return self._view.describe(self._quorum.describe(), self.host.committed_index, self.host.image.brokers)
+
+    def served(self) -> list[Served]:
+        """The calls of the CONTROLLER listener."""
+        return [
+            REGISTER_BROKER.served_by(self.register_broker),
+            HEARTBEAT.served_by(self.heartbeat),
+            ATTEND.served_by(self._watch.attend),
+            ALTER_PARTITION.served_by(self.alter_partition),
+            FAIL_REPLICAS.served_by(self.fail_replicas),
+            ALLOCATE_PRODUCER_IDS.served_by(self.allocate_producer_ids),
+            FOLLOW_METADATA.served_by(self.follow_metadata),
+            CREATE_TOPICS.served_by(self.create_topics),
+            DELETE_TOPICS.served_by(self.delete_topics),
+            INCREMENTAL_ALTER_CONFIGS.served_by(self.incremental_alter_configs),
+            DESCRIBE_QUORUM.served_by(self.describe_quorum),
+            *self.brokers.served(),
+            *self._features.served(),
+            *self._client_quotas.served(),
+            *self._partition_changes.served(),
+            *self._queries.served(),
+        ]
+
+    def _check_initialised(self) -> None:
+        self.host.check_active()
+        if not self.host.image.cluster_id:
+            raise Refusal(ErrorCode.NOT_CONTROLLER, "the controller is just becoming active; ask again")

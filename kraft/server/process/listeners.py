@@ -1,0 +1,108 @@
+"""The listeners of a node: CONTROLLER and GRPC for Kraft's own calls, and those of Kafka's protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from functools import partial
+from typing import Any, Final
+
+import grpc.aio
+import structlog
+
+from kraft.metadata.features import SUPPORTED_FEATURES
+from kraft.rpc.identity import Identity, identity_service
+from kraft.rpc.services import SERVER_OPTIONS
+from kraft.server.broker.handlers import ApiHandlers
+from kraft.server.config.node_config import NodeConfig
+from kraft.server.config.values import GRPC, Listener
+from kraft.server.identity.credentials import NodeCredentials
+from kraft.server.kafka_listener.connection import ConnectionLimits
+from kraft.server.kafka_listener.listener import KafkaListener, ListenerLimits
+from kraft.server.kafka_listener.memory import ListenerMemory
+from kraft.server.kafka_listener.requests import ELEMENT_BYTES, KafkaRequests
+from kraft.server.process.advertised_addresses import check_advertised, check_advertised_to_kafka
+from kraft.server.process.file_limit import connections_max
+from kraft.server.process.ports import CannotListen
+
+log = structlog.get_logger()
+
+GRACE_S: Final = 0.5
+"""How long calls that are under way may take to end when a listener closes."""
+
+
+class Listeners:
+    def __init__(self, config: NodeConfig, cluster_id: str, credentials: NodeCredentials, process_id: bytes) -> None:
+        self._config = config
+        self._cluster_id = cluster_id
+        self._credentials = credentials
+        self._process_id = process_id
+        self._grpc: list[grpc.aio.Server] = []
+        self._kafka: KafkaListener | None = None
+
+    async def listen(self, name: str, services: Sequence[Any], options: Sequence[tuple[str, int]]) -> None:
+        """Serves gRPC on the listener of that name. Raises CannotListen."""
+        listener = self._config.listener(name)
+        assert listener is not None, f"the configuration was checked to have a {name} listener"
+        gatekeeper = self._credentials.gatekeeper(name)
+        server = grpc.aio.server(options=[*SERVER_OPTIONS, *options], interceptors=[gatekeeper])
+        for service in (gatekeeper, identity_service(self._identity(name)), *services):
+            service.add_to(server)
+        _bind(server, listener, self._credentials.server_credentials(name))
+        await server.start()
+        self._grpc.append(server)
+        log.info("listening", listener=str(listener))
+
+    async def listen_to_clients(self, services: Sequence[Any], handlers: ApiHandlers, files_max: int) -> None:
+        """Until this returns the broker is not in service: nobody is sent to an address that leads elsewhere."""
+        options = [("grpc.max_receive_message_length", self._config.network.request_bytes_max)]
+        await self.listen(GRPC, services, options)
+        await check_advertised(self._config, self._identity(GRPC), self._credentials.dial_broker)
+        if self._config.kafka_listeners:
+            await self._listen_to_kafka(self._config.kafka_listeners, handlers, files_max)
+
+    async def _listen_to_kafka(self, listeners: Sequence[Listener], handlers: ApiHandlers, files_max: int) -> None:
+        network = self._config.network
+        limits = ListenerLimits(
+            frame_bytes_max=network.request_bytes_max,
+            connections_max=min(network.connections_max, connections_max(files_max)),
+            connection=ConnectionLimits(idle_s_max=network.connection_idle_ms_max / 1_000),
+        )
+        memory = ListenerMemory(network.request_bytes_max)
+        self._kafka = KafkaListener(limits, self._credentials.refusals, memory)
+        for listener in listeners:
+            answering = partial(
+                KafkaRequests,
+                handlers.kafka_apis(listener.name),
+                unread=memory.unread,
+                elements_max=network.request_bytes_max // ELEMENT_BYTES,
+            )
+            await self._kafka.listen(listener.host, listener.port, answering)
+            log.info("listening", listener=str(listener))
+        for listener in listeners:
+            await check_advertised_to_kafka(self._config, listener.name, self._cluster_id)
+
+    def _identity(self, listener: str) -> Identity:
+        return Identity(
+            cluster_id=self._cluster_id,
+            node_id=self._config.node_id,
+            process_id=self._process_id,
+            features=list(SUPPORTED_FEATURES.values()),
+            listener=listener,
+        )
+
+    def stopping(self, grace_s: float) -> list[Coroutine[Any, Any, None]]:
+        """Each listener's stop, to be awaited."""
+        stops: list[Coroutine[Any, Any, None]] = [server.stop(grace_s or None) for server in self._grpc]
+        return stops if self._kafka is None else [*stops, self._kafka.stop(grace_s)]
+
+
+def _bind(server: grpc.aio.Server, listener: Listener, credentials: grpc.ServerCredentials | None) -> None:
+    try:
+        if credentials is None:
+            bound = server.add_insecure_port(listener.address)
+        else:
+            bound = server.add_secure_port(listener.address, credentials)
+    except RuntimeError:
+        bound = 0
+    if bound != listener.port:
+        raise CannotListen(f"{listener} cannot be bound: the port is in use or the host is not this machine's")
