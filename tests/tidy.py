@@ -13,7 +13,7 @@ Measured are, generated code left out:
   limit, because each of its parameters is an option that users see. Fields of a dataclass are not counted: a value
   with a name is what too many parameters become;
 - imports: modules outside of the file's own folder, wherever in the file they are imported; the standard library is
-  not counted;
+  not counted. Tables that name every API have no limit: a new API is a new line there;
 - copies: runs of six or more equal lines that two files share, or one file has twice; `tests.copied_lines` says which
   lines count.
 """
@@ -37,6 +37,15 @@ EXCEPTIONS: Final = Path("tests", "tidy_exceptions.toml")
 PACKAGES: Final = ("benchmarks", "chaos", "kraft", "spark_connector", "tests")
 LOWER_IT: Final = "run python -m tests.tidy --write"
 PAIR: Final = " ~ "
+
+TABLES: Final = frozenset(
+    {
+        "kraft/server/broker/handlers.py",
+        "kraft/server/controller/quorum_controller.py",
+        "kraft/server/kafka_listener/kafka_admin_apis.py",
+    }
+)
+"""Files with a line for each API, or for each family of them."""
 
 Sizes = dict[str, int]
 """File, function or pair of files -> how large."""
@@ -91,7 +100,8 @@ def measured(root: Path) -> House:
             tree = ast.parse(text)
             name = file.as_posix()
             house.sizes["file"][name] = len(text.splitlines())
-            house.sizes["imports"][name] = len(_imports(tree, file.parent, root))
+            if name not in TABLES:
+                house.sizes["imports"][name] = len(_imports(tree, file.parent, root))
             _measure_functions(house, name, tree)
             lines[name] = code_lines(text, tree)
     house.copies = find_copies(lines)

@@ -52,7 +52,7 @@ class LogFiles:
         """Segments whose files a thread is swapping: their names may already be those of other content."""
         self._is_closed = False
         self._begun: Segment | None = None
-        """It may never be one of the segments: the change that began it may be given up."""
+        """Begun by a change and not yet one of the segments; closed with the log if the change is given up."""
         run_now(self._begin(config))
         self._log_end = self.active.next_offset
         self.sync.durable_up_to(self._log_end)
@@ -190,7 +190,7 @@ class LogFiles:
             yield from self._cut_epochs(self._log_end)
 
     def _forget_epochs_begun(self) -> None:
-        """For records that could not be written. The next append writes the file first."""
+        """Takes back epochs whose records could not be written. The next append writes the file first."""
         # An epoch that ends beyond the log would be answered to followers, and asked of the next records.
         before = self._epochs.latest_epoch
         self._epochs = self._epochs.up_to(self._log_end)
@@ -231,11 +231,11 @@ class LogFiles:
             self._checkpoint = checkpoint
 
     def remember_holes(self) -> Change[None]:
-        """Before there is one: otherwise it would be taken for rot after a crash."""
+        """Notes that there are holes before the first is made: after a crash they would be taken for rot."""
         yield from self._remember(replace(self._checkpoint, is_sparse=True))
 
     def remember_start(self, offset: Offset) -> Change[None]:
-        """Of a log that is empty, so without epochs."""
+        """Notes where an empty log starts; it has no epochs."""
         yield from self._remember(replace(self._checkpoint, log_start_offset=offset))
 
     def advance_start(self, offset: Offset) -> Change[None]:
@@ -425,7 +425,7 @@ class LogFiles:
 
 
 def _keep_indexes(segments: Sequence[Segment]) -> Change[None]:
-    """So that reads go on while the index files are put aside: to make an index anew would hold the loop."""
+    """Keeps the indexes in memory while their files are put aside: reads go on, and none is made anew on the loop."""
     stored = yield lambda: [segment.stored_index() for segment in segments]
     for segment, index in zip(segments, stored, strict=True):
         segment.keep_index(index)

@@ -1,6 +1,6 @@
 """A call of a gRPC service, declared once for both ends: its name, and the values that its messages stand for.
 
-Which messages those are is said by the proto file. A declaration that does not fit it raises at import.
+The proto file says which messages those are. A value whose fields have other names than its message raises at import.
 """
 
 from __future__ import annotations

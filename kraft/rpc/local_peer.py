@@ -20,7 +20,7 @@ Response = TypeVar("Response")
 
 
 class LocalPeer:
-    """As a `Peer`: the same deadlines and Refusals."""
+    """As a `Peer`: the same deadlines, Refusals and Unreachable."""
 
     def __init__(self, address: str, calls: Iterable[Served]) -> None:
         self.address = address

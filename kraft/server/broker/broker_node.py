@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from kraft.metadata.image import MetadataImage
 from kraft.rpc.call import Served
-from kraft.server.broker.handlers import ApiHandlers
+from kraft.server.broker.handlers import BrokerApis
 from kraft.server.broker.logs import BrokerLogs
 from kraft.server.broker.metadata import BrokerMetadata
 from kraft.server.broker.replicas import BrokerReplicas
@@ -33,13 +33,13 @@ class BrokerNode:
         )
         self._logs = BrokerLogs(config, storage, world, self._metadata.exists)
         self._replicas = BrokerReplicas(config, world, self._metadata, self._logs)
-        self.handlers = ApiHandlers(config, world, self._metadata, self._logs, self._replicas)
+        self.apis = BrokerApis(config, world, self._metadata, self._logs, self._replicas)
 
     async def run(self, listen: Callable[[], Awaitable[None]]) -> None:
         """Serves until cancelled. Raises BrokerRefused and StorageError.
 
-        Calls `listen` when the broker has caught up with the metadata and opened its logs: nobody is answered from
-        before that, and the controller puts the broker into service only after it.
+        Calls `listen` when the broker has caught up with the metadata and opened its logs: no client is
+        answered before that, and the controller puts the broker into service only after it.
         """
         metadata, logs, replicas = self._metadata, self._logs, self._replicas
         await metadata.load()
@@ -71,12 +71,12 @@ class BrokerNode:
     async def close(self) -> None:
         """The second half, after `run` was cancelled: every log is closed durably."""
         await self._replicas.close_logs()
-        await self.handlers.waiting_appends.close()
+        await self.apis.waiting_appends.close()
         await self._metadata.close_snapshots()
         self._logs.store_thread.shutdown()
         self._replicas.close_threads()
         self._logs.upkeep_threads.shutdown()
-        self.handlers.close_threads()
+        self.apis.close_threads()
         await self._replicas.connections.close()
         await self._metadata.connections.close()
 

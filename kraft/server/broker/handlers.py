@@ -44,7 +44,7 @@ from kraft.server.replica.waiting_appends import WaitingAppends
 from kraft.wire.api_keys import ApiKey
 
 
-class ApiHandlers:
+class BrokerApis:
     def __init__(
         self,
         config: NodeConfig,
@@ -66,17 +66,17 @@ class ApiHandlers:
 
     def grpc_services(self) -> list[Service]:
         """What the GRPC listener serves."""
-        return [Service(*self.all.served())]
+        return [Service(*self.handlers.served())]
 
     def kafka_apis(self, listener: str) -> Mapping[ApiKey, Api]:
         """What a listener of Kafka's protocol serves: the same for all but the addresses that clients are told."""
-        return self._kafka.apis(listener, replace(self.all, metadata=self._metadata_handler(listener)))
+        return self._kafka.apis(listener, replace(self.handlers, metadata=self._metadata_handler(listener)))
 
     def close_threads(self) -> None:
         self._read_thread.shutdown(cancel_futures=True)
 
     @cached_property
-    def all(self) -> BrokerHandlers:
+    def handlers(self) -> BrokerHandlers:
         config, metadata, logs = self._config, self._metadata, self._logs
         partitions, controllers, image = logs.partitions, metadata.controllers, metadata.image
         settings, topic_configs = config.settings, config.topics.configs

@@ -50,5 +50,5 @@ class Forwarder:
             raise NoAnswer(str(error)) from error
 
     async def until(self, holds: Callable[[MetadataImage], bool]) -> None:
-        """Whoever changes something and then asks this broker for it is told the new state, if it can be had."""
+        """Waits until the image here `holds` the change, at most LOCALLY_KNOWN_MAX_S: clients ask this broker next."""
         await self._loader.until(holds, LOCALLY_KNOWN_MAX_S)

@@ -119,7 +119,7 @@ def _has_grown(image: MetadataImage, result: TopicResult) -> bool:
 
 
 class ControllerPartitionChangesHandler:
-    """Decides. Refusal NOT_CONTROLLER is raised while this node is not the active"""
+    """Decides. Refusal NOT_CONTROLLER is raised while this node is not the active controller."""
 
     def __init__(
         self, decisions: Decisions, entropy: Entropy, *, topic_defaults: Callable[[MetadataImage], TopicConfig]

@@ -38,10 +38,10 @@ class KafkaSurroundings:
 
     monotonic_ms: Callable[[], int]
     sessions: FetchSessions
-    """Of the clients of all listeners."""
+    """Shared by the clients of all listeners."""
 
     waiting_fetches: Budget
-    """Of the partitions of all fetches that wait."""
+    """Counts the partitions of all fetches that wait, on all listeners."""
 
     voters: Sequence[tuple[int, Endpoint]]
     """Where each controller is reached, by node id."""

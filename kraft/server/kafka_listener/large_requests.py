@@ -42,7 +42,7 @@ class LargeRequests:
         self.others = Budget(frame_bytes_max // OTHER_SHARE, Beyond.ALONE)
         self.largest = Budget(0, Beyond.ALONE)
         self.bytes_most = 0
-        """Of the largest that was carried out, since somebody last set this to 0."""
+        """Size of the largest that was carried out since this was last set to 0."""
 
     def begin(self, claimant: Hashable, frame: memoryview, granted: Callable[[], None]) -> bool:
         """False: not now, `granted` is called when it is the claimant's turn, and then it begins once more.

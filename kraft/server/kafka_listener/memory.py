@@ -1,4 +1,4 @@
-"""All memory that clients of Kafka's protocol can make a node take, and the sum of it.
+"""What clients of Kafka's protocol can make a node hold, as its budgets count it, and the sum of that.
 
 Every part has a `Budget`. R is `socket.request.max.bytes`, the size that one request may have:
 
@@ -11,9 +11,11 @@ Every part has a `Budget`. R is `socket.request.max.bytes`, the size that one re
 | a request too large for these two                 | one at a time                            |
 | answers that are not read                         | R/4, and the last one that found room    |
 
-So the sum is four fifths of R and two requests beyond them, of R at most: one that arrives and one that is carried out.
-When nothing is left, a connection may still send the first KiB of a request and be sent an answer of 16 KiB, or one
-without records; of connections there are `max.connections`. Bounds that do not depend on R stand beside this sum:
+Bytes of frames and answers are counted; what a large request is decoded to takes many times its frame, which is why
+so few are carried out at once (`large_requests.py`). The sum is four fifths of R and two requests beyond them, of R at
+most: one that arrives and one that is carried out. When nothing is left, a connection may still send the first KiB of a
+request and be sent an answer of 16 KiB, or one without records; of connections there are `max.connections`. Bounds that
+do not depend on R stand beside this sum:
 
 | What                                              | At most                                  |
 |---------------------------------------------------|------------------------------------------|

@@ -42,12 +42,12 @@ class PendingFetch:
     min_bytes: int
     max_bytes: int
     records_wait_ms: int
-    """How long it waits for records, and below for room, once there are some."""
+    """How long it waits for records; `room_wait_ms` is how long it then waits for room."""
 
     room_wait_ms: int
     state: FetchState = FetchState.READING
     deadline_s: float = field(default=0.0, init=False)
-    """Of the wait for room."""
+    """When the wait for room ends, by the loop's clock."""
 
     _answer: values.FetchResponse | None = field(default=None, init=False)
 

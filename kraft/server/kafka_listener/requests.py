@@ -28,8 +28,8 @@ _PRODUCE_KEY: Final = int(ApiKey.PRODUCE).to_bytes(2, "big")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """What surrounds a request."""
+class RequestContext:
+    """What an API needs to know of a request beside its message, as in Kafka."""
 
     version: int
     client_id: str
@@ -40,7 +40,7 @@ class Call:
     """Its size as it came."""
 
     unread: UnreadAnswers | None = None
-    """Of all clients: says how many bytes of records an answer may have. None: as many as the client wants."""
+    """Shared by all clients: says how many bytes of records an answer may have. None: as many as the client wants."""
 
     waiting: WaitingClient | None = field(default=None, compare=False)
     """Counts the appends of this connection that wait. None: nobody asks."""
@@ -57,13 +57,13 @@ class EncodedMessage:
 Response = Message | EncodedMessage | None
 """None: the client is not sent anything."""
 
-Api = Callable[[Any, Call], Awaitable[Response] | Response]
+Api = Callable[[Any, RequestContext], Awaitable[Response] | Response]
 """Takes the message of its key. Bytes of records are there until it returns, not until what it returns is awaited.
 Raises CloseConnection."""
 
 
 class KafkaRequests:
-    """What answers the requests of one connection."""
+    """Decodes each request of a connection, calls its API and encodes the answer."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class KafkaRequests:
             request = decode(kind, header.api_version, frame, position, self._elements_max)
         except ProtocolError as error:
             raise CloseConnection(str(error)) from None
-        call = Call(
+        call = RequestContext(
             version=header.api_version,
             client_id=header.client_id or "",
             peer=self._peer,

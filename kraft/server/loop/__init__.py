@@ -1,1 +1,1 @@
-"""What shares the event loop: requests that wait, long work in turns, tasks that nobody awaits."""
+"""What shares the event loop: requests that wait, memory budgets, long work in turns and threads, background tasks."""

@@ -12,19 +12,19 @@ from typing import Final
 
 
 class Beyond(Enum):
-    """Who is granted a claim that is larger than what is left, and so what a claim above the whole budget comes to."""
+    """Whether a claim that is larger than what is left may be granted, and to whom."""
 
     NOBODY = auto()
     """It is never granted."""
 
     ALONE = auto()
-    """Who is alone: when everybody else has released what they hold. Claims are granted in the order in which they
-    came.
+    """To a claimant that is alone: when everybody else has released what they hold. Claims are granted in the order in
+    which they came.
     """
 
     FIRST = auto()
-    """One claimant at a time, the first that needs it, though others hold all there is: they may hold the beginnings of
-    what none of them can finish. So at most the budget and one claim are held. A claim that fits never waits.
+    """To one claimant at a time, the first that needs it, though others hold all there is: they may hold the beginnings
+    of what none of them can finish. So at most the budget and one claim are held. A claim that fits never waits.
     """
 
 

@@ -12,7 +12,7 @@ import structlog
 from kraft.metadata.features import SUPPORTED_FEATURES
 from kraft.rpc.identity import Identity, identity_service
 from kraft.rpc.services import SERVER_OPTIONS
-from kraft.server.broker.handlers import ApiHandlers
+from kraft.server.broker.handlers import BrokerApis
 from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.values import GRPC, Listener
 from kraft.server.identity.credentials import NodeCredentials
@@ -52,15 +52,15 @@ class Listeners:
         self._grpc.append(server)
         log.info("listening", listener=str(listener))
 
-    async def listen_to_clients(self, services: Sequence[Any], handlers: ApiHandlers, files_max: int) -> None:
+    async def listen_to_clients(self, services: Sequence[Any], apis: BrokerApis, files_max: int) -> None:
         """Until this returns the broker is not in service: nobody is sent to an address that leads elsewhere."""
         options = [("grpc.max_receive_message_length", self._config.network.request_bytes_max)]
         await self.listen(GRPC, services, options)
         await check_advertised(self._config, self._identity(GRPC), self._credentials.dial_broker)
         if self._config.kafka_listeners:
-            await self._listen_to_kafka(self._config.kafka_listeners, handlers, files_max)
+            await self._listen_to_kafka(self._config.kafka_listeners, apis, files_max)
 
-    async def _listen_to_kafka(self, listeners: Sequence[Listener], handlers: ApiHandlers, files_max: int) -> None:
+    async def _listen_to_kafka(self, listeners: Sequence[Listener], apis: BrokerApis, files_max: int) -> None:
         network = self._config.network
         limits = ListenerLimits(
             frame_bytes_max=network.request_bytes_max,
@@ -72,7 +72,7 @@ class Listeners:
         for listener in listeners:
             answering = partial(
                 KafkaRequests,
-                handlers.kafka_apis(listener.name),
+                apis.kafka_apis(listener.name),
                 unread=memory.unread,
                 elements_max=network.request_bytes_max // ELEMENT_BYTES,
             )

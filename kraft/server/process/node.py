@@ -132,10 +132,10 @@ class _Node:
     def _start_broker(self) -> None:
         own_controller = () if self._controller is None else self._controller.calls
         broker = self._broker = BrokerNode(self._config, self._storage, self._world, own_controller=own_controller)
-        services = broker.handlers.grpc_services()
+        services = broker.apis.grpc_services()
 
         async def listen() -> None:
-            await self._listeners.listen_to_clients(services, broker.handlers, self._files_max)
+            await self._listeners.listen_to_clients(services, broker.apis, self._files_max)
             exempt_what_lives_long()
 
         self._play("broker", broker.run(listen))

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from kraft.model import client_quotas as values
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.kafka_listener.apis.patience import UNTOLD_MS
-from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -22,7 +22,7 @@ class AlterClientQuotasApi:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
-    async def __call__(self, request: AlterClientQuotasRequest, call: Call) -> AlterClientQuotasResponse:
+    async def __call__(self, request: AlterClientQuotasRequest, call: RequestContext) -> AlterClientQuotasResponse:
         """One entity after the other, since each is answered on its own: one that is refused does not stop the others.
 
         But where nobody has answered in time, nobody is asked again: the client has waited for long enough.

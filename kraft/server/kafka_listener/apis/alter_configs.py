@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kraft.model import configs as values
 from kraft.server.kafka_listener.apis.config_alterations import Alterations, Handle
-from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -17,7 +17,7 @@ class AlterConfigsApi:
     def __init__(self, handle: Handle) -> None:
         self._alterations = Alterations(handle)
 
-    async def __call__(self, request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
+    async def __call__(self, request: AlterConfigsRequest, call: RequestContext) -> AlterConfigsResponse:
         responses = await self._alterations.responses(
             request.resources, _wanted, AlterConfigsResourceResponse, validate_only=request.validate_only
         )

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from kraft.model import partitions as values
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.kafka_listener.apis.patience import patience_ms
-from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -23,7 +23,7 @@ class AlterPartitionReassignmentsApi:
         self._handle = handle
 
     async def __call__(
-        self, request: AlterPartitionReassignmentsRequest, call: Call
+        self, request: AlterPartitionReassignmentsRequest, call: RequestContext
     ) -> AlterPartitionReassignmentsResponse:
         try:
             answer = await self._handle(_wanted(request))

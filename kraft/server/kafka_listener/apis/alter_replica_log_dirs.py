@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from kraft.model import log_directories as values
-from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -20,7 +20,7 @@ class AlterReplicaLogDirsApi:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
-    async def __call__(self, request: AlterReplicaLogDirsRequest, call: Call) -> AlterReplicaLogDirsResponse:
+    async def __call__(self, request: AlterReplicaLogDirsRequest, call: RequestContext) -> AlterReplicaLogDirsResponse:
         answered = await self._handle(
             values.AlterReplicaLogDirectoriesRequest(
                 replicas=[

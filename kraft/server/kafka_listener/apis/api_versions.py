@@ -8,7 +8,7 @@ from typing import Final
 
 from kraft.model.errors import ErrorCode
 from kraft.model.features import DescribeFeaturesRequest, DescribeFeaturesResponse
-from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.api_versions import advertised
 from kraft.wire.schema.api_versions import (
@@ -37,7 +37,7 @@ class ApiVersionsApi:
         self._keys = advertised(keys)
         self._describe_features = describe_features
 
-    async def __call__(self, request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
+    async def __call__(self, request: ApiVersionsRequest, call: RequestContext) -> ApiVersionsResponse:
         if call.version >= _NAMED_FROM and not _is_named(request):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=())
         described = await self._describe_features(DescribeFeaturesRequest())

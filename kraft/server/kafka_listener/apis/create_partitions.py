@@ -8,7 +8,7 @@ from kraft.model import partitions as values
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.topics import TopicResults
 from kraft.server.kafka_listener.apis.patience import patience_ms
-from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -23,7 +23,7 @@ class CreatePartitionsApi:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
-    async def __call__(self, request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResponse:
+    async def __call__(self, request: CreatePartitionsRequest, call: RequestContext) -> CreatePartitionsResponse:
         try:
             answer = await self._handle(
                 values.CreatePartitionsRequest(

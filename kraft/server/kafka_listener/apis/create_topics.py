@@ -10,7 +10,7 @@ from kraft.model.configs import ConfigEntry
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.partitions import ReplicaAssignment
 from kraft.server.kafka_listener.apis.patience import patience_ms
-from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.declaration import ZERO_UUID
 from kraft.wire.schema.create_topics import (
     CreatableTopic,
@@ -31,7 +31,7 @@ class CreateTopicsApi:
         self._handle = handle
         self._configs_in_effect = configs_in_effect
 
-    async def __call__(self, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
+    async def __call__(self, request: CreateTopicsRequest, call: RequestContext) -> CreateTopicsResponse:
         named = Counter(topic.name for topic in request.topics)
         results: dict[str, CreatableTopicResult] = {}
         wanted = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from kraft.model import delete_records as values
-from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -20,7 +20,7 @@ class DeleteRecordsApi:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
-    async def __call__(self, request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse:
+    async def __call__(self, request: DeleteRecordsRequest, call: RequestContext) -> DeleteRecordsResponse:
         answer = await self._handle(
             values.DeleteRecordsRequest(
                 timeout_ms=request.timeout_ms,

@@ -8,7 +8,7 @@ from typing import Final
 from kraft.model import topics as values
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.kafka_listener.apis.patience import patience_ms
-from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.declaration import ZERO_UUID
 from kraft.wire.schema.delete_topics import (
     DeletableTopicResult,
@@ -30,7 +30,7 @@ class DeleteTopicsApi:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
-    async def __call__(self, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
+    async def __call__(self, request: DeleteTopicsRequest, call: RequestContext) -> DeleteTopicsResponse:
         if call.version < _STATES_FROM:
             topics = tuple(DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names)
         else:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from kraft.model import client_quotas as values
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
@@ -23,7 +23,9 @@ class DescribeClientQuotasApi:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
-    async def __call__(self, request: DescribeClientQuotasRequest, call: Call) -> DescribeClientQuotasResponse:
+    async def __call__(
+        self, request: DescribeClientQuotasRequest, call: RequestContext
+    ) -> DescribeClientQuotasResponse:
         try:
             filters = [_filter(component) for component in request.components]
             answer = await self._handle(values.DescribeClientQuotasRequest(filters=filters, strict=request.strict))

@@ -14,7 +14,7 @@ from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId
 from kraft.server.kafka_listener.apis.authorized_operations import NOT_ASKED, ON_CLUSTER
 from kraft.server.kafka_listener.apis.metadata import controller_for_clients
-from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -37,7 +37,7 @@ class DescribeClusterApi:
         self._listener = listener
         self._broker_id = broker_id
 
-    async def __call__(self, request: DescribeClusterRequest, call: Call) -> DescribeClusterResponse:
+    async def __call__(self, request: DescribeClusterRequest, call: RequestContext) -> DescribeClusterResponse:
         if request.endpoint_type != _BROKERS:
             return _wrong_endpoint(request.endpoint_type)
         answer = await self._handle(_NO_TOPICS)

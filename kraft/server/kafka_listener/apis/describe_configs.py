@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from kraft.model import configs as values
-from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -22,7 +22,7 @@ class DescribeConfigsApi:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
-    async def __call__(self, request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
+    async def __call__(self, request: DescribeConfigsRequest, call: RequestContext) -> DescribeConfigsResponse:
         answer = await self._handle(
             values.DescribeConfigsRequest(
                 resources=[

@@ -8,7 +8,7 @@ from itertools import groupby
 from kraft.model import log_directories as values
 from kraft.model.errors import ErrorCode
 from kraft.model.partitions import PartitionName
-from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -24,7 +24,7 @@ class DescribeLogDirsApi:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
-    def __call__(self, request: DescribeLogDirsRequest, call: Call) -> DescribeLogDirsResponse:
+    def __call__(self, request: DescribeLogDirsRequest, call: RequestContext) -> DescribeLogDirsResponse:
         described = self._handle(
             values.DescribeLogDirectoriesRequest(
                 partitions=[

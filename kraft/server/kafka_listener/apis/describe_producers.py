@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from kraft.model import describe_producers as values
 from kraft.model.partitions import PartitionName
-from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -22,7 +22,7 @@ class DescribeProducersApi:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
-    def __call__(self, request: DescribeProducersRequest, call: Call) -> DescribeProducersResponse:
+    def __call__(self, request: DescribeProducersRequest, call: RequestContext) -> DescribeProducersResponse:
         answer = self._handle(
             values.DescribeProducersRequest(
                 partitions=[

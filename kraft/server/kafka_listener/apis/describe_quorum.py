@@ -8,7 +8,7 @@ from typing import Final
 from kraft.model import describe_quorum as values
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode
-from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -34,7 +34,7 @@ class DescribeQuorumApi:
             for node_id, each in voters
         )
 
-    async def __call__(self, request: DescribeQuorumRequest, call: Call) -> DescribeQuorumResponse:
+    async def __call__(self, request: DescribeQuorumRequest, call: RequestContext) -> DescribeQuorumResponse:
         quorum = await self._handle(values.DescribeQuorumRequest())
         if quorum.error_code is not ErrorCode.NONE:
             return DescribeQuorumResponse(error_code=quorum.error_code, error_message=quorum.error_message, topics=())

@@ -10,7 +10,7 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.metadata import PartitionMetadata, TopicMetadata
 from kraft.server.kafka_listener.apis.authorized_operations import ON_TOPIC
 from kraft.server.kafka_listener.apis.metadata import INTERNAL_TOPICS
-from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.declaration import ZERO_UUID
 from kraft.wire.schema.describe_topic_partitions import (
     Cursor,
@@ -30,7 +30,9 @@ class DescribeTopicPartitionsApi:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
-    def __call__(self, request: DescribeTopicPartitionsRequest, call: Call) -> DescribeTopicPartitionsResponse:
+    def __call__(
+        self, request: DescribeTopicPartitionsRequest, call: RequestContext
+    ) -> DescribeTopicPartitionsResponse:
         names = [topic.name for topic in request.topics]
         partitions_max = max(1, min(request.response_partition_limit, PARTITIONS_MAX))
         try:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from kraft.model import partitions as values
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.kafka_listener.apis.patience import patience_ms
-from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -22,7 +22,7 @@ class ElectLeadersApi:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
-    async def __call__(self, request: ElectLeadersRequest, call: Call) -> ElectLeadersResponse:
+    async def __call__(self, request: ElectLeadersRequest, call: RequestContext) -> ElectLeadersResponse:
         wanted = [
             values.PartitionName(topic=topic.topic, partition=partition)
             for topic in request.topic_partitions or ()

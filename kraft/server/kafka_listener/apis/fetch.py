@@ -21,7 +21,7 @@ from kraft.server.kafka_listener.fetch_sessions import (
 )
 from kraft.server.kafka_listener.large_requests import LARGE_FROM_BYTES
 from kraft.server.kafka_listener.pending_fetch import FetchState, PendingFetch, WantedPartition
-from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.server.kafka_listener.unread_answers import UnreadAnswers
 from kraft.server.loop.budget import Budget
 from kraft.server.loop.turns import Turns
@@ -68,7 +68,7 @@ class FetchApi:
         self._waiting = waiting
         self._monotonic_ms = monotonic_ms
 
-    def __call__(self, request: FetchRequest, call: Call) -> Awaitable[FetchResponse] | FetchResponse:
+    def __call__(self, request: FetchRequest, call: RequestContext) -> Awaitable[FetchResponse] | FetchResponse:
         if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
             return FetchResponse(error_code=ErrorCode.INVALID_REQUEST, responses=())
         try:
@@ -84,7 +84,7 @@ class FetchApi:
             return self._response(fetch, [self._found(fetch, *each) for each in fetch.results()])
         return self._carry_on(fetch, unread, None)
 
-    def _pending(self, request: FetchRequest, session: FetchSession | None, call: Call) -> PendingFetch:
+    def _pending(self, request: FetchRequest, session: FetchSession | None, call: RequestContext) -> PendingFetch:
         wanted = _named(request) if session is None else session.wanted
         is_large, is_crowded = call.frame_bytes > LARGE_FROM_BYTES, not self._waiting.has_room(len(wanted))
         wait_ms = min(request.max_wait_ms, LARGE_WAIT_MS_MAX) if is_large else request.max_wait_ms

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kraft.model import configs as values
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.kafka_listener.apis.config_alterations import Alterations, Handle
-from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -19,7 +19,9 @@ class IncrementalAlterConfigsApi:
     def __init__(self, handle: Handle) -> None:
         self._alterations = Alterations(handle)
 
-    async def __call__(self, request: IncrementalAlterConfigsRequest, call: Call) -> IncrementalAlterConfigsResponse:
+    async def __call__(
+        self, request: IncrementalAlterConfigsRequest, call: RequestContext
+    ) -> IncrementalAlterConfigsResponse:
         responses = await self._alterations.responses(
             request.resources, _wanted, AlterConfigsResourceResponse, validate_only=request.validate_only
         )

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from kraft.model import init_producer_id as values
 from kraft.model.errors import ErrorCode
 from kraft.rpc.refusal_log import RefusalLog
-from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 
@@ -20,7 +20,7 @@ class InitProducerIdApi:
         self._handle = handle
         self._refusals = RefusalLog(monotonic_ms)
 
-    async def __call__(self, request: InitProducerIdRequest, call: Call) -> InitProducerIdResponse:
+    async def __call__(self, request: InitProducerIdRequest, call: RequestContext) -> InitProducerIdResponse:
         if request.transactional_id is not None:
             # The answer has no room for a message, so the node's log says it.
             self._refusals.tell(call.peer, "a transactional producer: transactions are not built yet")

@@ -11,7 +11,7 @@ from typing import Final
 from kraft.model.configs import ConfigResource as Resource
 from kraft.model.configs import ConfigResourceType
 from kraft.model.errors import ErrorCode
-from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -29,7 +29,7 @@ class ListConfigResourcesApi:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
-    def __call__(self, request: ListConfigResourcesRequest, call: Call) -> ListConfigResourcesResponse:
+    def __call__(self, request: ListConfigResourcesRequest, call: RequestContext) -> ListConfigResourcesResponse:
         if call.version < _TYPES_FROM:
             types: tuple[ConfigResourceType, ...] = (ConfigResourceType.CLIENT_METRICS,)
         else:

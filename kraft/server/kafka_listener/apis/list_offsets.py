@@ -7,7 +7,7 @@ from typing import Final
 
 from kraft.model import list_offsets as values
 from kraft.model.errors import ErrorCode
-from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -31,7 +31,7 @@ class ListOffsetsApi:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
-    async def __call__(self, request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
+    async def __call__(self, request: ListOffsetsRequest, call: RequestContext) -> ListOffsetsResponse:
         answer = await self._handle(
             values.ListOffsetsRequest(
                 partitions=[

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from kraft.model import partitions as values
 from kraft.model.errors import ErrorCode
-from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -23,7 +23,7 @@ class ListPartitionReassignmentsApi:
         self._handle = handle
 
     async def __call__(
-        self, request: ListPartitionReassignmentsRequest, call: Call
+        self, request: ListPartitionReassignmentsRequest, call: RequestContext
     ) -> ListPartitionReassignmentsResponse:
         answer = await self._handle(
             values.ListPartitionReassignmentsRequest(

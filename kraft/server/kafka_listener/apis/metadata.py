@@ -12,7 +12,7 @@ from kraft.server.handlers.metadata import PARTITIONS_AT_ONCE
 from kraft.server.kafka_listener.apis.authorized_operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from kraft.server.kafka_listener.apis.leaders import Leaders
 from kraft.server.kafka_listener.encoded_answers import EncodedAnswers
-from kraft.server.kafka_listener.requests import Call, EncodedMessage
+from kraft.server.kafka_listener.requests import EncodedMessage, RequestContext
 from kraft.server.loop.turns import Turns
 from kraft.wire.codec import encode
 from kraft.wire.schema.metadata import (
@@ -47,7 +47,7 @@ class MetadataApi:
         self._fenced_lately = fenced_lately
         self._everything = EncodedAnswers(lambda: leaders.image)
 
-    async def __call__(self, request: MetadataRequest, call: Call) -> MetadataResponse | EncodedMessage:
+    async def __call__(self, request: MetadataRequest, call: RequestContext) -> MetadataResponse | EncodedMessage:
         # In version 0 no topic at all means every topic; later that is what null says.
         if request.topics is None or (call.version == 0 and not request.topics):
             operations = (request.include_cluster_authorized_operations, request.include_topic_authorized_operations)

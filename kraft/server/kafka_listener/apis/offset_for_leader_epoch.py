@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from kraft.model import offset_for_leader_epoch as values
-from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -20,7 +20,9 @@ class OffsetForLeaderEpochApi:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
-    async def __call__(self, request: OffsetForLeaderEpochRequest, call: Call) -> OffsetForLeaderEpochResponse:
+    async def __call__(
+        self, request: OffsetForLeaderEpochRequest, call: RequestContext
+    ) -> OffsetForLeaderEpochResponse:
         answer = await self._handle(
             values.OffsetForLeaderEpochRequest(
                 partitions=[

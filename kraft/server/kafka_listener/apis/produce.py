@@ -11,7 +11,7 @@ from kraft.model import produce as values
 from kraft.model.errors import ErrorCode, RecordError, Refusal
 from kraft.server.kafka_listener.apis.leaders import Leaders
 from kraft.server.kafka_listener.connection import CloseConnection
-from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.server.replica.waiting_appends import WaitingClient
 from kraft.wire.schema.produce import (
     BatchIndexAndErrorMessage,
@@ -54,7 +54,7 @@ class ProduceApi:
         self._refuse_unknown = refuse_unknown
 
     def __call__(
-        self, request: ProduceRequest, call: Call
+        self, request: ProduceRequest, call: RequestContext
     ) -> Awaitable[ProduceResponse | None] | ProduceResponse | None:
         topics, wanted = [], []
         for topic in request.topic_data:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from kraft.model import brokers as values
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.kafka_listener.apis.patience import UNTOLD_MS
-from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 Handle = Callable[[values.UnregisterBrokerRequest], Awaitable[values.BrokerActionResult]]
@@ -17,7 +17,7 @@ class UnregisterBrokerApi:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
-    async def __call__(self, request: UnregisterBrokerRequest, call: Call) -> UnregisterBrokerResponse:
+    async def __call__(self, request: UnregisterBrokerRequest, call: RequestContext) -> UnregisterBrokerResponse:
         try:
             await self._handle(values.UnregisterBrokerRequest(broker_id=request.broker_id, timeout_ms=UNTOLD_MS))
         except Refusal as refusal:

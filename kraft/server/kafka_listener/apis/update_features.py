@@ -8,7 +8,7 @@ from typing import Final
 from kraft.model import features as values
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.kafka_listener.apis.patience import patience_ms
-from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.wire.schema.update_features import UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse
 
 Handle = Callable[[values.UpdateFeaturesRequest], Awaitable[values.UpdateFeaturesResponse]]
@@ -23,7 +23,7 @@ class UpdateFeaturesApi:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
-    async def __call__(self, request: UpdateFeaturesRequest, call: Call) -> UpdateFeaturesResponse:
+    async def __call__(self, request: UpdateFeaturesRequest, call: RequestContext) -> UpdateFeaturesResponse:
         try:
             await self._handle(_wanted(request))
         except Refusal as refusal:

@@ -58,7 +58,7 @@ def served_apis() -> list[ApiKey]:
     """Of a broker as it is wired; which there are does not depend on its state."""
 
     async def scenario(directory: str) -> list[ApiKey]:
-        return sorted(node(Path(directory)).handlers.kafka_apis("PLAINTEXT"))
+        return sorted(node(Path(directory)).apis.kafka_apis("PLAINTEXT"))
 
     with TemporaryDirectory() as directory:
         return asyncio.run(scenario(directory))
@@ -76,7 +76,7 @@ PAIRS = list(advertised_pairs())
 @pytest.mark.parametrize(("key", "version"), PAIRS, ids=[f"{key.name}-{version}" for key, version in PAIRS])
 def test_every_advertised_version_of_every_api_is_answered(key: ApiKey, version: int, tmp_path: Path) -> None:
     async def scenario() -> None:
-        apis = node(tmp_path).handlers.kafka_apis("PLAINTEXT")
+        apis = node(tmp_path).apis.kafka_apis("PLAINTEXT")
         if (key, version) in REFUSED:
             await check_refused(apis, version)
             return
@@ -111,7 +111,7 @@ def test_every_declared_api_is_served_or_named_as_without_a_handler() -> None:
 
 def test_what_is_advertised_is_what_is_served(tmp_path: Path) -> None:
     async def scenario() -> None:
-        apis = node(tmp_path).handlers.kafka_apis("PLAINTEXT")
+        apis = node(tmp_path).apis.kafka_apis("PLAINTEXT")
         request = encode_request(ApiVersionsRequest(), 0, 1, "tester")
         begun = KafkaRequests(apis, "").begin(memoryview(b"".join(request))[4:])
         assert isinstance(begun, Awaitable)

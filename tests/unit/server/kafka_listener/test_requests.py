@@ -8,7 +8,7 @@ import pytest
 
 from kraft.model.errors import ErrorCode
 from kraft.server.kafka_listener.connection import Answer, CloseConnection
-from kraft.server.kafka_listener.requests import Api, Call, KafkaRequests
+from kraft.server.kafka_listener.requests import Api, KafkaRequests, RequestContext
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.declaration import Message
 from kraft.wire.frame import decode_response, encode_request
@@ -37,7 +37,7 @@ def answered(begun: Awaitable[Answer] | Answer) -> memoryview:
     return memoryview(b"".join(asyncio.run(awaited())))[4:]
 
 
-async def give_producer_id(request: InitProducerIdRequest, call: Call) -> InitProducerIdResponse:
+async def give_producer_id(request: InitProducerIdRequest, call: RequestContext) -> InitProducerIdResponse:
     return InitProducerIdResponse(
         error_code=ErrorCode.NONE, producer_id=request.transaction_timeout_ms, producer_epoch=3
     )
@@ -57,15 +57,17 @@ def test_a_request_is_answered_in_its_version_and_under_its_number(version: int)
 def test_an_api_is_told_what_surrounds_the_request() -> None:
     calls = []
 
-    def note(request: Any, call: Call) -> None:
+    def note(request: Any, call: RequestContext) -> None:
         calls.append(call)
 
     apis: Mapping[ApiKey, Api] = {ApiKey.INIT_PRODUCER_ID: note}
     assert begin(apis, frame(REQUEST, 4)) == [], "nothing is sent where there is no response"
     begin(apis, frame(REQUEST, 2, client_id=None))
     assert calls == [
-        Call(version=4, client_id="tester", peer="10.0.0.7:5100", frame_bytes=len(frame(REQUEST, 4))),
-        Call(version=2, client_id="", peer="10.0.0.7:5100", frame_bytes=len(frame(REQUEST, 2, client_id=None))),
+        RequestContext(version=4, client_id="tester", peer="10.0.0.7:5100", frame_bytes=len(frame(REQUEST, 4))),
+        RequestContext(
+            version=2, client_id="", peer="10.0.0.7:5100", frame_bytes=len(frame(REQUEST, 2, client_id=None))
+        ),
     ]
 
 
@@ -102,7 +104,7 @@ def test_what_cannot_be_answered_ends_the_connection_with_a_reason(request_frame
 
 
 def test_who_asks_for_the_versions_in_an_unknown_version_is_told_them_in_the_oldest() -> None:
-    def never(request: Any, call: Call) -> None:
+    def never(request: Any, call: RequestContext) -> None:
         raise AssertionError("not in a version that nobody knows")
 
     apis: Mapping[ApiKey, Api] = {**INIT_PRODUCER_ID, ApiKey.API_VERSIONS: never}
@@ -114,10 +116,10 @@ def test_who_asks_for_the_versions_in_an_unknown_version_is_told_them_in_the_old
 
 
 def test_produce_requests_are_pipelined_again_when_nothing_of_the_client_waits_to_be_appended() -> None:
-    waiting: list[Call] = []
+    waiting: list[RequestContext] = []
     went_on: list[bool] = []
 
-    def wait(request: Any, call: Call) -> None:
+    def wait(request: Any, call: RequestContext) -> None:
         assert call.waiting is not None
         call.waiting.began()
         waiting.append(call)

@@ -13,7 +13,7 @@ from kraft.model.ids import TopicPartition
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.kafka_listener.apis.fetch import FetchApi
 from kraft.server.kafka_listener.fetch_sessions import FetchSessions
-from kraft.server.kafka_listener.requests import Call
+from kraft.server.kafka_listener.requests import RequestContext
 from kraft.server.kafka_listener.unread_answers import UnreadAnswers
 from kraft.server.loop.budget import Budget
 from kraft.server.replica.partition import Partition
@@ -346,7 +346,7 @@ def counting(broker: Broker, bytes_max: int) -> tuple[UnreadAnswers, Callable[..
     """How to fetch where unread answers may take so much; in "orders" are three batches of 20 KB."""
     committed(broker, 0, *(letter * 20_000 for letter in "abc"))
     unread = UnreadAnswers(bytes_max)
-    listener, call = Listener(broker), Call(version=12, client_id="", peer="", unread=unread)
+    listener, call = Listener(broker), RequestContext(version=12, client_id="", peer="", unread=unread)
 
     async def fetch(offset: int = 0, max_wait_ms: int = 0) -> FetchResponse:
         topics = (asking(12, "orders", (0, offset)),)
