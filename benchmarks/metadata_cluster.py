@@ -18,6 +18,7 @@ from kraft.local import cluster_files
 from kraft.local.cluster_files import HOST, NodePlan
 from kraft.local.free_ports import ReservedPorts
 from kraft.local.node_process import NodeProcess, stop_all
+from kraft.metadata.delta import delta
 from kraft.metadata.features import SUPPORTED_FEATURES
 from kraft.metadata.image import MetadataImage
 from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest
@@ -32,6 +33,8 @@ from kraft.rpc.cluster_calls import ALLOCATE_PRODUCER_IDS, HEARTBEAT, REGISTER_B
 from kraft.rpc.peers import Connections, Unreachable
 from kraft.rpc.refusal_log import RefusalLog
 from kraft.server.cluster.controller_client import ControllerClient, NoController
+from kraft.server.cluster.metadata_loader import MetadataLoader
+from kraft.server.cluster.metadata_snapshots import LoadedImage
 from kraft.server.config.loading import load
 from kraft.server.config.values import Voter
 from kraft.server.identity.credentials import NodeCredentials
@@ -232,3 +235,28 @@ def knows(image: MetadataImage, broker: ScaleBroker) -> bool:
     """Whether the image has this life of the broker."""
     registration = image.broker(broker.broker_id)
     return registration is not None and registration.broker_epoch >= broker.epoch
+
+
+async def followed(cluster: ScaleCluster, broker: ScaleBroker, loaded: LoadedImage | None = None) -> MetadataLoader:
+    """The metadata as the broker follows it, when it acts on all that is committed."""
+
+    async def publish(before: MetadataImage, after: MetadataImage) -> None:
+        delta(before, after, broker.broker_id)
+
+    loader = MetadataLoader(
+        CLUSTER_ID,
+        broker.broker_id,
+        cluster.client(broker.broker_id),
+        publish,
+        is_current=lambda image: knows(image, broker),
+    )
+    if loaded is not None:
+        loader.start_from(loaded)
+    following = asyncio.create_task(loader.run())
+    try:
+        async with asyncio.timeout(ACTIVE_DEADLINE_S):
+            await loader.is_acting.wait()
+    finally:
+        following.cancel()
+        await asyncio.wait([following])
+    return loader

@@ -20,13 +20,12 @@ import structlog
 import typer
 
 from benchmarks.metadata_cluster import (
-    ACTIVE_DEADLINE_S,
     CALL_DEADLINE_S,
     CLUSTER_ID,
     ScaleBroker,
     ScaleCluster,
     Waits,
-    knows,
+    followed,
     scale_cluster,
 )
 from benchmarks.report import Cell, Output, Report, file_system, print_report, say
@@ -188,7 +187,7 @@ async def _restart(cluster: ScaleCluster, waits: Waits, directory: Path) -> dict
     """Of a broker that holds everything, in another life than the one that wrote the snapshot."""
     broker = cluster.brokers[0]
     say("metadata scale: a broker restarts")
-    first = await _followed(cluster, broker, None)
+    first = await followed(cluster, broker)
     store = directory / "broker-snapshots"
     snapshots = _snapshots(store, first)
     await snapshots.write()
@@ -205,7 +204,7 @@ async def _restart(cluster: ScaleCluster, waits: Waits, directory: Path) -> dict
         await broker.register()
         register_s = time.perf_counter() - began_s
     began_s = time.perf_counter()
-    followed = await _followed(cluster, broker, loaded)
+    caught_up = await followed(cluster, broker, loaded)
     caught_up_s = time.perf_counter() - began_s
     await broker.come_into_service()
     return {
@@ -213,7 +212,7 @@ async def _restart(cluster: ScaleCluster, waits: Waits, directory: Path) -> dict
         "broker restart: register, s": register_s,
         "longest wait while it registers, ms": waits.longest_ms,
         "broker restart: caught up, s": caught_up_s,
-        **_one_change(followed.image, broker),
+        **_one_change(caught_up.image, broker),
         "image, MiB": _image_bytes(image) / (1 << 20),
     }
 
@@ -240,31 +239,6 @@ def _snapshots(directory: Path, holder: MetadataLoader | MetadataLoaderOfNothing
 
 def _failed(reason: str) -> None:
     raise RuntimeError(reason)
-
-
-async def _followed(cluster: ScaleCluster, broker: ScaleBroker, loaded: LoadedImage | None) -> MetadataLoader:
-    """The metadata as the broker follows it, when it acts on all that is committed."""
-
-    async def publish(before: MetadataImage, after: MetadataImage) -> None:
-        delta(before, after, broker.broker_id)
-
-    loader = MetadataLoader(
-        CLUSTER_ID,
-        broker.broker_id,
-        cluster.client(broker.broker_id),
-        publish,
-        is_current=lambda image: knows(image, broker),
-    )
-    if loaded is not None:
-        loader.start_from(loaded)
-    following = asyncio.create_task(loader.run())
-    try:
-        async with asyncio.timeout(ACTIVE_DEADLINE_S):
-            await loader.is_acting.wait()
-    finally:
-        following.cancel()
-        await asyncio.wait([following])
-    return loader
 
 
 def _one_change(image: MetadataImage, broker: ScaleBroker) -> dict[str, Cell]:

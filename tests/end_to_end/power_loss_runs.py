@@ -11,24 +11,22 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random, SystemRandom
 from statistics import median
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from chaos.nemesis.power_loss import AtStake, CannotMount, Loss, PowerLossDisk
 from kraft.testing import Cluster, NodeFailed
 from tests.end_to_end.full_disk_runs import verify
-from tests.end_to_end.numbered_changes import NumberedChanges
-from tests.end_to_end.numbered_load import Contents, NumberedLoad
+from tests.end_to_end.numbered_load import Contents
 from tests.end_to_end.numbered_topics import NumberedTopics
-from tests.end_to_end.quorum_load import DEADLINE_S, PARTITIONS, SETTINGS, TOPIC, Gaps, Surroundings
-from tests.end_to_end.records import create_topic
+from tests.end_to_end.quorum_load import DEADLINE_S, PARTITIONS, SETTINGS, Surroundings, surroundings
 from tests.end_to_end.waiting import until
 
 NODES: Final = 3
@@ -37,13 +35,16 @@ SYNC_MS_MAX: Final = 10.0
 
 _LOAD_S: Final = (0.3, 2.5)
 _HELD_S: Final = (0.05, 0.4)
-_RECORDS_PER_S: Final = 150
-_VALUE_BYTES: Final = 3_000
 # Segments are rolled every few seconds.
 _SETTINGS: Final = {**SETTINGS, "log.segment.bytes": str(256 * 1024)}
-_UNACKNOWLEDGED_MAX: Final = 200
-# A record may meet several losses, one after the other.
-_DELIVERY_TIMEOUT_MS: Final = 600_000
+_LOAD_SETTINGS: Final[Mapping[str, Any]] = {
+    # Records of most of a page each, which tear.
+    "value_bytes": 3_000,
+    "burst_pause_s": PARTITIONS / 150,
+    "unacknowledged_max": 200,
+    # A record may meet several losses, one after the other.
+    "delivery_timeout_ms": 600_000,
+}
 _POLL_S: Final = 0.001
 
 
@@ -97,7 +98,7 @@ def run(
     with _disks(directory, chance) as disks:
         with (
             Cluster(nodes=NODES, directory=directory / "cluster", overrides=_SETTINGS) as cluster,
-            _load(cluster) as running,
+            surroundings(cluster, load_settings=_LOAD_SETTINGS) as running,
             NumberedTopics(cluster.bootstrap_servers) as topics,
         ):
             for number in range(times):
@@ -127,28 +128,6 @@ def _disks(directory: Path, chance: Random) -> Iterator[list[PowerLossDisk]]:
             )
             for node_id in range(1, NODES + 1)
         ]
-
-
-@contextmanager
-def _load(cluster: Cluster) -> Iterator[Surroundings]:
-    """Records of most of a page each, which tear, and changes of the metadata through one broker or another."""
-    gaps = Gaps()
-    create_topic(cluster.bootstrap_servers, TOPIC, partitions=PARTITIONS)
-    load = NumberedLoad(
-        cluster.bootstrap_servers,
-        TOPIC,
-        partitions=PARTITIONS,
-        value_bytes=_VALUE_BYTES,
-        burst=PARTITIONS,
-        burst_pause_s=PARTITIONS / _RECORDS_PER_S,
-        unacknowledged_max=_UNACKNOWLEDGED_MAX,
-        on_acknowledged=gaps.note,
-        delivery_timeout_ms=_DELIVERY_TIMEOUT_MS,
-    )
-    addresses = [node.address for node in cluster.nodes if node.address is not None]
-    with load, NumberedChanges(addresses) as changes:
-        load.wait_for_acknowledgements(PARTITIONS)
-        yield Surroundings(cluster=cluster, changes=changes, load=load, gaps=gaps)
 
 
 def _lose_power(

@@ -30,8 +30,16 @@ VOTERS: Final = 3
 # Snapshots are written and journals trimmed all through a run, instead of after 20 MiB.
 SETTINGS: Final = {"metadata.log.max.record.bytes.between.snapshots": str(64 * 1024)}
 
-# Those of a producer that sets nothing.
-_PRODUCER: Final[dict[str, Any]] = {"batch_size": 256 * 1024, "linger_ms": 5, "retry_backoff_max_ms": 1_000}
+_LOAD: Final[Mapping[str, Any]] = {
+    "value_bytes": 100,
+    "burst_pause_s": PARTITIONS / 300,
+    # One partition that has no leader for the time must not stop the others.
+    "unacknowledged_max": 100_000,
+    # Those of a producer that sets nothing.
+    "batch_size": 256 * 1024,
+    "linger_ms": 5,
+    "retry_backoff_max_ms": 1_000,
+}
 _POLL_S: Final = 0.02
 _ANSWER_MS: Final = 2_000
 
@@ -126,7 +134,9 @@ class Surroundings:
 
 
 @contextmanager
-def surroundings(cluster: Cluster, *, with_admin: bool = False, records_per_s: int = 300) -> Iterator[Surroundings]:
+def surroundings(
+    cluster: Cluster, *, with_admin: bool = False, load_settings: Mapping[str, Any] = _LOAD
+) -> Iterator[Surroundings]:
     """`cluster` is running, with at least three brokers. The load has begun when this is entered."""
     gaps = Gaps()
     create_topic(cluster.bootstrap_servers, TOPIC, partitions=PARTITIONS)
@@ -134,13 +144,9 @@ def surroundings(cluster: Cluster, *, with_admin: bool = False, records_per_s: i
         cluster.bootstrap_servers,
         TOPIC,
         partitions=PARTITIONS,
-        value_bytes=100,
         burst=PARTITIONS,
-        burst_pause_s=PARTITIONS / records_per_s,
-        # One partition that has no leader for the time must not stop the others.
-        unacknowledged_max=100_000,
         on_acknowledged=gaps.note,
-        **_PRODUCER,
+        **load_settings,
     )
     addresses = [node.address for node in cluster.nodes if node.address is not None]
     with load, NumberedChanges(addresses, with_admin=with_admin) as changes:

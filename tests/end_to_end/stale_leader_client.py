@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
+from collections.abc import Coroutine
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
+from kraft.client.loop_thread import shared_loop
 from kraft.model.client_quotas import AlterClientQuotasRequest, QuotaAlteration, QuotaEntity, QuotaOperation
 from kraft.model.describe_quorum import DescribeQuorumRequest
 from kraft.model.errors import Refusal
@@ -21,7 +21,7 @@ _DEADLINE_S: Final = 30.0
 
 
 class StaleLeaderClient:
-    """A context manager, with a thread of its own: `connect`, then `begin`, then `end`.
+    """A context manager, which asks from the loop of the clients: `connect`, then `begin`, then `end`.
 
     Changes are asked of the controller itself, past every broker: quotas, each for a client of its own, so that each
     can be told apart. Who leads is asked at every one of the addresses, the controller's being the first.
@@ -37,10 +37,8 @@ class StaleLeaderClient:
         self._addresses = addresses
         self._name = name
         self._attempt_s = attempt_s
-        self._loop = asyncio.new_event_loop()
         self._connections = Connections(dial_as_node(config_path))
         self._asking: asyncio.Task[None] | None = None
-        self._thread = threading.Thread(target=self._loop.run_forever, name="stale leader client", daemon=True)
 
     def names(self) -> list[str]:
         """Of the clients that the changes were about."""
@@ -58,7 +56,7 @@ class StaleLeaderClient:
         """Asks for no more, and returns when everything was answered or its time is up."""
         self._run(self._end())
 
-    # --- the thread -------------------------------------------------------------------------------------------
+    # --- on the loop ------------------------------------------------------------------------------------------
 
     async def _connect(self) -> None:
         await asyncio.gather(*(self._ask_who_leads(address) for address in self._addresses))
@@ -109,19 +107,11 @@ class StaleLeaderClient:
     def _client(self, number: int) -> str:
         return f"{self._name}-{number}"
 
-    def _run(self, coroutine: object) -> None:
-        assert asyncio.iscoroutine(coroutine)
-        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_DEADLINE_S)
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        shared_loop().start(work).result(_DEADLINE_S)
 
     def __enter__(self) -> Self:
-        self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        try:
-            self._run(self._connections.close())
-        finally:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(_DEADLINE_S)
+    def __exit__(self, *_: object) -> None:
+        self._run(self._connections.close())

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.metadata_cluster import CLUSTER_ID, ScaleBroker, ScaleCluster, knows, scale_cluster
+from benchmarks.metadata_cluster import CLUSTER_ID, ScaleCluster, followed, scale_cluster
 from kraft.local.node_process import NodeProcess
-from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import PartitionChanged, RegisterBroker, TransactionBegun
 from kraft.model.follow_metadata import FollowMetadataRequest
 from kraft.model.ids import BrokerId
@@ -18,7 +17,6 @@ from kraft.model.topics import CreateTopicsRequest, NewTopic
 from kraft.rpc.calls import CREATE_TOPICS
 from kraft.rpc.cluster_calls import FOLLOW_METADATA
 from kraft.rpc.metadata_codec import decode_records
-from kraft.server.cluster.metadata_loader import MetadataLoader
 
 TOPICS = 10
 PARTITIONS = 1_000
@@ -33,27 +31,6 @@ async def create_topics(cluster: ScaleCluster) -> None:
 
 async def create(cluster: ScaleCluster, request: CreateTopicsRequest) -> None:
     await cluster.brokers[0].controllers.call(CREATE_TOPICS, request, DEADLINE_S, attempt_timeout_s=DEADLINE_S)
-
-
-async def followed(cluster: ScaleCluster, broker: ScaleBroker) -> MetadataImage:
-    """The metadata as it is committed, from an image on that has the broker's registration."""
-
-    async def publish(before: MetadataImage, after: MetadataImage) -> None:
-        """There are no logs."""
-
-    loader = MetadataLoader(
-        CLUSTER_ID,
-        broker.broker_id,
-        cluster.client(broker.broker_id),
-        publish,
-        is_current=lambda image: knows(image, broker),
-    )
-    following = asyncio.create_task(loader.run())
-    async with asyncio.timeout(DEADLINE_S):
-        await loader.is_acting.wait()
-    following.cancel()
-    await asyncio.wait([following])
-    return loader.image
 
 
 async def transaction_seen(cluster: ScaleCluster, active: NodeProcess, entries: int) -> None:
@@ -93,7 +70,7 @@ def test_of_a_decision_whose_controller_is_killed_all_counts_or_nothing(tmp_path
             watching = cluster.brokers[1]
             await watching.beat()
             await watching.register()
-            image = await followed(cluster, watching)
+            image = (await followed(cluster, watching)).image
             registration = image.brokers[broker.broker_id]
             is_new = registration.broker_epoch > earlier
             partitions = [state for topic in image.topics.values() for state in topic.partitions.values()]

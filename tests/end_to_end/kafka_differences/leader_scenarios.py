@@ -25,8 +25,9 @@ from kraft.wire.schema.offset_for_leader_epoch import (
 from kraft.wire.schema.produce import ProduceRequest
 from tests.end_to_end.kafka_differences.batches import batch
 from tests.end_to_end.kafka_differences.fetch_scenarios import fetch, wanted
-from tests.end_to_end.kafka_differences.peer import TIMEOUT_MS, Peer, new_topic
+from tests.end_to_end.kafka_differences.peer import TIMEOUT_MS, Peer
 from tests.end_to_end.kafka_differences.produce_scenarios import produce
+from tests.wire.new_topic import new_topic
 
 Peers = Mapping[int, Peer]
 """By the ids of their nodes; they share labels and numbers of ids."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 from uuid import UUID
@@ -16,13 +16,11 @@ from kraft.wire.api_keys import response_type
 from kraft.wire.declaration import Message
 from kraft.wire.frame import decode_response, encode_request
 from kraft.wire.schema.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
     CreateTopicsRequest,
 )
 from kraft.wire.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.end_to_end.kafka_differences.plain import Plain
+from tests.wire.new_topic import new_topic
 
 DEADLINE_S: Final = 30.0
 TIMEOUT_MS: Final = 5_000
@@ -196,23 +194,3 @@ SETTLED: Final = "settled-"
 """How the names of topics begin that are there for nothing but the order of things."""
 
 _ANYTHING: Final = ListOffsetsRequest(replica_id=-1, topics=())
-
-
-def new_topic(
-    name: str,
-    partitions: int = 1,
-    replication_factor: int = 1,
-    assignments: Mapping[int, tuple[int, ...]] | None = None,
-    configs: Mapping[str, str | None] | None = None,
-) -> CreatableTopic:
-    """For a request to create it."""
-    return CreatableTopic(
-        name=name,
-        num_partitions=partitions,
-        replication_factor=replication_factor,
-        assignments=tuple(
-            CreatableReplicaAssignment(partition_index=index, broker_ids=broker_ids)
-            for index, broker_ids in (assignments or {}).items()
-        ),
-        configs=tuple(CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()),
-    )

@@ -19,7 +19,8 @@ from kraft.wire.schema.create_topics import CreatableTopic, CreateTopicsRequest
 from kraft.wire.schema.elect_leaders import ElectLeadersRequest, TopicPartitions
 from kraft.wire.schema.list_partition_reassignments import ListPartitionReassignmentsRequest
 from kraft.wire.schema.metadata import MetadataRequest, MetadataRequestTopic
-from tests.end_to_end.kafka_differences.peer import TIMEOUT_MS, Peer, new_topic
+from tests.end_to_end.kafka_differences.peer import TIMEOUT_MS, Peer
+from tests.wire.new_topic import new_topic
 
 _Replicas = tuple[int, ...]
 

@@ -19,8 +19,9 @@ from kraft.wire.schema.fetch import FetchPartition
 from kraft.wire.schema.metadata import MetadataRequest, MetadataRequestTopic
 from tests.end_to_end.kafka_differences.batches import batch
 from tests.end_to_end.kafka_differences.fetch_scenarios import fetch
-from tests.end_to_end.kafka_differences.peer import TIMEOUT_MS, Peer, new_topic
+from tests.end_to_end.kafka_differences.peer import TIMEOUT_MS, Peer
 from tests.end_to_end.kafka_differences.produce_scenarios import UNKNOWN_ID, produce
+from tests.wire.new_topic import new_topic
 
 _VERSIONS: Final = range(2, 8)
 _CONFIGS_KEPT: Final = frozenset({"cleanup.policy", "retention.ms", "max.message.bytes", "min.insync.replicas"})

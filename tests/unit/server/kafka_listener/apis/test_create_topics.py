@@ -15,14 +15,13 @@ from kraft.model.topics import NewTopic, TopicResult, TopicResults
 from kraft.server.kafka_listener.apis.create_topics import CreateTopicsApi
 from kraft.wire.declaration import ZERO_UUID
 from kraft.wire.schema.create_topics import (
-    CreatableReplicaAssignment,
     CreatableTopic,
-    CreatableTopicConfig,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
 from tests.unit.server.kafka_listener.apis.listener import answered, versions_of
+from tests.wire.new_topic import new_topic
 
 TOPIC_ID = UUID(int=7)
 
@@ -60,24 +59,8 @@ def in_effect(own: Mapping[str, str]) -> list[ConfigEntry]:
     ]
 
 
-def topic(
-    name: str = "orders",
-    partitions: int = 3,
-    replication_factor: int = 2,
-    *,
-    configs: Mapping[str, str | None] | None = None,
-    by_hand: Mapping[int, tuple[int, ...]] | None = None,
-) -> CreatableTopic:
-    return CreatableTopic(
-        name=name,
-        num_partitions=partitions,
-        replication_factor=replication_factor,
-        assignments=tuple(
-            CreatableReplicaAssignment(partition_index=index, broker_ids=replicas)
-            for index, replicas in (by_hand or {}).items()
-        ),
-        configs=tuple(CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()),
-    )
+def topic(name: str = "orders", partitions: int = 3, replication_factor: int = 2, **settings: Any) -> CreatableTopic:
+    return new_topic(name, partitions, replication_factor, **settings)
 
 
 def create(
@@ -119,7 +102,7 @@ def test_a_topic_that_is_only_checked_has_no_id() -> None:
 
 def test_partitions_are_placed_by_hand_in_their_order() -> None:
     controller = Controller()
-    create(controller, topic(partitions=-1, replication_factor=-1, by_hand={1: (3, 1), 0: (1, 2)}))
+    create(controller, topic(partitions=-1, replication_factor=-1, assignments={1: (3, 1), 0: (1, 2)}))
     (new_topic,) = controller.asked[0].topics
     assert new_topic.assignments == [ReplicaAssignment(replicas=[1, 2]), ReplicaAssignment(replicas=[3, 1])]
     assert (new_topic.partitions, new_topic.replication_factor) == (-1, -1)
@@ -128,8 +111,8 @@ def test_partitions_are_placed_by_hand_in_their_order() -> None:
 @pytest.mark.parametrize(
     ("refused", "code"),
     [
-        (topic("bad", -1, -1, by_hand={0: (1,), 2: (1,)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (topic("bad", -1, -1, by_hand={1: (1,)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic("bad", -1, -1, assignments={0: (1,), 2: (1,)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic("bad", -1, -1, assignments={1: (1,)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (topic("bad", configs={"retention.ms": None}), ErrorCode.INVALID_CONFIG),
     ],
     ids=["hole", "not from 0", "null"],

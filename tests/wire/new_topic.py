@@ -1,0 +1,26 @@
+"""Topics as a request to create them has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kraft.wire.schema.create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig
+
+
+def new_topic(
+    name: str,
+    partitions: int = 1,
+    replication_factor: int = 1,
+    assignments: Mapping[int, tuple[int, ...]] | None = None,
+    configs: Mapping[str, str | None] | None = None,
+) -> CreatableTopic:
+    return CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        assignments=tuple(
+            CreatableReplicaAssignment(partition_index=index, broker_ids=broker_ids)
+            for index, broker_ids in (assignments or {}).items()
+        ),
+        configs=tuple(CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()),
+    )
