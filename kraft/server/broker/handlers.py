@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from kraft.rpc.services import Service
+from kraft.server.broker.forwarded import forwarded_handlers
 from kraft.server.broker.kafka import KafkaListeners
 from kraft.server.broker.logs import BrokerLogs
 from kraft.server.broker.metadata import BrokerMetadata
@@ -16,27 +17,20 @@ from kraft.server.config.node_config import NodeConfig
 from kraft.server.config.values import GRPC
 from kraft.server.handlers.alter_replica_log_directories import AlterReplicaLogDirectoriesHandler
 from kraft.server.handlers.broker_handlers import BrokerHandlers
-from kraft.server.handlers.brokers import BrokersHandler
-from kraft.server.handlers.client_quotas import ClientQuotasHandler
-from kraft.server.handlers.configs import AlterConfigsHandler
 from kraft.server.handlers.delete_records import DeleteRecordsHandler
 from kraft.server.handlers.describe_configs import DescribeConfigsHandler
 from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler
 from kraft.server.handlers.describe_producers import DescribeProducersHandler
-from kraft.server.handlers.features import FeaturesHandler
 from kraft.server.handlers.fetch import FetchHandler
-from kraft.server.handlers.forwarding import Forwarder
 from kraft.server.handlers.list_offsets import ListOffsetsHandler
 from kraft.server.handlers.metadata import MetadataHandler
 from kraft.server.handlers.metadata_queries import MetadataQueries
 from kraft.server.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
-from kraft.server.handlers.partition_changes import PartitionChangesHandler
 from kraft.server.handlers.plain_records import PlainRecordsHandler
 from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.handlers.producer_ids import ProducerIdHandler
 from kraft.server.handlers.quorum import QuorumHandler
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
-from kraft.server.handlers.topics import TopicsHandler
 from kraft.server.identity.world import NodeWorld
 from kraft.server.kafka_listener.requests import Api
 from kraft.server.loop.slow_reads import SlowReads
@@ -79,8 +73,6 @@ class BrokerApis:
     def handlers(self) -> BrokerHandlers:
         config, metadata, logs = self._config, self._metadata, self._logs
         partitions, controllers, image = logs.partitions, metadata.controllers, metadata.image
-        settings, topic_configs = config.settings, config.topics.configs
-        forwarder = Forwarder(metadata.loader, controllers)
         produce, fetch = ProduceHandler(partitions, self.waiting_appends), FetchHandler(partitions)
         return BrokerHandlers(
             produce=produce,
@@ -91,13 +83,8 @@ class BrokerApis:
             offset_for_leader_epoch=OffsetForLeaderEpochHandler(partitions),
             delete_records=DeleteRecordsHandler(partitions, logs.maintenance.records_deleted),
             producer_ids=ProducerIdHandler(metadata.registration, controllers),
-            topics=TopicsHandler(forwarder, deletion_enabled=config.topics.deletion_enabled),
-            partition_changes=PartitionChangesHandler(forwarder, settings, topic_configs),
+            forwarded=forwarded_handlers(config, metadata),
             describe_configs=DescribeConfigsHandler(config, image),
-            alter_configs=AlterConfigsHandler(forwarder, settings, topic_configs),
-            brokers=BrokersHandler(forwarder),
-            features=FeaturesHandler(forwarder),
-            client_quotas=ClientQuotasHandler(forwarder),
             quorum=QuorumHandler(controllers),
             queries=MetadataQueries(image, metadata.published_index),
             replica_fetch=ReplicaFetchHandler(partitions),

@@ -3,50 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Final
 from uuid import UUID
 
 import structlog
 
-from kraft.metadata import broker_decisions, config_decisions, partition_decisions, topic_decisions
+from kraft.metadata import config_decisions, topic_decisions
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.broker_decisions import initialise_cluster
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.topic_decisions import ControllerDefaults
 from kraft.model import configs
-from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest, ProducerIdBlock
-from kraft.model.alter_partition import AlterPartitionRequest, AlterPartitionResult
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
 from kraft.model.endpoint import Endpoint
-from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.fail_replicas import FailReplicasRequest, FailReplicasResult
+from kraft.model.errors import Refusal
 from kraft.model.features import FeatureRange
-from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
-from kraft.model.heartbeat import HeartbeatRequest, HeartbeatResult
-from kraft.model.ids import BrokerId, TopicId
-from kraft.model.register_broker import RegisterBrokerRequest, RegistrationResult
+from kraft.model.ids import TopicId
 from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, TopicResults
 from kraft.quorum.port import Quorum
 from kraft.rpc.call import Served
 from kraft.rpc.calls import CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_QUORUM, INCREMENTAL_ALTER_CONFIGS
-from kraft.rpc.cluster_calls import (
-    ALLOCATE_PRODUCER_IDS,
-    ALTER_PARTITION,
-    ATTEND,
-    FAIL_REPLICAS,
-    FOLLOW_METADATA,
-    HEARTBEAT,
-    REGISTER_BROKER,
-)
 from kraft.runtime.clock import Clock
 from kraft.runtime.entropy import Entropy
-from kraft.server.cluster.metadata_snapshots import encode_image
 from kraft.server.config.components import LeaderElections
 from kraft.server.config.keys import BY_NAME
 from kraft.server.controller.broker_watch import BrokerWatch
+from kraft.server.controller.cluster_calls import ClusterCalls
 from kraft.server.controller.dialling import nobody_listens
 from kraft.server.controller.leader_balance import LeaderBalance
 from kraft.server.controller.quorum_view import QuorumView
@@ -60,8 +44,6 @@ from kraft.server.handlers.partition_changes import ControllerPartitionChangesHa
 log = structlog.get_logger()
 
 LOOK_INTERVAL_S: Final = 0.1
-BEAT_INTERVAL_S: Final = 0.5
-"""How often a broker that follows the metadata hears something while nothing happens."""
 
 
 async def _there_are_no_others(_image: MetadataImage) -> Mapping[int, Sequence[FeatureRange]]:
@@ -104,6 +86,9 @@ class QuorumController:
             session_timeout_ms=config.broker_session_timeout_ms,
             topic_defaults=self._topic_defaults,
             nobody_listens=nobody_listens,
+        )
+        self.cluster_calls = ClusterCalls(
+            config.cluster_id, self.host, self._watch, self._view, topic_defaults=self._topic_defaults
         )
         self.brokers = ControllerBrokersHandler(
             self.host, is_heard_from=self._watch.is_heard_from, topic_defaults=self._topic_defaults
@@ -153,117 +138,6 @@ class QuorumController:
         except Refusal as refusal:
             log.info("sessions are left to the next controller", reason=refusal.message)
 
-    # --- what brokers ask for ---
-
-    async def register_broker(self, request: RegisterBrokerRequest) -> RegistrationResult:
-        try:
-            self._check_initialised()
-            alive = self._watch.is_heard_from(request.broker_id)
-            result = await self.host.submit(
-                lambda image: broker_decisions.register_broker(
-                    image, request, session_is_alive=alive, defaults=self._topic_defaults(image)
-                )
-            )
-        except Refusal as refusal:
-            return RegistrationResult(error_code=refusal.error_code, error_message=refusal.message)
-        self._watch.registered(request.broker_id, result.broker_epoch)
-        log.info("broker registered", broker=request.broker_id, broker_epoch=result.broker_epoch)
-        return result
-
-    async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResult:
-        try:
-            self.host.check_active()
-            decision = broker_decisions.heartbeat(
-                self.host.image,
-                request,
-                caught_up_from_index=self._caught_up_from(request.broker_id),
-                committed_index=self.host.committed_index,
-                defaults=self._topic_defaults(self.host.image),
-            )
-            self._watch.heard(request.broker_id, request.broker_epoch)
-            self._view.broker_heard(request.broker_id, request.metadata_index)
-            if not decision.records:
-                return decision.response
-            return await self.host.submit(
-                lambda image: broker_decisions.heartbeat(
-                    image,
-                    request,
-                    caught_up_from_index=self._caught_up_from(request.broker_id),
-                    committed_index=self.host.committed_index,
-                    defaults=self._topic_defaults(image),
-                )
-            )
-        except Refusal as refusal:
-            return HeartbeatResult(error_code=refusal.error_code, error_message=refusal.message)
-
-    def _caught_up_from(self, broker_id: BrokerId) -> int:
-        return self.host.registration_index.get(broker_id, 0)
-
-    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResult:
-        try:
-            return await self.host.submit(
-                lambda image: partition_decisions.alter_partition(image, request, defaults=self._topic_defaults(image))
-            )
-        except Refusal as refusal:
-            return AlterPartitionResult(error_code=refusal.error_code, error_message=refusal.message)
-
-    async def fail_replicas(self, request: FailReplicasRequest) -> FailReplicasResult:
-        try:
-            result = await self.host.submit(
-                lambda image: partition_decisions.fail_replicas(image, request, defaults=self._topic_defaults(image))
-            )
-        except Refusal as refusal:
-            return FailReplicasResult(error_code=refusal.error_code, error_message=refusal.message)
-        log.warning("replicas have failed", broker=request.broker_id, replicas=len(request.replicas))
-        return result
-
-    async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> ProducerIdBlock:
-        try:
-            return await self.host.submit(lambda image: broker_decisions.allocate_producer_ids(image, request))
-        except Refusal as refusal:
-            return ProducerIdBlock(error_code=refusal.error_code, error_message=refusal.message)
-
-    async def follow_metadata(self, request: FollowMetadataRequest) -> AsyncGenerator[MetadataBatch, None]:
-        """Committed entries after the one that the broker holds, then each as it is committed.
-
-        Who holds less than what is still here as entries gets a snapshot first.
-        """
-        if request.cluster_id != self._config.cluster_id:
-            raise Refusal(
-                ErrorCode.INCONSISTENT_CLUSTER_ID,
-                f"this is cluster '{self._config.cluster_id}', not '{request.cluster_id}': check cluster.id",
-            )
-        sent = request.after_index
-        while True:
-            entries = self.host.entries.after(sent)
-            if entries is None:
-                for batch in self._snapshot():
-                    sent = batch.index
-                    yield batch
-            elif entries:
-                for entry in entries:
-                    sent = entry.index
-                    yield MetadataBatch(
-                        index=sent, term=entry.term, records=entry.payload, committed_index=self.host.committed_index
-                    )
-            else:
-                await self.host.progress(BEAT_INTERVAL_S)
-                if not self.host.entries.after(sent):
-                    yield MetadataBatch(index=sent, term=0, records=b"", committed_index=self.host.committed_index)
-
-    def _snapshot(self) -> Iterator[MetadataBatch]:
-        """The whole image as it is now, in parts. Each is made when it is asked for."""
-        current = self.host.current_image()
-        for chunk in chain(encode_image(current.image), [b""]):
-            yield MetadataBatch(
-                index=current.index,
-                term=current.term,
-                records=chunk,
-                committed_index=self.host.committed_index,
-                in_snapshot=True,
-                ends_snapshot=not chunk,
-            )
-
     # --- what operators ask for ---
 
     async def create_topics(self, request: CreateTopicsRequest) -> TopicResults:
@@ -304,13 +178,7 @@ class QuorumController:
     def served(self) -> list[Served]:
         """The calls of the CONTROLLER listener."""
         return [
-            REGISTER_BROKER.served_by(self.register_broker),
-            HEARTBEAT.served_by(self.heartbeat),
-            ATTEND.served_by(self._watch.attend),
-            ALTER_PARTITION.served_by(self.alter_partition),
-            FAIL_REPLICAS.served_by(self.fail_replicas),
-            ALLOCATE_PRODUCER_IDS.served_by(self.allocate_producer_ids),
-            FOLLOW_METADATA.served_by(self.follow_metadata),
+            *self.cluster_calls.served(),
             CREATE_TOPICS.served_by(self.create_topics),
             DELETE_TOPICS.served_by(self.delete_topics),
             INCREMENTAL_ALTER_CONFIGS.served_by(self.incremental_alter_configs),
@@ -321,8 +189,3 @@ class QuorumController:
             *self._partition_changes.served(),
             *self._queries.served(),
         ]
-
-    def _check_initialised(self) -> None:
-        self.host.check_active()
-        if not self.host.image.cluster_id:
-            raise Refusal(ErrorCode.NOT_CONTROLLER, "the controller is just becoming active; ask again")

@@ -29,6 +29,28 @@ from kraft.server.handlers.topics import TopicsHandler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForwardedHandlers:
+    """The active controller decides; each of these answers once this broker acts on the decision, too."""
+
+    topics: TopicsHandler
+    partition_changes: PartitionChangesHandler
+    alter_configs: AlterConfigsHandler
+    brokers: BrokersHandler
+    features: FeaturesHandler
+    client_quotas: ClientQuotasHandler
+
+    def served(self) -> list[Served]:
+        return [
+            *self.topics.served(),
+            *self.partition_changes.served(),
+            *self.alter_configs.served(),
+            *self.brokers.served(),
+            *self.features.served(),
+            *self.client_quotas.served(),
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerHandlers:
     produce: ProduceHandler
     fetch: FetchHandler
@@ -40,13 +62,8 @@ class BrokerHandlers:
     offset_for_leader_epoch: OffsetForLeaderEpochHandler
     delete_records: DeleteRecordsHandler
     producer_ids: ProducerIdHandler
-    topics: TopicsHandler
-    partition_changes: PartitionChangesHandler
+    forwarded: ForwardedHandlers
     describe_configs: DescribeConfigsHandler
-    alter_configs: AlterConfigsHandler
-    brokers: BrokersHandler
-    features: FeaturesHandler
-    client_quotas: ClientQuotasHandler
     quorum: QuorumHandler
     queries: MetadataQueries
     replica_fetch: ReplicaFetchHandler
@@ -67,13 +84,8 @@ class BrokerHandlers:
             *self.offset_for_leader_epoch.served(),
             *self.delete_records.served(),
             *self.producer_ids.served(),
-            *self.topics.served(),
-            *self.partition_changes.served(),
+            *self.forwarded.served(),
             *self.describe_configs.served(),
-            *self.alter_configs.served(),
-            *self.brokers.served(),
-            *self.features.served(),
-            *self.client_quotas.served(),
             *self.quorum.served(),
             *self.queries.served(),
             *self.replica_fetch.served(),

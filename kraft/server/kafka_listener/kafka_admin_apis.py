@@ -44,7 +44,8 @@ def kafka_admin_apis(
     voters: Sequence[tuple[int, Endpoint]],
 ) -> dict[ApiKey, Api]:
     """`handlers.metadata` is that of the same listener."""
-    queries, topics, partitions = handlers.queries, handlers.topics, handlers.partition_changes
+    queries, forwarded = handlers.queries, handlers.forwarded
+    topics, partitions = forwarded.topics, forwarded.partition_changes
     describe_cluster = DescribeClusterApi(handlers.metadata.handle, image, listener, broker_id)
     describe_topic_pages = DescribeTopicPartitionsApi(lambda request: describe_topic_partitions(image(), request))
     list_resources = ListConfigResourcesApi(lambda types: list_config_resources(image(), types))
@@ -53,8 +54,8 @@ def kafka_admin_apis(
         ApiKey.DELETE_TOPICS: DeleteTopicsApi(topics.delete),
         ApiKey.DELETE_RECORDS: DeleteRecordsApi(handlers.delete_records.handle),
         ApiKey.DESCRIBE_CONFIGS: DescribeConfigsApi(handlers.describe_configs.handle),
-        ApiKey.ALTER_CONFIGS: AlterConfigsApi(handlers.alter_configs.handle),
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsApi(handlers.alter_configs.handle),
+        ApiKey.ALTER_CONFIGS: AlterConfigsApi(forwarded.alter_configs.handle),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsApi(forwarded.alter_configs.handle),
         ApiKey.LIST_CONFIG_RESOURCES: list_resources,
         ApiKey.CREATE_PARTITIONS: CreatePartitionsApi(partitions.create_partitions),
         ApiKey.ELECT_LEADERS: ElectLeadersApi(partitions.elect_leaders),
@@ -66,8 +67,8 @@ def kafka_admin_apis(
         ApiKey.DESCRIBE_PRODUCERS: DescribeProducersApi(handlers.describe_producers.handle),
         ApiKey.DESCRIBE_CLUSTER: describe_cluster,
         ApiKey.DESCRIBE_QUORUM: DescribeQuorumApi(handlers.quorum.describe, voters),
-        ApiKey.UNREGISTER_BROKER: UnregisterBrokerApi(handlers.brokers.unregister),
-        ApiKey.UPDATE_FEATURES: UpdateFeaturesApi(handlers.features.update),
+        ApiKey.UNREGISTER_BROKER: UnregisterBrokerApi(forwarded.brokers.unregister),
+        ApiKey.UPDATE_FEATURES: UpdateFeaturesApi(forwarded.features.update),
         ApiKey.DESCRIBE_CLIENT_QUOTAS: DescribeClientQuotasApi(queries.describe_client_quotas),
-        ApiKey.ALTER_CLIENT_QUOTAS: AlterClientQuotasApi(handlers.client_quotas.alter),
+        ApiKey.ALTER_CLIENT_QUOTAS: AlterClientQuotasApi(forwarded.client_quotas.alter),
     }

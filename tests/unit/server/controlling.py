@@ -29,6 +29,7 @@ class Parts:
             cluster_id=CLUSTER, node_id=1, broker_session_timeout_ms=int(SESSION_S * 1_000), defaults=defaults
         )
         self.controller = QuorumController(config, LoopClock(), Unchanging(), nobody_listens=self._nobody_listens)
+        self.calls = self.controller.cluster_calls
         self.quorum = FakeQuorum(self.controller.host, commits_at_once=True)
         self.controller.attach(self.quorum)
 
@@ -39,13 +40,13 @@ class Parts:
         return self.controller.host.image.brokers[BrokerId(broker_id)]
 
     async def register(self, broker_id: int) -> BrokerEpoch:
-        result = await self.controller.register_broker(registration(broker_id))
+        result = await self.calls.register_broker(registration(broker_id))
         assert result.error_code is ErrorCode.NONE, result.error_message
         return result.broker_epoch
 
     async def beat(self, broker_id: int, epoch: int, *, index: int | None = None, wants_shutdown: bool = False) -> bool:
         """Whether the broker is fenced after it."""
-        result = await self.controller.heartbeat(
+        result = await self.calls.heartbeat(
             HeartbeatRequest(
                 broker_id=BrokerId(broker_id),
                 broker_epoch=BrokerEpoch(epoch),

@@ -19,7 +19,7 @@ def test_nobody_registers_before_the_cluster_has_its_id() -> None:
     async def scenario() -> None:
         parts = Parts()
         parts.quorum.lead(1)
-        result = await parts.controller.register_broker(registration(1))
+        result = await parts.calls.register_broker(registration(1))
         assert (result.error_code, parts.quorum.payloads) == (ErrorCode.NOT_CONTROLLER, [])
 
     run_virtually(scenario())
@@ -88,10 +88,10 @@ def test_another_process_under_the_id_of_a_broker_that_lives_is_refused_until_it
             epoch = await parts.register(1)
             await parts.beat(1, epoch)
             another = replace(registration(1, process=2), directory_ids=[DirectoryId(UUID(int=77))])
-            refused = await parts.controller.register_broker(another)
+            refused = await parts.calls.register_broker(another)
             assert refused.error_code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
             await asyncio.sleep(SESSION_S + 0.5)
-            assert (await parts.controller.register_broker(another)).broker_epoch > epoch
+            assert (await parts.calls.register_broker(another)).broker_epoch > epoch
 
     run_virtually(scenario())
 
@@ -99,7 +99,7 @@ def test_another_process_under_the_id_of_a_broker_that_lives_is_refused_until_it
 def test_a_broker_of_another_cluster_is_refused() -> None:
     async def scenario() -> None:
         async with controller() as parts:
-            result = await parts.controller.register_broker(registration(1, cluster_id="another"))
+            result = await parts.calls.register_broker(registration(1, cluster_id="another"))
             assert result.error_code is ErrorCode.INCONSISTENT_CLUSTER_ID
             assert "check cluster.id" in result.error_message
 
@@ -114,7 +114,7 @@ def test_a_controlled_shutdown_ends_with_the_leave_to_stop() -> None:
             request = HeartbeatRequest(
                 broker_id=BrokerId(1), broker_epoch=epoch, metadata_index=99, wants_shutdown=True
             )
-            answers = [await parts.controller.heartbeat(request) for _ in range(2)]
+            answers = [await parts.calls.heartbeat(request) for _ in range(2)]
             assert [answer.may_stop for answer in answers] == [False, True]
             assert parts.broker(1).fenced
 

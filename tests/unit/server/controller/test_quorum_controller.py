@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
-from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
@@ -10,7 +8,6 @@ from structlog.testing import capture_logs
 from kraft.metadata.features import UnsupportedFeatureLevel
 from kraft.metadata.records import (
     BrokerConfigSet,
-    ClusterInitialised,
     FeatureLevelSet,
     PartitionCreated,
     TopicConfigSet,
@@ -28,25 +25,17 @@ from kraft.model.configs import (
 )
 from kraft.model.describe_quorum import DescribeQuorumRequest
 from kraft.model.errors import ErrorCode, Refusal
-from kraft.model.fail_replicas import FailedReplica, FailReplicasRequest
-from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
 from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, DescribeTopicsRequest, NewTopic
 from kraft.rpc import calls, cluster_calls
 from kraft.rpc.call import Call, ServerStream
 from kraft.rpc.calls import DESCRIBE_CONFIGS
-from kraft.rpc.metadata_codec import decode_records
-from kraft.server.cluster.metadata_snapshots import decode_image
 from kraft.server.handlers.describe_features import describe_features
 from kraft.server.handlers.describe_topics import describe_topics
 from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import CLUSTER, ORDERS, registration
 from tests.unit.server.controlling import SESSION_S, controller
-
-
-def follow(after_index: int = 0, cluster_id: str = CLUSTER) -> FollowMetadataRequest:
-    return FollowMetadataRequest(cluster_id=cluster_id, broker_id=1, after_index=after_index)
 
 
 def test_the_first_active_controller_gives_the_cluster_its_id() -> None:
@@ -72,13 +61,13 @@ def test_a_controller_that_takes_over_says_so_in_the_log() -> None:
 def test_a_controller_that_is_not_active_sends_everybody_elsewhere() -> None:
     async def scenario() -> None:
         async with controller(leading=False) as parts:
-            assert (await parts.controller.register_broker(registration(1))).error_code is ErrorCode.NOT_CONTROLLER
+            assert (await parts.calls.register_broker(registration(1))).error_code is ErrorCode.NOT_CONTROLLER
             beat = HeartbeatRequest(
                 broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1), metadata_index=1, wants_shutdown=False
             )
-            assert (await parts.controller.heartbeat(beat)).error_code is ErrorCode.NOT_CONTROLLER
+            assert (await parts.calls.heartbeat(beat)).error_code is ErrorCode.NOT_CONTROLLER
             ids = AllocateProducerIdsRequest(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1))
-            assert (await parts.controller.allocate_producer_ids(ids)).error_code is ErrorCode.NOT_CONTROLLER
+            assert (await parts.calls.allocate_producer_ids(ids)).error_code is ErrorCode.NOT_CONTROLLER
             for refused in (
                 parts.controller.create_topics(CreateTopicsRequest(topics=[], timeout_ms=1)),
                 parts.controller.delete_topics(DeleteTopicsRequest(topics=[], timeout_ms=1)),
@@ -86,91 +75,6 @@ def test_a_controller_that_is_not_active_sends_everybody_elsewhere() -> None:
             ):
                 with pytest.raises(Refusal, match="NOT_CONTROLLER"):
                     await refused
-
-    run_virtually(scenario())
-
-
-# --- following the metadata --------------------------------------------------------------------------------------
-
-
-def test_a_follower_gets_everything_after_what_it_holds_and_then_each_entry_as_it_is_committed() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            await parts.register(1)
-            async with aclosing(parts.controller.follow_metadata(follow(after_index=1))) as batches:
-                first = await anext(batches)
-                assert (first.index, first.committed_index) == (2, 2)
-                await parts.register(2)
-                second = await anext(batches)
-                assert second.index == 3
-                assert decode_records(second.records, second.index)
-
-    run_virtually(scenario())
-
-
-def test_a_follower_hears_a_beat_while_nothing_happens_also_of_a_controller_that_is_not_active() -> None:
-    async def scenario() -> None:
-        async with controller(leading=False) as parts:
-            parts.quorum.tell(ClusterInitialised(cluster_id=CLUSTER))
-            async with aclosing(parts.controller.follow_metadata(follow(after_index=1))) as batches:
-                assert await asyncio.wait_for(anext(batches), 1) == MetadataBatch(
-                    index=1, term=0, records=b"", committed_index=1
-                )
-
-    run_virtually(scenario())
-
-
-def test_a_follower_that_is_ahead_of_a_slow_controller_is_told_how_far_that_is() -> None:
-    async def scenario() -> None:
-        async with controller(leading=False) as parts:
-            parts.quorum.tell(ClusterInitialised(cluster_id=CLUSTER))
-            async with aclosing(parts.controller.follow_metadata(follow(after_index=50))) as batches:
-                beat = await anext(batches)
-                assert (beat.records, beat.committed_index) == (b"", 1)
-
-    run_virtually(scenario())
-
-
-def test_a_follower_that_asks_for_what_is_no_longer_kept_gets_a_snapshot_and_then_entries() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            await parts.register(1)
-            current = parts.controller.host.current_image()
-            parts.controller.host.start_from(current)
-            async with aclosing(parts.controller.follow_metadata(follow(after_index=1))) as batches:
-                snapshot = [await anext(batches)]
-                await parts.register(2)
-                while not snapshot[-1].ends_snapshot:
-                    snapshot.append(await anext(batches))
-                assert {(part.index, part.in_snapshot) for part in snapshot} == {(current.index, True)}
-                assert decode_image([part.records for part in snapshot], current.index) == current.image
-                entry = await anext(batches)
-                assert (entry.index, entry.in_snapshot) == (current.index + 1, False)
-            async with aclosing(parts.controller.follow_metadata(follow(after_index=current.index))) as batches:
-                assert not (await anext(batches)).in_snapshot, "it holds all that is no longer kept"
-
-    run_virtually(scenario())
-
-
-def test_a_follower_that_falls_behind_what_is_kept_meanwhile_gets_a_snapshot() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            await parts.register(1)
-            async with aclosing(parts.controller.follow_metadata(follow())) as batches:
-                assert (await anext(batches)).index == 1
-                assert (await anext(batches)).index == 2
-                await parts.register(2)
-                parts.controller.host.start_from(parts.controller.host.current_image())
-                assert (await anext(batches)).in_snapshot
-
-    run_virtually(scenario())
-
-
-def test_a_follower_of_another_cluster_is_refused() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            with pytest.raises(Refusal, match="INCONSISTENT_CLUSTER_ID"):
-                await anext(parts.controller.follow_metadata(follow(cluster_id="another")))
 
     run_virtually(scenario())
 
@@ -200,7 +104,7 @@ def test_a_topic_is_created_described_changed_by_its_leader_and_deleted() -> Non
             assert [result.error_code for result in altered.results] == [ErrorCode.NONE]
             (described,) = describe_topics(node.host.image, DescribeTopicsRequest(topics=[])).topics
             assert described.configs == {"retention.ms": "5"}
-            refused = await node.alter_partition(
+            refused = await parts.calls.alter_partition(
                 AlterPartitionRequest(
                     broker_id=BrokerId(1),
                     broker_epoch=parts.broker(1).broker_epoch,
@@ -217,39 +121,6 @@ def test_a_topic_is_created_described_changed_by_its_leader_and_deleted() -> Non
                 ErrorCode.NONE,
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ]
-
-    run_virtually(scenario())
-
-
-def test_replicas_that_failed_are_told_by_a_registered_broker_only() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            for broker_id in (1, 2):
-                await parts.beat(broker_id, await parts.register(broker_id))
-            topics = [NewTopic(topic="orders", replication_factor=2)]
-            await parts.controller.create_topics(CreateTopicsRequest(topics=topics, timeout_ms=1))
-            (topic,) = parts.controller.host.image.topics.values()
-            leader = topic.partitions[0].leader
-            report = FailReplicasRequest(
-                broker_id=leader,
-                broker_epoch=parts.broker(leader).broker_epoch,
-                replicas=[FailedReplica(topic_id=topic.topic_id, partition=0, leader_epoch=LeaderEpoch(0))],
-            )
-            refused = await parts.controller.fail_replicas(replace(report, broker_epoch=BrokerEpoch(99)))
-            assert refused.error_code is ErrorCode.STALE_BROKER_EPOCH
-            assert (await parts.controller.fail_replicas(report)).error_code is ErrorCode.NONE
-            after = parts.controller.host.image.topics[topic.topic_id].partitions[0]
-            assert (after.leader, after.isr) == (3 - leader, (3 - leader,))
-
-    run_virtually(scenario())
-
-
-def test_blocks_of_producer_ids_do_not_overlap() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            request = AllocateProducerIdsRequest(broker_id=BrokerId(1), broker_epoch=await parts.register(1))
-            first, second = [await parts.controller.allocate_producer_ids(request) for _ in range(2)]
-            assert second.first == first.first + first.count
 
     run_virtually(scenario())
 

@@ -1,0 +1,181 @@
+"""The calls that brokers make to the controller: registration, heartbeats, replicas, producer ids, metadata."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator
+from itertools import chain
+from typing import Final
+
+import structlog
+
+from kraft.metadata import broker_decisions, partition_decisions
+from kraft.metadata.broker_configs import TopicDefaultsInEffect
+from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest, ProducerIdBlock
+from kraft.model.alter_partition import AlterPartitionRequest, AlterPartitionResult
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.fail_replicas import FailReplicasRequest, FailReplicasResult
+from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
+from kraft.model.heartbeat import HeartbeatRequest, HeartbeatResult
+from kraft.model.ids import BrokerId
+from kraft.model.register_broker import RegisterBrokerRequest, RegistrationResult
+from kraft.rpc.call import Served
+from kraft.rpc.cluster_calls import (
+    ALLOCATE_PRODUCER_IDS,
+    ALTER_PARTITION,
+    ATTEND,
+    FAIL_REPLICAS,
+    FOLLOW_METADATA,
+    HEARTBEAT,
+    REGISTER_BROKER,
+)
+from kraft.server.cluster.metadata_snapshots import encode_image
+from kraft.server.controller.broker_watch import BrokerWatch
+from kraft.server.controller.quorum_view import QuorumView
+from kraft.server.controller.state_machine_host import StateMachineHost
+
+log = structlog.get_logger()
+
+BEAT_INTERVAL_S: Final = 0.5
+"""How often a broker that follows the metadata hears something while nothing happens."""
+
+
+class ClusterCalls:
+    def __init__(
+        self,
+        cluster_id: str,
+        host: StateMachineHost,
+        watch: BrokerWatch,
+        view: QuorumView,
+        *,
+        topic_defaults: TopicDefaultsInEffect,
+    ) -> None:
+        self._cluster_id = cluster_id
+        self._host = host
+        self._watch = watch
+        self._view = view
+        self._topic_defaults = topic_defaults
+
+    async def register_broker(self, request: RegisterBrokerRequest) -> RegistrationResult:
+        try:
+            self._check_initialised()
+            alive = self._watch.is_heard_from(request.broker_id)
+            result = await self._host.submit(
+                lambda image: broker_decisions.register_broker(
+                    image, request, session_is_alive=alive, defaults=self._topic_defaults(image)
+                )
+            )
+        except Refusal as refusal:
+            return RegistrationResult(error_code=refusal.error_code, error_message=refusal.message)
+        self._watch.registered(request.broker_id, result.broker_epoch)
+        log.info("broker registered", broker=request.broker_id, broker_epoch=result.broker_epoch)
+        return result
+
+    def _check_initialised(self) -> None:
+        self._host.check_active()
+        if not self._host.image.cluster_id:
+            raise Refusal(ErrorCode.NOT_CONTROLLER, "the controller is just becoming active; ask again")
+
+    async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResult:
+        try:
+            self._host.check_active()
+            decision = broker_decisions.heartbeat(
+                self._host.image,
+                request,
+                caught_up_from_index=self._caught_up_from(request.broker_id),
+                committed_index=self._host.committed_index,
+                defaults=self._topic_defaults(self._host.image),
+            )
+            self._watch.heard(request.broker_id, request.broker_epoch)
+            self._view.broker_heard(request.broker_id, request.metadata_index)
+            if not decision.records:
+                return decision.response
+            return await self._host.submit(
+                lambda image: broker_decisions.heartbeat(
+                    image,
+                    request,
+                    caught_up_from_index=self._caught_up_from(request.broker_id),
+                    committed_index=self._host.committed_index,
+                    defaults=self._topic_defaults(image),
+                )
+            )
+        except Refusal as refusal:
+            return HeartbeatResult(error_code=refusal.error_code, error_message=refusal.message)
+
+    def _caught_up_from(self, broker_id: BrokerId) -> int:
+        return self._host.registration_index.get(broker_id, 0)
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResult:
+        try:
+            return await self._host.submit(
+                lambda image: partition_decisions.alter_partition(image, request, defaults=self._topic_defaults(image))
+            )
+        except Refusal as refusal:
+            return AlterPartitionResult(error_code=refusal.error_code, error_message=refusal.message)
+
+    async def fail_replicas(self, request: FailReplicasRequest) -> FailReplicasResult:
+        try:
+            result = await self._host.submit(
+                lambda image: partition_decisions.fail_replicas(image, request, defaults=self._topic_defaults(image))
+            )
+        except Refusal as refusal:
+            return FailReplicasResult(error_code=refusal.error_code, error_message=refusal.message)
+        log.warning("replicas have failed", broker=request.broker_id, replicas=len(request.replicas))
+        return result
+
+    async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> ProducerIdBlock:
+        try:
+            return await self._host.submit(lambda image: broker_decisions.allocate_producer_ids(image, request))
+        except Refusal as refusal:
+            return ProducerIdBlock(error_code=refusal.error_code, error_message=refusal.message)
+
+    async def follow_metadata(self, request: FollowMetadataRequest) -> AsyncGenerator[MetadataBatch, None]:
+        """Committed entries after the one that the broker holds, then each as it is committed.
+
+        Who holds less than what is still here as entries gets a snapshot first.
+        """
+        if request.cluster_id != self._cluster_id:
+            raise Refusal(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"this is cluster '{self._cluster_id}', not '{request.cluster_id}': check cluster.id",
+            )
+        sent = request.after_index
+        while True:
+            entries = self._host.entries.after(sent)
+            if entries is None:
+                for batch in self._snapshot():
+                    sent = batch.index
+                    yield batch
+            elif entries:
+                for entry in entries:
+                    sent = entry.index
+                    yield MetadataBatch(
+                        index=sent, term=entry.term, records=entry.payload, committed_index=self._host.committed_index
+                    )
+            else:
+                await self._host.progress(BEAT_INTERVAL_S)
+                if not self._host.entries.after(sent):
+                    yield MetadataBatch(index=sent, term=0, records=b"", committed_index=self._host.committed_index)
+
+    def _snapshot(self) -> Iterator[MetadataBatch]:
+        """The whole image as it is now, in parts. Each is made when it is asked for."""
+        current = self._host.current_image()
+        for chunk in chain(encode_image(current.image), [b""]):
+            yield MetadataBatch(
+                index=current.index,
+                term=current.term,
+                records=chunk,
+                committed_index=self._host.committed_index,
+                in_snapshot=True,
+                ends_snapshot=not chunk,
+            )
+
+    def served(self) -> list[Served]:
+        return [
+            REGISTER_BROKER.served_by(self.register_broker),
+            HEARTBEAT.served_by(self.heartbeat),
+            ATTEND.served_by(self._watch.attend),
+            ALTER_PARTITION.served_by(self.alter_partition),
+            FAIL_REPLICAS.served_by(self.fail_replicas),
+            ALLOCATE_PRODUCER_IDS.served_by(self.allocate_producer_ids),
+            FOLLOW_METADATA.served_by(self.follow_metadata),
+        ]
