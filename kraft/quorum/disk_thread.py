@@ -29,7 +29,16 @@ class OwnThread:
         if self._executor is None:
             self._executor = ThreadPoolExecutor(1, thread_name_prefix=self._name)
         loop = asyncio.get_running_loop()
-        self._executor.submit(work).add_done_callback(lambda future: loop.call_soon_threadsafe(done, future))
+
+        def hand_over(future: Future[Result]) -> None:
+            try:
+                loop.call_soon_threadsafe(done, future)
+            except RuntimeError:
+                # A node that ends at once closes its loop while work is under way: nobody is left to be called.
+                if not loop.is_closed():
+                    raise
+
+        self._executor.submit(work).add_done_callback(hand_over)
 
     def close(self) -> None:
         if self._executor is not None:
