@@ -21,7 +21,7 @@ from tests.end_to_end.kafka_differences.cluster_scenarios import metadata_of_top
 from tests.end_to_end.kafka_differences.comparison import ABSENT, Deliberate, compare
 from tests.end_to_end.kafka_differences.deliberate import DELIBERATE
 from tests.end_to_end.kafka_differences.fetch_scenarios import fetch, wanted
-from tests.end_to_end.kafka_differences.peer import TIMEOUT_MS, Peer, new_topic
+from tests.end_to_end.kafka_differences.peer import TIMEOUT_MS, Peer
 from tests.end_to_end.kafka_differences.plain import Plain
 from tests.end_to_end.kafka_differences.produce_scenarios import produce, produce_idempotently, produce_to_compacted
 from tests.end_to_end.kafka_differences.scenarios import (
@@ -35,6 +35,7 @@ from tests.end_to_end.kafka_differences.scenarios import (
     play_in_cluster,
 )
 from tests.end_to_end.kafka_jars import kafka_jars
+from tests.wire.new_topic import new_topic
 
 # Fetching the jars may come first, once.
 pytestmark = pytest.mark.timeout(300)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from kraft.log.format.record_batch import HEADER_BYTES, split
@@ -15,6 +16,7 @@ from kraft.model.ids import Offset
 from kraft.rpc.call import Served
 from kraft.rpc.calls import FETCH
 from kraft.server.loop.purgatory import Notifier, Watch
+from kraft.server.replica.partition import Partition
 from kraft.server.replica.partitions import Partitions
 
 RESPONSE_BYTES_MAX: Final = 55 * 1024 * 1024
@@ -25,6 +27,30 @@ PARTITIONS_AT_ONCE: Final = 500
 
 TURN_S_MAX: Final = 0.01
 """Then too: a partition may give some MiB, or a thousand small batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """How much a read may give."""
+
+    bytes_max: int
+    at_least_one: bool
+    """KIP-74: the first batch of an answer is given whatever its size, so that a consumer never gets stuck."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A result, and whose and within which bounds it was read."""
+
+    result: FetchPartitionResult
+    partition: Partition | None
+    bounds: _Bounds
+
+    def is_cut_alike(self, bounds: _Bounds) -> bool:
+        """A read within these bounds ends where this one did."""
+        was = self.bounds
+        is_within = was.at_least_one and len(self.result.records) <= was.bytes_max
+        return bounds.bytes_max == was.bytes_max and (bounds.at_least_one == was.at_least_one or is_within)
 
 
 class _Reading:
@@ -38,18 +64,19 @@ class _Reading:
         self.left_bytes = min(request.max_bytes, RESPONSE_BYTES_MAX)
         self.found_bytes = 0
         self._has_error = False
-        self.results: list[FetchPartitionResult] = []
+        self.reads: list[_Read] = []
 
-    def add(self, result: FetchPartitionResult) -> None:
+    def bounds(self, wanted: FetchPartition) -> _Bounds:
+        """Of what is read next."""
+        return _Bounds(min(self.left_bytes, wanted.partition_max_bytes), self.found_bytes == 0)
+
+    def add(self, read: _Read) -> None:
+        result = read.result
         size_bytes = len(result.records)
         self.found_bytes += size_bytes
         self.left_bytes = max(self.left_bytes - size_bytes, 0)
         self._has_error = self._has_error or result.error_code is not ErrorCode.NONE
-        self.results.append(result)
-
-    def has_room_for(self, size_bytes: int) -> bool:
-        """The first that has records is given them whatever their size."""
-        return size_bytes <= self.left_bytes or self.found_bytes == 0
+        self.reads.append(read)
 
     @property
     def is_enough(self) -> bool:
@@ -59,13 +86,13 @@ class _Reading:
     def _is_cut(self) -> bool:
         """Some read ended at so many batches as it may give, small ones, and behind them there may be more."""
         return any(
-            len(split(result.records)) >= READ_BATCHES_MAX
-            for result in self.results
-            if len(result.records) >= READ_BATCHES_MAX * HEADER_BYTES
+            len(split(read.result.records)) >= READ_BATCHES_MAX
+            for read in self.reads
+            if len(read.result.records) >= READ_BATCHES_MAX * HEADER_BYTES
         )
 
     def response(self) -> FetchResponse:
-        return FetchResponse(request_id=self._request_id, partitions=self.results)
+        return FetchResponse(request_id=self._request_id, partitions=[read.result for read in self.reads])
 
 
 class FetchHandler:
@@ -104,51 +131,52 @@ class FetchHandler:
     async def _read_again(self, request: FetchRequest, before: _Reading) -> _Reading:
         """A new reading, which keeps what `before` has found where a read would give the same."""
         reading = _Reading(request)
-        await self._read_rest(request, reading, before.results)
+        await self._read_rest(request, reading, before.reads)
         return reading
 
-    async def _read_rest(
-        self, request: FetchRequest, reading: _Reading, before: Sequence[FetchPartitionResult] = ()
-    ) -> None:
+    async def _read_rest(self, request: FetchRequest, reading: _Reading, before: Sequence[_Read] = ()) -> None:
         while True:
             if self._read_on(request, reading, before):
                 return
             await asyncio.sleep(0)
 
-    def _read_on(self, request: FetchRequest, reading: _Reading, before: Sequence[FetchPartitionResult] = ()) -> bool:
+    def _read_on(self, request: FetchRequest, reading: _Reading, before: Sequence[_Read] = ()) -> bool:
         """True when all partitions are read; False when it is the turn of others."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + TURN_S_MAX
-        begin = len(reading.results)
+        begin = len(reading.reads)
         for at, wanted in enumerate(request.partitions[begin : begin + PARTITIONS_AT_ONCE], begin):
-            is_known = bool(before) and self._is_current(before[at]) and reading.has_room_for(len(before[at].records))
-            reading.add(before[at] if is_known else self._read(wanted, reading))
+            bounds = reading.bounds(wanted)
+            is_known = bool(before) and self._is_current(wanted, before[at], bounds)
+            reading.add(before[at] if is_known else self._read(wanted, bounds))
             if loop.time() >= until_s:
                 break
-        return len(reading.results) == len(request.partitions)
+        return len(reading.reads) == len(request.partitions)
 
-    def _is_current(self, result: FetchPartitionResult) -> bool:
-        """Nothing has changed in the partition since that a read tells of."""
-        partition = self._partitions.find_by_name(result.topic, result.partition)
+    def _is_current(self, wanted: FetchPartition, read: _Read, bounds: _Bounds) -> bool:
+        """A read within `bounds` would give the same: nothing has changed in the partition that a read tells of."""
+        partition, result = self._partitions.find_by_name(wanted.topic, wanted.partition), read.result
         return (
             partition is not None
+            and partition is read.partition
             and partition.leader is not None
             and partition.leader_epoch == result.leader_epoch
             and partition.high_watermark == result.high_watermark
             and partition.log.log_start_offset == result.log_start_offset
+            # At the high watermark there is nothing to read, however much may be read.
+            and (read.is_cut_alike(bounds) or wanted.fetch_offset >= result.high_watermark)
         )
 
-    def _read(self, wanted: FetchPartition, before: _Reading) -> FetchPartitionResult:
+    def _read(self, wanted: FetchPartition, bounds: _Bounds) -> _Read:
         try:
             partition = self._partitions.by_name(wanted.topic, wanted.partition)
             partition.as_leader(wanted.current_leader_epoch)
-            bytes_max = min(before.left_bytes, wanted.partition_max_bytes)
-            # KIP-74: the first batch of an answer is given whatever its size, so that a consumer never gets stuck.
-            at_least_one = before.found_bytes == 0
-            records = partition.read(Offset(wanted.fetch_offset), bytes_max, partition.high_watermark, at_least_one)
+            records = partition.read(
+                Offset(wanted.fetch_offset), bounds.bytes_max, partition.high_watermark, bounds.at_least_one
+            )
         except Refusal as refusal:
-            return self._refused(wanted, refusal)
-        return FetchPartitionResult(
+            return _Read(self._refused(wanted, refusal), None, bounds)
+        result = FetchPartitionResult(
             topic=wanted.topic,
             partition=wanted.partition,
             error_code=ErrorCode.NONE,
@@ -158,6 +186,7 @@ class FetchHandler:
             leader_id=partition.leader_id,
             leader_epoch=partition.leader_epoch,
         )
+        return _Read(result, partition, bounds)
 
     def _refused(self, wanted: FetchPartition, refusal: Refusal) -> FetchPartitionResult:
         leader_id, leader_epoch = self._partitions.leader_hint(wanted.topic, wanted.partition)

@@ -7,63 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kraft.log.segment import batches, segment
 from kraft.model.errors import ErrorCode
-from kraft.model.fetch import FetchPartition, FetchRequest, FetchResponse
-from kraft.model.ids import TopicPartition
+from kraft.model.fetch import FetchResponse
 from kraft.server.handlers import fetch as fetch_module
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.replica.partition import Partition
 from tests.unit.client.virtual_time import run_virtually
-from tests.unit.server.replicas import Broker, batch, fetched, follow, lead, settle, values_of
+from tests.unit.server.handlers.fetches import asking, codes, committed, request, values
+from tests.unit.server.replicas import Broker, batch, fetched, follow, lead, remove_directory, settle
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Broker:
     return Broker(tmp_path)
-
-
-def committed(broker: Broker, *values: str, number: int = 0) -> Partition:
-    """A partition that this broker leads alone, with one batch for each value, all committed."""
-    partition = broker.open(TopicPartition("orders", number))
-    lead(partition, replicas=(1,))
-    for value in values:
-        partition.append(batch(value), 1)
-    broker.sync()
-    return partition
-
-
-def asking(offset: int = 0, *, number: int = 0, bytes_max: int = 1 << 20, epoch: int = -1) -> FetchPartition:
-    return FetchPartition(
-        topic="orders",
-        partition=number,
-        fetch_offset=offset,
-        partition_max_bytes=bytes_max,
-        current_leader_epoch=epoch,
-    )
-
-
-def request(
-    *partitions: FetchPartition, max_wait_ms: int = 0, min_bytes: int = 1, max_bytes: int = 1 << 20
-) -> FetchRequest:
-    return FetchRequest(
-        request_id=7,
-        max_wait_ms=max_wait_ms,
-        min_bytes=min_bytes,
-        max_bytes=max_bytes,
-        partitions=list(partitions),
-    )
-
-
-def values(response: FetchResponse) -> list[list[str]]:
-    return [values_of(result.records) for result in response.partitions]
-
-
-def codes(response: FetchResponse) -> list[ErrorCode]:
-    return [result.error_code for result in response.partitions]
 
 
 def test_what_is_committed_is_answered_at_once_and_nothing_above_it(broker: Broker) -> None:
@@ -415,7 +375,8 @@ def test_a_consumer_that_waits_reads_again_only_what_has_changed(
         held = [committed(broker, number=number) for number in range(3)]
         reads = Reads(monkeypatch)
         size = len(batch("a"))
-        wanted = request(*[asking(number=number) for number in range(3)], max_wait_ms=60_000, min_bytes=3 * size)
+        asked = [asking(number=number) for number in range(3)]
+        wanted = request(*asked, max_wait_ms=60_000, min_bytes=3 * size, max_bytes=1 << 21)
         waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
         await settle()
         for number, value in ((1, "a"), (0, "b"), (1, "c")):
@@ -456,12 +417,32 @@ def test_an_offset_below_the_log_that_begins_later_by_now_is_told(broker: Broker
     run_virtually(scenario())
 
 
+def test_nothing_of_a_topic_that_was_deleted_is_given_when_another_has_its_name(broker: Broker) -> None:
+    async def scenario() -> None:
+        deleted = committed(broker, "old")
+        waiting = asyncio.ensure_future(
+            FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=1_000, min_bytes=1 << 20))
+        )
+        await settle()
+        broker.partitions.remove(deleted)
+        deleted.retire()
+        remove_directory(deleted)
+        committed(broker, "new")
+        assert values(await waiting) == [["new"]]
+
+    run_virtually(scenario())
+
+
 @given(
     appends=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 400)), max_size=6),
     late=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 400)), min_size=1, max_size=4),
     bytes_max=st.integers(1, 2_000),
     partition_bytes_max=st.integers(1, 1_500),
 )
+# The second partition's first batch is given whatever its size while the first is empty, and not afterwards.
+@example(appends=[(1, 300)], late=[(0, 0)], bytes_max=2_000, partition_bytes_max=100)
+# The third partition finds no room at first, and has some when the second no longer fits behind the first.
+@example(appends=[(0, 0), (1, 65), (2, 0)], late=[(0, 45)], bytes_max=249, partition_bytes_max=313)
 @settings(max_examples=60, deadline=None)
 def test_what_is_read_in_two_steps_is_what_one_read_gives(
     tmp_path_factory: pytest.TempPathFactory,
