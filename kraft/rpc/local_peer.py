@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import TypeVar
 
@@ -22,9 +22,10 @@ Response = TypeVar("Response")
 class LocalPeer:
     """As a `Peer`: the same deadlines, Refusals and Unreachable."""
 
-    def __init__(self, address: str, calls: Iterable[Served]) -> None:
+    def __init__(self, address: str, calls: Sequence[Served]) -> None:
         self.address = address
         self._handlers = {served.call: served.handler for served in calls}
+        assert len(self._handlers) == len(calls), "a call is served once"
 
     async def call(self, call: Call[Request, Response], request: Request, timeout_s: float) -> Response:
         deadline = asyncio.timeout(timeout_s)

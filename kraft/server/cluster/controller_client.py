@@ -38,6 +38,7 @@ class ControllerClient:
         """`own_controller` are the calls of the controller in this process, where there is one."""
         # A combined node asks itself first.
         self._voters = sorted(voters, key=lambda voter: voter.node_id != own_id)
+        assert not own_controller or self._voters[0].node_id == own_id, "a controller is one of the voters"
         # Else the node with the lowest id would send the metadata to every broker that is no controller.
         begin = 0 if self._voters[0].node_id == own_id else own_id % len(self._voters)
         self._followed_in_order = self._voters[begin:] + self._voters[:begin]

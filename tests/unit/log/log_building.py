@@ -49,9 +49,10 @@ def append_with_work(
         records = work.run(records)
 
 
-def stored(*values: str, offset: int, epoch: int) -> bytes:
+def stored(*values: str, offset: int, epoch: int, timestamp_ms: int = 1000) -> bytes:
     """One batch as a leader of that epoch has it in its log."""
-    return b"".join(placed(memoryview(batch_of(*values)), Offset(offset), LeaderEpoch(epoch), None))
+    produced = memoryview(batch_of(*values, timestamp_ms=timestamp_ms))
+    return b"".join(placed(produced, Offset(offset), LeaderEpoch(epoch), None))
 
 
 def refused(log: PartitionLog, records: bytes, epoch: int = 0) -> Refusal:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from errno import ENOSPC
+from unittest.mock import patch
+
 import pytest
 
 from kraft.log.change import ChangeUnderWay, run_now
@@ -302,6 +305,24 @@ def test_an_epoch_is_on_the_disk_before_its_first_batch() -> None:
     assert disk.read_file(f"{DIRECTORY}/leader-epoch-checkpoint") == files.epochs.encode()
     assert files.epochs.entries == ((3, 5), (4, 7))
     assert files.epochs.latest_epoch == LeaderEpoch(4)
+
+
+def test_an_epoch_whose_first_batch_finds_no_room_is_taken_back_from_the_log_and_then_from_the_file() -> None:
+    disk = MemoryDisk()
+    files = files_of_new_log(disk)
+    written, refused = [batch_at(offset, ("k", "v"), leader_epoch=epoch) for offset, epoch in ((0, 3), (1, 4))]
+    run_now(files.begin_epochs([read_header(written)]))
+    files.append([written], [read_header(written)])
+    run_now(files.begin_epochs([read_header(refused)]))
+    full = OSError(ENOSPC, "No space left on device")
+    with patch.object(disk, "check_write", side_effect=full), pytest.raises(OSError, match="No space"):
+        files.append([refused], [read_header(refused)])
+    assert files.epochs.entries == ((3, 0),), "nobody is told of an epoch beyond the end of the log"
+    another = [header_of(1, 3)]
+    assert files.begins_epoch(another), "the file still has the later epoch"
+    run_now(files.begin_epochs(another))
+    assert disk.read_file(f"{DIRECTORY}/leader-epoch-checkpoint") == files.epochs.encode()
+    assert not files.begins_epoch(another)
 
 
 # --- the end of a log -----------------------------------------------------------------------------------------

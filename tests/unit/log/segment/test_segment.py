@@ -21,8 +21,9 @@ BATCHES = 6
 def segment_with_batches() -> Segment:
     segment = Segment(MemoryDisk(), DIRECTORY, Offset(0), index_interval_bytes=100, create=True)
     for offset in range(BATCHES):
-        batch = stored(f"value {offset}", offset=offset, epoch=0)
+        batch = stored(f"value {offset}", offset=offset, epoch=0, timestamp_ms=1_000 + 10 * (offset % 4))
         segment.append([batch], [read_header(batch)])
+    assert segment.max_timestamp_offset == 3, "it is neither the first nor the last"
     return segment
 
 

@@ -50,6 +50,7 @@ def test_who_waits_for_room_is_told_of_it_in_the_order_of_coming() -> None:
         unread.note(1, 0)
         await asyncio.gather(*coming)
         assert came == [0, 1, 2, 3]
+        assert unread.budget.held == 20 * MIB, "who has waited holds nothing by that"
 
     run_virtually(wait())
 
