@@ -140,6 +140,13 @@ def test_a_stop_that_ends_in_an_error_is_named(make_cluster: MakeCluster) -> Non
     assert not any(node.is_running for node in cluster.nodes.values())
 
 
+def test_a_node_that_is_stopped_before_it_handles_signals_stops_in_order(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster("")
+    cluster.start()
+    cluster.stop(deadline_s=10)
+    assert cluster.nodes[1].exit_code == -signal.SIGTERM
+
+
 def test_a_paused_node_lives_and_can_be_stopped(make_cluster: MakeCluster) -> None:
     cluster = make_cluster("")
     cluster.start()
