@@ -1,10 +1,28 @@
-"""What holds for every test: nothing is left in the home directory of whoever runs it."""
+"""Settings of every test: `async def test_...` runs on virtual time, and nothing is left in the home directory."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from collections.abc import Iterator
 
 import pytest
+
+from tests.support.virtual_time import run_virtually
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run `async def test_...`: on virtual time, or, marked `real_time`, on the event loop of every program."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    signature = inspect.signature(pyfuncitem.obj)
+    test = pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in signature.parameters})
+    if pyfuncitem.get_closest_marker("real_time"):
+        asyncio.run(test)
+    else:
+        run_virtually(test)
+    return True
 
 
 @pytest.fixture(scope="session", autouse=True)

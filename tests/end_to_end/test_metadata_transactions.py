@@ -18,6 +18,8 @@ from kraft.rpc.calls import CREATE_TOPICS
 from kraft.rpc.cluster_calls import FOLLOW_METADATA
 from kraft.rpc.metadata_codec import decode_records
 
+pytestmark = pytest.mark.real_time
+
 TOPICS = 10
 PARTITIONS = 1_000
 DEADLINE_S = 60.0
@@ -50,32 +52,29 @@ async def transaction_seen(cluster: ScaleCluster, active: NodeProcess, entries: 
 
 
 @pytest.mark.parametrize("entries", [2])
-def test_of_a_decision_whose_controller_is_killed_all_counts_or_nothing(tmp_path: Path, entries: int) -> None:
-    async def scenario() -> None:
-        async with scale_cluster(tmp_path) as cluster:
-            await create_topics(cluster)
-            broker = cluster.brokers[0]
-            earlier = broker.epoch
-            active = await cluster.active()
-            # A broker's new process leaves every in-sync set: thousands of changes.
-            registering = asyncio.create_task(broker.register())
-            async with asyncio.timeout(DEADLINE_S):
-                await transaction_seen(cluster, active, entries)
-            active.kill()
-            registering.cancel()
-            with suppress(asyncio.CancelledError):
-                await registering
-            broker.epoch = earlier
-            # Others decide, and so what was unfinished is aborted by then.
-            watching = cluster.brokers[1]
-            await watching.beat()
-            await watching.register()
-            image = (await followed(cluster, watching)).image
-            registration = image.brokers[broker.broker_id]
-            is_new = registration.broker_epoch > earlier
-            partitions = [state for topic in image.topics.values() for state in topic.partitions.values()]
-            assert len(partitions) == TOPICS * PARTITIONS
-            assert registration.fenced == is_new
-            assert {broker.broker_id in state.isr for state in partitions} == {not is_new}
-
-    asyncio.run(scenario())
+async def test_of_a_decision_whose_controller_is_killed_all_counts_or_nothing(tmp_path: Path, entries: int) -> None:
+    async with scale_cluster(tmp_path) as cluster:
+        await create_topics(cluster)
+        broker = cluster.brokers[0]
+        earlier = broker.epoch
+        active = await cluster.active()
+        # A broker's new process leaves every in-sync set: thousands of changes.
+        registering = asyncio.create_task(broker.register())
+        async with asyncio.timeout(DEADLINE_S):
+            await transaction_seen(cluster, active, entries)
+        active.kill()
+        registering.cancel()
+        with suppress(asyncio.CancelledError):
+            await registering
+        broker.epoch = earlier
+        # Others decide, and so what was unfinished is aborted by then.
+        watching = cluster.brokers[1]
+        await watching.beat()
+        await watching.register()
+        image = (await followed(cluster, watching)).image
+        registration = image.brokers[broker.broker_id]
+        is_new = registration.broker_epoch > earlier
+        partitions = [state for topic in image.topics.values() for state in topic.partitions.values()]
+        assert len(partitions) == TOPICS * PARTITIONS
+        assert registration.fenced == is_new
+        assert {broker.broker_id in state.isr for state in partitions} == {not is_new}

@@ -15,6 +15,8 @@ from kraft.testing import Cluster
 from tests.end_to_end.unclean_loss import LosingTopic
 from tests.end_to_end.waiting import DEADLINE_S, until
 
+pytestmark = pytest.mark.real_time
+
 SETTINGS = {"unclean.leader.election.interval.ms": "500", "auto.leader.rebalance.enable": "false"}
 
 
@@ -83,28 +85,24 @@ def test_consumers_go_on_where_the_log_differs_or_raise_as_their_policy_says(
         assert raises.position(topic.partition) == 20 + then
 
 
-def test_the_asynchronous_face_does_the_same(cluster: Cluster, admin: Admin) -> None:
+async def test_the_asynchronous_face_does_the_same(cluster: Cluster, admin: Admin) -> None:
     topic = LosingTopic(cluster, admin, "truncated-async", (2, 3))
     kept, lost, new = numbered("kept", 0, 20), numbered("lost", 20, 50), numbered("new", 20, 80)
-
-    async def scenario() -> None:
-        async with (
-            AsyncConsumer(cluster.bootstrap_servers, auto_offset_reset="earliest") as resets,
-            AsyncConsumer(cluster.bootstrap_servers, auto_offset_reset="none") as raises,
-        ):
-            for consumer in (resets, raises):
-                consumer.assign([topic.partition])
-                consumer.seek(topic.partition, 0)
-            await asyncio.to_thread(topic.write, kept)
-            await asyncio.to_thread(topic.write_without_second, lost)
-            assert await read_async(resets, 50) == await read_async(raises, 50) == kept + lost
-            await asyncio.to_thread(topic.lose)
-            await asyncio.to_thread(topic.write, new)
-            assert await read_async(resets, 60) == new
-            with pytest.raises(LogTruncated, match="truncated to offset 20"):
-                await read_async(raises, 1)
-
-    asyncio.run(scenario())
+    async with (
+        AsyncConsumer(cluster.bootstrap_servers, auto_offset_reset="earliest") as resets,
+        AsyncConsumer(cluster.bootstrap_servers, auto_offset_reset="none") as raises,
+    ):
+        for consumer in (resets, raises):
+            consumer.assign([topic.partition])
+            consumer.seek(topic.partition, 0)
+        await asyncio.to_thread(topic.write, kept)
+        await asyncio.to_thread(topic.write_without_second, lost)
+        assert await read_async(resets, 50) == await read_async(raises, 50) == kept + lost
+        await asyncio.to_thread(topic.lose)
+        await asyncio.to_thread(topic.write, new)
+        assert await read_async(resets, 60) == new
+        with pytest.raises(LogTruncated, match="truncated to offset 20"):
+            await read_async(raises, 1)
 
 
 def test_a_clean_election_repeats_nothing_and_skips_nothing(cluster: Cluster, admin: Admin) -> None:

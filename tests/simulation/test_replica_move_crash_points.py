@@ -20,7 +20,7 @@ from kraft.server.replica import move as replica_move
 from kraft.server.replica.partition import Partition
 from tests.simulation.sim_content import CrashMode
 from tests.simulation.sim_disk import PowerFailure, SimDisk
-from tests.unit.client.virtual_time import run_virtually
+from tests.support.virtual_time import run_virtually
 from tests.unit.server.moving import Mover
 from tests.unit.server.replicas import batch, lead, until, values_in
 

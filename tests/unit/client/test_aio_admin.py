@@ -10,167 +10,134 @@ from kraft.client.errors import ClientClosed
 from kraft.model.client_quotas import QuotaEntity, QuotaFilter, QuotaMatch
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.topics import NewTopic
+from tests.support.virtual_time import virtual_network
 from tests.unit.client.fake_cluster import FakeCluster
-from tests.unit.client.virtual_time import run_virtually, virtual_network
 
 
 def admin_of(cluster: FakeCluster, **settings: Any) -> Admin:
     return Admin(cluster.bootstrap_servers, network=virtual_network(cluster), **settings)
 
 
-def test_topics_are_created_listed_described_and_deleted() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        async with admin_of(cluster) as admin:
-            await admin.create_topic("orders", 3, 2, {"retention.ms": "1000"})
-            await admin.create_topics([NewTopic(topic="payments")])
-            assert await admin.list_topics() == ["orders", "payments"]
-            (orders,) = await admin.describe_topics(["orders"])
-            assert len(orders.metadata.partitions) == 3
-            assert orders.configs == {"retention.ms": "1000"}
-            assert [each.metadata.topic for each in await admin.describe_topics()] == ["orders", "payments"]
-            await admin.delete_topics(["orders"])
-            assert await admin.list_topics() == ["payments"]
-
-    run_virtually(scenario())
+async def test_topics_are_created_listed_described_and_deleted() -> None:
+    cluster = FakeCluster()
+    async with admin_of(cluster) as admin:
+        await admin.create_topic("orders", 3, 2, {"retention.ms": "1000"})
+        await admin.create_topics([NewTopic(topic="payments")])
+        assert await admin.list_topics() == ["orders", "payments"]
+        (orders,) = await admin.describe_topics(["orders"])
+        assert len(orders.metadata.partitions) == 3
+        assert orders.configs == {"retention.ms": "1000"}
+        assert [each.metadata.topic for each in await admin.describe_topics()] == ["orders", "payments"]
+        await admin.delete_topics(["orders"])
+        assert await admin.list_topics() == ["payments"]
 
 
-def test_a_check_creates_nothing() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        async with admin_of(cluster) as admin:
-            await admin.create_topics([NewTopic(topic="orders")], validate_only=True)
-        assert cluster.topics == {}
-
-    run_virtually(scenario())
+async def test_a_check_creates_nothing() -> None:
+    cluster = FakeCluster()
+    async with admin_of(cluster) as admin:
+        await admin.create_topics([NewTopic(topic="orders")], validate_only=True)
+    assert cluster.topics == {}
 
 
-def test_a_topic_that_exists_or_does_not_is_a_refusal_that_names_it() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        cluster.create("orders")
-        async with admin_of(cluster) as admin:
-            with pytest.raises(Refusal, match="'orders'") as caught:
-                await admin.create_topic("orders")
-            assert caught.value.error_code is ErrorCode.TOPIC_ALREADY_EXISTS
-            for call in (admin.delete_topics(["ordres"]), admin.describe_topics(["ordres"])):
-                with pytest.raises(Refusal, match="'ordres'"):
-                    await call
-
-    run_virtually(scenario())
+async def test_a_topic_that_exists_or_does_not_is_a_refusal_that_names_it() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders")
+    async with admin_of(cluster) as admin:
+        with pytest.raises(Refusal, match="'orders'") as caught:
+            await admin.create_topic("orders")
+        assert caught.value.error_code is ErrorCode.TOPIC_ALREADY_EXISTS
+        for call in (admin.delete_topics(["ordres"]), admin.describe_topics(["ordres"])):
+            with pytest.raises(Refusal, match="'ordres'"):
+                await call
 
 
-def test_configs_of_a_topic_are_altered_and_described() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        cluster.create("orders")
-        async with admin_of(cluster) as admin:
-            await admin.alter_topic_configs("orders", {"retention.ms": "5"}, delete=["segment.ms"])
-            entries = {entry.key: entry for entry in await admin.describe_topic_configs("orders")}
-            assert (entries["retention.ms"].value, entries["retention.ms"].is_default) == ("5", False)
-            assert entries["segment.bytes"].is_default
-            await admin.alter_topic_configs("orders", append={"a": "1"}, subtract={"b": "2"}, validate_only=True)
-        (resource,) = cluster.alterations[-1].resources
-        assert [(each.operation.name, each.key, each.value) for each in resource.alterations] == [
-            ("APPEND", "a", "1"),
-            ("SUBTRACT", "b", "2"),
-        ]
-        assert cluster.alterations[-1].validate_only
-        assert cluster.configs["orders"] == {"retention.ms": "5"}
-
-    run_virtually(scenario())
+async def test_configs_of_a_topic_are_altered_and_described() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders")
+    async with admin_of(cluster) as admin:
+        await admin.alter_topic_configs("orders", {"retention.ms": "5"}, delete=["segment.ms"])
+        entries = {entry.key: entry for entry in await admin.describe_topic_configs("orders")}
+        assert (entries["retention.ms"].value, entries["retention.ms"].is_default) == ("5", False)
+        assert entries["segment.bytes"].is_default
+        await admin.alter_topic_configs("orders", append={"a": "1"}, subtract={"b": "2"}, validate_only=True)
+    (resource,) = cluster.alterations[-1].resources
+    assert [(each.operation.name, each.key, each.value) for each in resource.alterations] == [
+        ("APPEND", "a", "1"),
+        ("SUBTRACT", "b", "2"),
+    ]
+    assert cluster.alterations[-1].validate_only
+    assert cluster.configs["orders"] == {"retention.ms": "5"}
 
 
-def test_configs_of_a_topic_that_does_not_exist_are_a_refusal() -> None:
-    async def scenario() -> None:
-        async with admin_of(FakeCluster()) as admin:
-            for call in (
-                admin.describe_topic_configs("ordres"),
-                admin.alter_topic_configs("ordres", {"retention.ms": "5"}),
-            ):
-                with pytest.raises(Refusal, match="'ordres'"):
-                    await call
-
-    run_virtually(scenario())
+async def test_configs_of_a_topic_that_does_not_exist_are_a_refusal() -> None:
+    async with admin_of(FakeCluster()) as admin:
+        for call in (
+            admin.describe_topic_configs("ordres"),
+            admin.alter_topic_configs("ordres", {"retention.ms": "5"}),
+        ):
+            with pytest.raises(Refusal, match="'ordres'"):
+                await call
 
 
-def test_a_broker_is_asked_for_its_own_configs() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        async with admin_of(cluster) as admin:
-            (entry,) = await admin.describe_broker_configs(3)
-            assert (entry.key, entry.value) == ("node.id", "3")
-            assert "broker-3:9094 describe_configs" in cluster.calls
-            with pytest.raises(Refusal, match="there is no broker 9 in service: there are 1, 2, 3"):
-                await admin.describe_broker_configs(9)
-
-    run_virtually(scenario())
+async def test_a_broker_is_asked_for_its_own_configs() -> None:
+    cluster = FakeCluster()
+    async with admin_of(cluster) as admin:
+        (entry,) = await admin.describe_broker_configs(3)
+        assert (entry.key, entry.value) == ("node.id", "3")
+        assert "broker-3:9094 describe_configs" in cluster.calls
+        with pytest.raises(Refusal, match="there is no broker 9 in service: there are 1, 2, 3"):
+            await admin.describe_broker_configs(9)
 
 
-def test_the_quorum_and_the_cluster_are_described() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        async with admin_of(cluster) as admin:
-            quorum = await admin.describe_quorum()
-            assert (quorum.leader_id, quorum.leader_epoch, len(quorum.voters)) == (2, 5, 3)
-            described = await admin.describe_cluster()
-            assert [broker.broker_id for broker in described.brokers] == [1, 2, 3]
-
-    run_virtually(scenario())
+async def test_the_quorum_and_the_cluster_are_described() -> None:
+    cluster = FakeCluster()
+    async with admin_of(cluster) as admin:
+        quorum = await admin.describe_quorum()
+        assert (quorum.leader_id, quorum.leader_epoch, len(quorum.voters)) == (2, 5, 3)
+        described = await admin.describe_cluster()
+        assert [broker.broker_id for broker in described.brokers] == [1, 2, 3]
 
 
-def test_another_node_is_asked_when_the_first_is_down() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        cluster.brokers[1].is_up = False
-        async with admin_of(cluster) as admin:
-            assert (await admin.describe_quorum()).leader_id == 2
-
-    run_virtually(scenario())
+async def test_another_node_is_asked_when_the_first_is_down() -> None:
+    cluster = FakeCluster()
+    cluster.brokers[1].is_up = False
+    async with admin_of(cluster) as admin:
+        assert (await admin.describe_quorum()).leader_id == 2
 
 
-def test_when_no_node_answers_all_are_named() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster(brokers=2)
-        for broker in cluster.brokers.values():
-            broker.is_up = False
-        async with admin_of(cluster, default_api_timeout_ms=10_000) as admin:
-            with pytest.raises(NoBrokerReachable, match=r"within 10 s \(broker-1:9094: .*; broker-2:9094: "):
-                await admin.list_topics()
-
-    run_virtually(scenario())
-
-
-def test_a_closed_admin_client_stays_closed() -> None:
-    async def scenario() -> None:
-        admin = admin_of(FakeCluster())
-        await admin.list_topics()
-        await admin.close()
-        await admin.close()
-        with pytest.raises(ClientClosed):
+async def test_when_no_node_answers_all_are_named() -> None:
+    cluster = FakeCluster(brokers=2)
+    for broker in cluster.brokers.values():
+        broker.is_up = False
+    async with admin_of(cluster, default_api_timeout_ms=10_000) as admin:
+        with pytest.raises(NoBrokerReachable, match=r"within 10 s \(broker-1:9094: .*; broker-2:9094: "):
             await admin.list_topics()
 
-    run_virtually(scenario())
+
+async def test_a_closed_admin_client_stays_closed() -> None:
+    admin = admin_of(FakeCluster())
+    await admin.list_topics()
+    await admin.close()
+    await admin.close()
+    with pytest.raises(ClientClosed):
+        await admin.list_topics()
 
 
-def test_brokers_features_and_quotas_are_described_and_changed() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        async with admin_of(cluster) as admin:
-            assert [each.broker_id for each in await admin.describe_brokers()] == [1, 2, 3]
-            assert (await admin.fence_broker(1)).changed
-            assert [each.fenced for each in await admin.describe_brokers([1])] == [True]
-            with pytest.raises(Refusal, match="without a leader"):
-                await admin.fence_broker(2)
-            assert (await admin.fence_broker(2, force=True)).leaderless == ["orders-0"]
-            assert (await admin.unfence_broker(1)).changed
-            assert (await admin.unregister_broker(1)).changed
-            assert await admin.update_features({"metadata.version": 2}) == {"metadata.version": 2}
-            assert [each.finalized_level for each in (await admin.describe_features()).features] == [2]
-            anna = [QuotaEntity(entity_type="user", name="anna")]
-            assert await admin.alter_client_quotas(anna, {"producer_byte_rate": 7}) == 1
-            named = QuotaFilter(entity_type="user", match=QuotaMatch.EXACT, name="anna")
-            (described,) = await admin.describe_client_quotas([named], strict=True)
-            assert (described.entity, [each.value for each in described.quotas]) == (anna, [7])
-
-    run_virtually(scenario())
+async def test_brokers_features_and_quotas_are_described_and_changed() -> None:
+    cluster = FakeCluster()
+    async with admin_of(cluster) as admin:
+        assert [each.broker_id for each in await admin.describe_brokers()] == [1, 2, 3]
+        assert (await admin.fence_broker(1)).changed
+        assert [each.fenced for each in await admin.describe_brokers([1])] == [True]
+        with pytest.raises(Refusal, match="without a leader"):
+            await admin.fence_broker(2)
+        assert (await admin.fence_broker(2, force=True)).leaderless == ["orders-0"]
+        assert (await admin.unfence_broker(1)).changed
+        assert (await admin.unregister_broker(1)).changed
+        assert await admin.update_features({"metadata.version": 2}) == {"metadata.version": 2}
+        assert [each.finalized_level for each in (await admin.describe_features()).features] == [2]
+        anna = [QuotaEntity(entity_type="user", name="anna")]
+        assert await admin.alter_client_quotas(anna, {"producer_byte_rate": 7}) == 1
+        named = QuotaFilter(entity_type="user", match=QuotaMatch.EXACT, name="anna")
+        (described,) = await admin.describe_client_quotas([named], strict=True)
+        assert (described.entity, [each.value for each in described.quotas]) == (anna, [7])

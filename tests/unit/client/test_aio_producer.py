@@ -10,398 +10,317 @@ from kraft.client.any_broker import NoBrokerReachable
 from kraft.client.errors import BufferExhausted, ClientClosed, DeliveryTimeout, RecordTooLarge
 from kraft.log.format.record_batch import decode_batch, read_header
 from kraft.model.errors import ErrorCode, Refusal
+from tests.support.virtual_time import WALL_MS_AT_START, virtual_network
 from tests.unit.client.fake_cluster import FakeCluster, tp
-from tests.unit.client.virtual_time import WALL_MS_AT_START, run_virtually, virtual_network
 
 
 def producer_of(cluster: FakeCluster, **settings: Any) -> Producer:
     return Producer(cluster.bootstrap_servers, network=virtual_network(cluster), **settings)
 
 
-def test_a_record_is_stored_and_its_place_is_known() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        cluster.create("orders")
-        async with producer_of(cluster, compression_type="lz4") as producer:
-            stored = await producer.send_and_wait("orders", b"two pizzas", key=b"anna", headers=[("h", None)])
-        assert (stored.topic, stored.partition, stored.offset) == ("orders", 0, 0)
-        assert stored.timestamp_ms == WALL_MS_AT_START
-        (record,) = cluster.partition("orders").records()
-        assert (record.key, record.value, record.headers) == (b"anna", b"two pizzas", (("h", None),))
-        assert cluster.closed == 1
-
-    run_virtually(scenario())
+async def test_a_record_is_stored_and_its_place_is_known() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders")
+    async with producer_of(cluster, compression_type="lz4") as producer:
+        stored = await producer.send_and_wait("orders", b"two pizzas", key=b"anna", headers=[("h", None)])
+    assert (stored.topic, stored.partition, stored.offset) == ("orders", 0, 0)
+    assert stored.timestamp_ms == WALL_MS_AT_START
+    (record,) = cluster.partition("orders").records()
+    assert (record.key, record.value, record.headers) == (b"anna", b"two pizzas", (("h", None),))
+    assert cluster.closed == 1
 
 
-def test_records_of_one_moment_share_a_batch_and_partitions_of_one_leader_share_a_request() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster(brokers=1)
-        cluster.create("orders", partitions=3)
-        async with producer_of(cluster) as producer:
-            for number in range(30):
-                await producer.send("orders", b"%d" % number, partition=number % 3)
-        (request,) = cluster.brokers[1].produced
-        assert [read_header(each.records).record_count for each in request.partitions] == [10, 10, 10]
-
-    run_virtually(scenario())
+async def test_records_of_one_moment_share_a_batch_and_partitions_of_one_leader_share_a_request() -> None:
+    cluster = FakeCluster(brokers=1)
+    cluster.create("orders", partitions=3)
+    async with producer_of(cluster) as producer:
+        for number in range(30):
+            await producer.send("orders", b"%d" % number, partition=number % 3)
+    (request,) = cluster.brokers[1].produced
+    assert [read_header(each.records).record_count for each in request.partitions] == [10, 10, 10]
 
 
-def test_a_key_always_goes_to_the_same_partition() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        cluster.create("orders", partitions=5)
-        async with producer_of(cluster) as producer:
-            places = {
-                (await producer.send_and_wait("orders", b"", key=b"anna", timestamp_ms=1)).partition for _ in range(3)
-            }
-        assert len(places) == 1
-
-    run_virtually(scenario())
-
-
-def test_many_records_are_one_delivery() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        cluster.create("orders", partitions=2)
-        async with producer_of(cluster, batch_size=1_000) as producer:
-            keys = [b"k%d" % (number % 7) for number in range(500)]
-            future = await producer.produce_many("orders", [b"%d" % number for number in range(500)], keys)
-            delivery = await future
-        assert delivery.records == 500
-        assert delivery.end_offsets == {
-            tp("orders", number): cluster.partition("orders", number).end_offset for number in range(2)
+async def test_a_key_always_goes_to_the_same_partition() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders", partitions=5)
+    async with producer_of(cluster) as producer:
+        places = {
+            (await producer.send_and_wait("orders", b"", key=b"anna", timestamp_ms=1)).partition for _ in range(3)
         }
-        for number in range(2):
-            values = [int(value or b"") for value in cluster.values("orders", number)]
-            assert values == sorted(values)
-            assert values
-
-    run_virtually(scenario())
+    assert len(places) == 1
 
 
-def test_many_records_without_keys_fill_batch_after_batch_across_partitions() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        cluster.create("orders", partitions=3)
-        async with producer_of(cluster, batch_size=1_000) as producer:
-            await (await producer.produce_many("orders", [b"x" * 80] * 60))
-        batches = [batch for partition in cluster.topics["orders"] for batch in partition.batches]
-        assert sum(len(decode_batch(batch)) for batch in batches) == 60
-        assert all(partition.batches for partition in cluster.topics["orders"])
-        assert len(batches) <= 8
+async def test_many_records_are_one_delivery() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders", partitions=2)
+    async with producer_of(cluster, batch_size=1_000) as producer:
+        keys = [b"k%d" % (number % 7) for number in range(500)]
+        future = await producer.produce_many("orders", [b"%d" % number for number in range(500)], keys)
+        delivery = await future
+    assert delivery.records == 500
+    assert delivery.end_offsets == {
+        tp("orders", number): cluster.partition("orders", number).end_offset for number in range(2)
+    }
+    for number in range(2):
+        values = [int(value or b"") for value in cluster.values("orders", number)]
+        assert values == sorted(values)
+        assert values
 
-    run_virtually(scenario())
+
+async def test_many_records_without_keys_fill_batch_after_batch_across_partitions() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders", partitions=3)
+    async with producer_of(cluster, batch_size=1_000) as producer:
+        await (await producer.produce_many("orders", [b"x" * 80] * 60))
+    batches = [batch for partition in cluster.topics["orders"] for batch in partition.batches]
+    assert sum(len(decode_batch(batch)) for batch in batches) == 60
+    assert all(partition.batches for partition in cluster.topics["orders"])
+    assert len(batches) <= 8
 
 
-def test_no_records_are_delivered_at_once() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        cluster.create("orders")
-        async with producer_of(cluster) as producer:
-            assert (await (await producer.produce_many("orders", []))).records == 0
-
-    run_virtually(scenario())
+async def test_no_records_are_delivered_at_once() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders")
+    async with producer_of(cluster) as producer:
+        assert (await (await producer.produce_many("orders", []))).records == 0
 
 
 @pytest.mark.parametrize("fault", ["loses_answers", "loses_requests"])
-def test_a_broken_stream_neither_loses_nor_repeats_a_record(fault: str) -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster(brokers=1)
-        cluster.create("orders")
-        async with producer_of(cluster, batch_size=100) as producer:
-            setattr(cluster.brokers[1], fault, 3)
-            futures = [await producer.send("orders", b"%d" % number) for number in range(20)]
-            offsets = [(await future).offset for future in futures]
-        assert offsets == list(range(20))
-        assert cluster.values("orders") == [b"%d" % number for number in range(20)]
-
-    run_virtually(scenario())
+async def test_a_broken_stream_neither_loses_nor_repeats_a_record(fault: str) -> None:
+    cluster = FakeCluster(brokers=1)
+    cluster.create("orders")
+    async with producer_of(cluster, batch_size=100) as producer:
+        setattr(cluster.brokers[1], fault, 3)
+        futures = [await producer.send("orders", b"%d" % number) for number in range(20)]
+        offsets = [(await future).offset for future in futures]
+    assert offsets == list(range(20))
+    assert cluster.values("orders") == [b"%d" % number for number in range(20)]
 
 
-def test_a_killed_leader_is_replaced_without_loss() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        cluster.create("orders", leader_id=1)
-        async with producer_of(cluster, batch_size=100) as producer:
-            cluster.brokers[1].loses_answers = 1
-            futures = [await producer.send("orders", b"%d" % number) for number in range(20)]
-            await asyncio.sleep(0.006)
-            cluster.brokers[1].kill()
-            await asyncio.sleep(2.0)
-            assert not all(future.done() for future in futures)
-            cluster.move_leader("orders", 0, 2)
-            moved_at_s = asyncio.get_running_loop().time()
-            await asyncio.gather(*futures)
-            assert asyncio.get_running_loop().time() - moved_at_s < 0.5
-        assert cluster.values("orders") == [b"%d" % number for number in range(20)]
-
-    run_virtually(scenario())
+async def test_a_killed_leader_is_replaced_without_loss() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders", leader_id=1)
+    async with producer_of(cluster, batch_size=100) as producer:
+        cluster.brokers[1].loses_answers = 1
+        futures = [await producer.send("orders", b"%d" % number) for number in range(20)]
+        await asyncio.sleep(0.006)
+        cluster.brokers[1].kill()
+        await asyncio.sleep(2.0)
+        assert not all(future.done() for future in futures)
+        cluster.move_leader("orders", 0, 2)
+        moved_at_s = asyncio.get_running_loop().time()
+        await asyncio.gather(*futures)
+        assert asyncio.get_running_loop().time() - moved_at_s < 0.5
+    assert cluster.values("orders") == [b"%d" % number for number in range(20)]
 
 
-def test_a_leader_that_hangs_is_left_as_soon_as_another_leads() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        cluster.create("orders", leader_id=1)
-        async with producer_of(cluster) as producer:
-            await producer.send_and_wait("orders", b"first")
-            cluster.brokers[1].hangs = True
-            future = await producer.send("orders", b"second")
-            await asyncio.sleep(3)
-            cluster.move_leader("orders", 0, 3)
-            await asyncio.wait_for(future, 5)
-        assert cluster.values("orders") == [b"first", b"second"]
-
-    run_virtually(scenario())
+async def test_a_leader_that_hangs_is_left_as_soon_as_another_leads() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders", leader_id=1)
+    async with producer_of(cluster) as producer:
+        await producer.send_and_wait("orders", b"first")
+        cluster.brokers[1].hangs = True
+        future = await producer.send("orders", b"second")
+        await asyncio.sleep(3)
+        cluster.move_leader("orders", 0, 3)
+        await asyncio.wait_for(future, 5)
+    assert cluster.values("orders") == [b"first", b"second"]
 
 
-def test_a_request_that_is_not_answered_in_its_time_is_made_again() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        cluster.create("orders", leader_id=1)
-        async with producer_of(cluster, request_timeout_ms=2_000) as producer:
-            await producer.send_and_wait("orders", b"first")
-            cluster.brokers[1].hangs = True
-            began_s = asyncio.get_running_loop().time()
-            future = await producer.send("orders", b"second")
-            await asyncio.sleep(1)
-            cluster.brokers[1].hangs = False
-            await future
-            assert 2 <= asyncio.get_running_loop().time() - began_s < 2.5
-        assert cluster.values("orders") == [b"first", b"second"]
-
-    run_virtually(scenario())
+async def test_a_request_that_is_not_answered_in_its_time_is_made_again() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders", leader_id=1)
+    async with producer_of(cluster, request_timeout_ms=2_000) as producer:
+        await producer.send_and_wait("orders", b"first")
+        cluster.brokers[1].hangs = True
+        began_s = asyncio.get_running_loop().time()
+        future = await producer.send("orders", b"second")
+        await asyncio.sleep(1)
+        cluster.brokers[1].hangs = False
+        await future
+        assert 2 <= asyncio.get_running_loop().time() - began_s < 2.5
+    assert cluster.values("orders") == [b"first", b"second"]
 
 
-def test_without_acks_a_record_counts_as_stored_when_it_was_sent() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        cluster.create("orders")
-        async with producer_of(cluster, acks=0) as producer:
-            assert (await producer.send_and_wait("orders", b"a")).offset == -1
-        assert cluster.values("orders") == [b"a"]
-        assert cluster.producer_ids == 0
-
-    run_virtually(scenario())
+async def test_without_acks_a_record_counts_as_stored_when_it_was_sent() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders")
+    async with producer_of(cluster, acks=0) as producer:
+        assert (await producer.send_and_wait("orders", b"a")).offset == -1
+    assert cluster.values("orders") == [b"a"]
+    assert cluster.producer_ids == 0
 
 
 @pytest.mark.parametrize(("word", "acks"), [("all", -1), ("-1", -1), (1, 1), ("0", 0)])
-def test_every_request_says_how_many_acknowledgements_are_wanted(word: object, acks: int) -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster(brokers=1)
-        cluster.create("orders", partitions=2)
-        async with producer_of(cluster, acks=word) as producer:
-            for number in range(4):
-                await producer.send_and_wait("orders", b"a", partition=number % 2)
-        assert {request.acks for request in cluster.brokers[1].produced} == {acks}
-
-    run_virtually(scenario())
+async def test_every_request_says_how_many_acknowledgements_are_wanted(word: object, acks: int) -> None:
+    cluster = FakeCluster(brokers=1)
+    cluster.create("orders", partitions=2)
+    async with producer_of(cluster, acks=word) as producer:
+        for number in range(4):
+            await producer.send_and_wait("orders", b"a", partition=number % 2)
+    assert {request.acks for request in cluster.brokers[1].produced} == {acks}
 
 
-def test_without_acks_what_was_sent_before_the_close_still_arrives() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster(brokers=1)
-        cluster.create("orders")
-        cluster.brokers[1].reads_late = True
-        async with producer_of(cluster, acks=0) as producer:
-            await producer.send_and_wait("orders", b"a")
-            await producer.send_and_wait("orders", b"b")
-        assert cluster.values("orders") == [b"a", b"b"]
-
-    run_virtually(scenario())
-
-
-def test_without_acks_a_broker_that_hangs_does_not_keep_the_producer_from_closing() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster(brokers=1)
-        cluster.create("orders")
-        producer = producer_of(cluster, acks=0)
+async def test_without_acks_what_was_sent_before_the_close_still_arrives() -> None:
+    cluster = FakeCluster(brokers=1)
+    cluster.create("orders")
+    cluster.brokers[1].reads_late = True
+    async with producer_of(cluster, acks=0) as producer:
         await producer.send_and_wait("orders", b"a")
-        cluster.brokers[1].never_finishes = True
-        async with asyncio.timeout(10):
-            await producer.close()
-
-    run_virtually(scenario())
+        await producer.send_and_wait("orders", b"b")
+    assert cluster.values("orders") == [b"a", b"b"]
 
 
-def test_without_acks_a_broken_stream_is_reason_to_look_for_the_new_leader() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        cluster.create("orders", leader_id=1)
-        async with producer_of(cluster, acks=0) as producer:
-            await producer.send_and_wait("orders", b"0")
-            cluster.move_leader("orders", 0, 2)
-            for number in range(1, 11):
-                await producer.send_and_wait("orders", b"%d" % number)
-                await asyncio.sleep(1)
-        assert cluster.values("orders")[-8:] == [b"%d" % number for number in range(3, 11)]
-
-    run_virtually(scenario())
+async def test_without_acks_a_broker_that_hangs_does_not_keep_the_producer_from_closing() -> None:
+    cluster = FakeCluster(brokers=1)
+    cluster.create("orders")
+    producer = producer_of(cluster, acks=0)
+    await producer.send_and_wait("orders", b"a")
+    cluster.brokers[1].never_finishes = True
+    async with asyncio.timeout(10):
+        await producer.close()
 
 
-def test_a_new_topic_is_waited_for() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        cluster.create("orders")
-        cluster.hidden_topics.add("orders")
-        async with producer_of(cluster) as producer:
-            sending = asyncio.create_task(producer.send_and_wait("orders", b"a"))
+async def test_without_acks_a_broken_stream_is_reason_to_look_for_the_new_leader() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders", leader_id=1)
+    async with producer_of(cluster, acks=0) as producer:
+        await producer.send_and_wait("orders", b"0")
+        cluster.move_leader("orders", 0, 2)
+        for number in range(1, 11):
+            await producer.send_and_wait("orders", b"%d" % number)
             await asyncio.sleep(1)
-            cluster.hidden_topics.clear()
-            assert (await sending).offset == 0
-
-    run_virtually(scenario())
+    assert cluster.values("orders")[-8:] == [b"%d" % number for number in range(3, 11)]
 
 
-def test_a_missing_topic_is_named() -> None:
-    async def scenario() -> None:
-        async with producer_of(FakeCluster()) as producer:
-            with pytest.raises(Refusal, match="'ordres'") as caught:
-                await producer.send("ordres", b"a")
-            assert caught.value.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-    run_virtually(scenario())
-
-
-def test_a_missing_partition_is_named() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        cluster.create("orders", partitions=2)
-        async with producer_of(cluster) as producer:
-            with pytest.raises(Refusal, match="'orders' has partitions 0 to 1, not 2"):
-                await producer.send("orders", b"a", partition=2)
-
-    run_virtually(scenario())
+async def test_a_new_topic_is_waited_for() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders")
+    cluster.hidden_topics.add("orders")
+    async with producer_of(cluster) as producer:
+        sending = asyncio.create_task(producer.send_and_wait("orders", b"a"))
+        await asyncio.sleep(1)
+        cluster.hidden_topics.clear()
+        assert (await sending).offset == 0
 
 
-def test_brokers_that_do_not_answer_are_all_named_when_time_is_up() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster(brokers=2)
-        for broker in cluster.brokers.values():
-            broker.is_up = False
-        async with producer_of(cluster, max_block_ms=10_000) as producer:
-            started_s = asyncio.get_running_loop().time()
-            with pytest.raises(NoBrokerReachable) as caught:
-                await producer.send("orders", b"a")
-            assert asyncio.get_running_loop().time() - started_s <= 10
-        assert str(caught.value) == (
-            "no broker answered within 10 s (broker-1:9094: connection refused; broker-2:9094: connection refused)"
-        )
-
-    run_virtually(scenario())
+async def test_a_missing_topic_is_named() -> None:
+    async with producer_of(FakeCluster()) as producer:
+        with pytest.raises(Refusal, match="'ordres'") as caught:
+            await producer.send("ordres", b"a")
+        assert caught.value.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_what_is_not_acknowledged_in_time_fails_with_the_reason() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        partition = cluster.create("orders")[0]
-        partition.refusals.extend([ErrorCode.NOT_ENOUGH_REPLICAS] * 10_000)
-        async with producer_of(cluster) as producer:
-            future = await producer.send("orders", b"a")
-            with pytest.raises(DeliveryTimeout, match=r"orders-0: .*NOT_ENOUGH_REPLICAS"):
-                await future
-
-    run_virtually(scenario())
+async def test_a_missing_partition_is_named() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders", partitions=2)
+    async with producer_of(cluster) as producer:
+        with pytest.raises(Refusal, match="'orders' has partitions 0 to 1, not 2"):
+            await producer.send("orders", b"a", partition=2)
 
 
-def test_a_record_above_the_bound_is_refused_before_it_is_sent() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        cluster.create("orders")
-        async with producer_of(cluster) as producer:
-            with pytest.raises(RecordTooLarge, match=r"max\.request\.size=1048576"):
-                await producer.send("orders", b"x" * (1 << 20))
-            with pytest.raises(RecordTooLarge):
-                await producer.produce_many("orders", [b"", b"x" * (1 << 20)])
-        assert cluster.values("orders") == []
-
-    run_virtually(scenario())
-
-
-def test_a_record_that_only_the_topic_refuses_fails_alone() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        cluster.create("orders")[0].size_max = 500
-        async with producer_of(cluster) as producer:
-            futures = [await producer.send("orders", value) for value in (b"a", b"x" * 600, b"b")]
-            outcomes = await asyncio.gather(*futures, return_exceptions=True)
-        assert [type(outcome).__name__ for outcome in outcomes] == ["RecordMetadata", "Refusal", "RecordMetadata"]
-        assert cluster.values("orders") == [b"a", b"b"]
-
-    run_virtually(scenario())
+async def test_brokers_that_do_not_answer_are_all_named_when_time_is_up() -> None:
+    cluster = FakeCluster(brokers=2)
+    for broker in cluster.brokers.values():
+        broker.is_up = False
+    async with producer_of(cluster, max_block_ms=10_000) as producer:
+        started_s = asyncio.get_running_loop().time()
+        with pytest.raises(NoBrokerReachable) as caught:
+            await producer.send("orders", b"a")
+        assert asyncio.get_running_loop().time() - started_s <= 10
+    assert str(caught.value) == (
+        "no broker answered within 10 s (broker-1:9094: connection refused; broker-2:9094: connection refused)"
+    )
 
 
-def test_text_is_refused_because_its_encoding_is_the_users_choice() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        cluster.create("orders")
-        async with producer_of(cluster) as producer:
-            with pytest.raises(TypeError, match="value must be bytes or None, not str"):
-                await producer.send("orders", "text")  # type: ignore[arg-type]  # The mistake under test.
-            with pytest.raises(ValueError, match="not within 64 bits"):
-                await producer.send("orders", b"a", timestamp_ms=-1)
-            with pytest.raises(ValueError, match="1 keys for 2 values"):
-                await producer.produce_many("orders", [b"a", b"b"], [b"k"])
-
-    run_virtually(scenario())
+async def test_what_is_not_acknowledged_in_time_fails_with_the_reason() -> None:
+    cluster = FakeCluster()
+    partition = cluster.create("orders")[0]
+    partition.refusals.extend([ErrorCode.NOT_ENOUGH_REPLICAS] * 10_000)
+    async with producer_of(cluster) as producer:
+        future = await producer.send("orders", b"a")
+        with pytest.raises(DeliveryTimeout, match=r"orders-0: .*NOT_ENOUGH_REPLICAS"):
+            await future
 
 
-def test_sending_waits_for_memory_and_goes_on_when_there_is_some() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        cluster.create("orders")
-        async with producer_of(cluster, buffer_memory=2_000, batch_size=500, linger_ms=20_000) as producer:
-            for _ in range(50):
-                await producer.send("orders", b"x" * 300)
-            await producer.flush()
-        assert len(cluster.values("orders")) == 50
-
-    run_virtually(scenario())
+async def test_a_record_above_the_bound_is_refused_before_it_is_sent() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders")
+    async with producer_of(cluster) as producer:
+        with pytest.raises(RecordTooLarge, match=r"max\.request\.size=1048576"):
+            await producer.send("orders", b"x" * (1 << 20))
+        with pytest.raises(RecordTooLarge):
+            await producer.produce_many("orders", [b"", b"x" * (1 << 20)])
+    assert cluster.values("orders") == []
 
 
-def test_memory_that_stays_full_is_an_error_that_names_its_setting() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        cluster.create("orders")
-        async with producer_of(cluster, buffer_memory=500, max_block_ms=3_000) as producer:
-            await producer.partitions_for("orders")
-            cluster.brokers[1].hangs = True
-            future = await producer.send("orders", b"x" * 400)
-            with pytest.raises(BufferExhausted, match=r"buffer\.memory=500 stayed full for max\.block\.ms=3000"):
-                await producer.send("orders", b"x" * 400)
-            await producer.close(timeout_ms=0)
-            with pytest.raises(ClientClosed):
-                await future
-
-    run_virtually(scenario())
+async def test_a_record_that_only_the_topic_refuses_fails_alone() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders")[0].size_max = 500
+    async with producer_of(cluster) as producer:
+        futures = [await producer.send("orders", value) for value in (b"a", b"x" * 600, b"b")]
+        outcomes = await asyncio.gather(*futures, return_exceptions=True)
+    assert [type(outcome).__name__ for outcome in outcomes] == ["RecordMetadata", "Refusal", "RecordMetadata"]
+    assert cluster.values("orders") == [b"a", b"b"]
 
 
-def test_flush_waits_for_what_was_sent_before_it_and_says_when_time_was_too_short() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        cluster.create("orders")
-        async with producer_of(cluster, linger_ms=60_000, request_timeout_ms=30_000) as producer:
-            future = await producer.send("orders", b"a")
-            assert await producer.flush()
-            assert future.done()
-            for broker in cluster.brokers.values():
-                broker.hangs = True
-            late = await producer.send("orders", b"b")
-            assert not await producer.flush(timeout_ms=100)
-            await producer.close(timeout_ms=0)
-            assert isinstance(late.exception(), ClientClosed)
-
-    run_virtually(scenario())
+async def test_text_is_refused_because_its_encoding_is_the_users_choice() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders")
+    async with producer_of(cluster) as producer:
+        with pytest.raises(TypeError, match="value must be bytes or None, not str"):
+            await producer.send("orders", "text")  # type: ignore[arg-type]  # The mistake under test.
+        with pytest.raises(ValueError, match="not within 64 bits"):
+            await producer.send("orders", b"a", timestamp_ms=-1)
+        with pytest.raises(ValueError, match="1 keys for 2 values"):
+            await producer.produce_many("orders", [b"a", b"b"], [b"k"])
 
 
-def test_a_closed_producer_takes_nothing() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        cluster.create("orders")
-        producer = producer_of(cluster)
-        await producer.send_and_wait("orders", b"a")
-        await producer.close()
-        await producer.close()
+async def test_sending_waits_for_memory_and_goes_on_when_there_is_some() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders")
+    async with producer_of(cluster, buffer_memory=2_000, batch_size=500, linger_ms=20_000) as producer:
+        for _ in range(50):
+            await producer.send("orders", b"x" * 300)
+        await producer.flush()
+    assert len(cluster.values("orders")) == 50
+
+
+async def test_memory_that_stays_full_is_an_error_that_names_its_setting() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders")
+    async with producer_of(cluster, buffer_memory=500, max_block_ms=3_000) as producer:
+        await producer.partitions_for("orders")
+        cluster.brokers[1].hangs = True
+        future = await producer.send("orders", b"x" * 400)
+        with pytest.raises(BufferExhausted, match=r"buffer\.memory=500 stayed full for max\.block\.ms=3000"):
+            await producer.send("orders", b"x" * 400)
+        await producer.close(timeout_ms=0)
         with pytest.raises(ClientClosed):
-            await producer.send("orders", b"b")
+            await future
 
-    run_virtually(scenario())
+
+async def test_flush_waits_for_what_was_sent_before_it_and_says_when_time_was_too_short() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders")
+    async with producer_of(cluster, linger_ms=60_000, request_timeout_ms=30_000) as producer:
+        future = await producer.send("orders", b"a")
+        assert await producer.flush()
+        assert future.done()
+        for broker in cluster.brokers.values():
+            broker.hangs = True
+        late = await producer.send("orders", b"b")
+        assert not await producer.flush(timeout_ms=100)
+        await producer.close(timeout_ms=0)
+        assert isinstance(late.exception(), ClientClosed)
+
+
+async def test_a_closed_producer_takes_nothing() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders")
+    producer = producer_of(cluster)
+    await producer.send_and_wait("orders", b"a")
+    await producer.close()
+    await producer.close()
+    with pytest.raises(ClientClosed):
+        await producer.send("orders", b"b")

@@ -11,8 +11,8 @@ from kraft.client.metadata_cache import MetadataCache
 from kraft.client.settings import AdminSettings, settings_of
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
+from tests.support.virtual_time import LoopClock, run_virtually
 from tests.unit.client.fake_cluster import FakeCluster, tp
-from tests.unit.client.virtual_time import LoopClock, run_virtually
 
 
 def cache_of(cluster: FakeCluster, bootstrap: str | None = None) -> MetadataCache:
@@ -146,18 +146,15 @@ def test_the_next_broker_is_asked_when_one_does_not_answer() -> None:
     in_cluster(scenario)
 
 
-def test_brokers_learnt_from_the_cluster_serve_when_the_bootstrap_address_is_gone() -> None:
-    async def scenario() -> None:
-        cluster = FakeCluster()
-        cluster.create("orders")
-        cache = cache_of(cluster, bootstrap="broker-1:9094")
-        await cache.topic("orders", 1_000)
-        cluster.brokers[1].is_up = False
-        await cache.refresh(1_000)
-        assert cluster.calls[-1] == "broker-2:9094 metadata"
-        await cache.close()
-
-    run_virtually(scenario())
+async def test_brokers_learnt_from_the_cluster_serve_when_the_bootstrap_address_is_gone() -> None:
+    cluster = FakeCluster()
+    cluster.create("orders")
+    cache = cache_of(cluster, bootstrap="broker-1:9094")
+    await cache.topic("orders", 1_000)
+    cluster.brokers[1].is_up = False
+    await cache.refresh(1_000)
+    assert cluster.calls[-1] == "broker-2:9094 metadata"
+    await cache.close()
 
 
 def test_when_nobody_answers_every_address_is_named_within_the_time_allowed() -> None:

@@ -11,8 +11,8 @@ from kraft.log.format.record_codec import Record
 from kraft.model.delete_records import HIGH_WATERMARK
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
+from tests.support.virtual_time import virtual_network
 from tests.unit.client.fake_cluster import FakeCluster
-from tests.unit.client.virtual_time import run_virtually, virtual_network
 
 ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
@@ -29,72 +29,54 @@ def orders(*counts: int) -> FakeCluster:
     return cluster
 
 
-def test_each_partition_is_asked_for_at_its_leader_and_answers_with_its_low_watermark() -> None:
-    async def scenario() -> None:
-        cluster = orders(10, 20)
-        async with admin_of(cluster) as admin:
-            deleted = await admin.delete_records({ORDERS_1: HIGH_WATERMARK, ORDERS_0: 4})
-            assert list(deleted.items()) == [(ORDERS_1, 20), (ORDERS_0, 4)]
-        assert cluster.partition("orders", 0).log_start_offset == 4
-        asked = [call for call in cluster.calls if call.endswith("delete_records")]
-        assert sorted(asked) == ["broker-1:9094 delete_records", "broker-2:9094 delete_records"]
-
-    run_virtually(scenario())
+async def test_each_partition_is_asked_for_at_its_leader_and_answers_with_its_low_watermark() -> None:
+    cluster = orders(10, 20)
+    async with admin_of(cluster) as admin:
+        deleted = await admin.delete_records({ORDERS_1: HIGH_WATERMARK, ORDERS_0: 4})
+        assert list(deleted.items()) == [(ORDERS_1, 20), (ORDERS_0, 4)]
+    assert cluster.partition("orders", 0).log_start_offset == 4
+    asked = [call for call in cluster.calls if call.endswith("delete_records")]
+    assert sorted(asked) == ["broker-1:9094 delete_records", "broker-2:9094 delete_records"]
 
 
-def test_a_leader_that_has_just_moved_is_looked_for_again() -> None:
-    async def scenario() -> None:
-        cluster = orders(10)
-        async with admin_of(cluster) as admin:
-            assert await admin.delete_records({ORDERS_0: 1}) == {ORDERS_0: 1}
-            cluster.move_leader("orders", 0, 3)
-            assert await admin.delete_records({ORDERS_0: 2}) == {ORDERS_0: 2}
-
-    run_virtually(scenario())
+async def test_a_leader_that_has_just_moved_is_looked_for_again() -> None:
+    cluster = orders(10)
+    async with admin_of(cluster) as admin:
+        assert await admin.delete_records({ORDERS_0: 1}) == {ORDERS_0: 1}
+        cluster.move_leader("orders", 0, 3)
+        assert await admin.delete_records({ORDERS_0: 2}) == {ORDERS_0: 2}
 
 
-def test_what_is_refused_is_raised_after_the_rest_was_deleted() -> None:
-    async def scenario() -> None:
-        cluster = orders(10, 20)
-        async with admin_of(cluster) as admin:
-            with pytest.raises(Refusal, match="orders-0") as caught:
-                await admin.delete_records({ORDERS_0: 11, ORDERS_1: 5})
-            assert caught.value.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
-        assert cluster.partition("orders", 1).log_start_offset == 5
-
-    run_virtually(scenario())
+async def test_what_is_refused_is_raised_after_the_rest_was_deleted() -> None:
+    cluster = orders(10, 20)
+    async with admin_of(cluster) as admin:
+        with pytest.raises(Refusal, match="orders-0") as caught:
+            await admin.delete_records({ORDERS_0: 11, ORDERS_1: 5})
+        assert caught.value.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert cluster.partition("orders", 1).log_start_offset == 5
 
 
-def test_a_partition_or_topic_that_does_not_exist_is_named() -> None:
-    async def scenario() -> None:
-        async with admin_of(orders(1)) as admin:
-            with pytest.raises(Refusal, match="partitions 0 to 0, not 1"):
-                await admin.delete_records({ORDERS_1: 0})
-            with pytest.raises(Refusal, match="'ordres'"):
-                await admin.delete_records({TopicPartition("ordres", 0): 0})
-
-    run_virtually(scenario())
+async def test_a_partition_or_topic_that_does_not_exist_is_named() -> None:
+    async with admin_of(orders(1)) as admin:
+        with pytest.raises(Refusal, match="partitions 0 to 0, not 1"):
+            await admin.delete_records({ORDERS_1: 0})
+        with pytest.raises(Refusal, match="'ordres'"):
+            await admin.delete_records({TopicPartition("ordres", 0): 0})
 
 
-def test_without_a_leader_the_call_ends_at_its_deadline() -> None:
-    async def scenario() -> None:
-        cluster = orders(1)
-        cluster.move_leader("orders", 0, -1)
-        async with admin_of(cluster) as admin:
-            with pytest.raises(Refusal) as caught:
-                await admin.delete_records({ORDERS_0: 0}, timeout_ms=5_000)
-            assert caught.value.error_code is ErrorCode.LEADER_NOT_AVAILABLE
-
-    run_virtually(scenario())
+async def test_without_a_leader_the_call_ends_at_its_deadline() -> None:
+    cluster = orders(1)
+    cluster.move_leader("orders", 0, -1)
+    async with admin_of(cluster) as admin:
+        with pytest.raises(Refusal) as caught:
+            await admin.delete_records({ORDERS_0: 0}, timeout_ms=5_000)
+        assert caught.value.error_code is ErrorCode.LEADER_NOT_AVAILABLE
 
 
-def test_a_leader_that_does_not_answer_is_named() -> None:
-    async def scenario() -> None:
-        cluster = orders(1)
-        async with admin_of(cluster) as admin:
-            await admin.delete_records({ORDERS_0: 0})
-            cluster.brokers[1].hangs = True
-            with pytest.raises(NoBrokerReachable, match="broker-1:9094"):
-                await admin.delete_records({ORDERS_0: 1}, timeout_ms=5_000)
-
-    run_virtually(scenario())
+async def test_a_leader_that_does_not_answer_is_named() -> None:
+    cluster = orders(1)
+    async with admin_of(cluster) as admin:
+        await admin.delete_records({ORDERS_0: 0})
+        cluster.brokers[1].hangs = True
+        with pytest.raises(NoBrokerReachable, match="broker-1:9094"):
+            await admin.delete_records({ORDERS_0: 1}, timeout_ms=5_000)

@@ -18,9 +18,9 @@ from kraft.model.errors import ErrorCode
 from kraft.model.fetch import FetchPartitionResult, FetchResponse
 from kraft.model.ids import LeaderEpoch, Offset
 from kraft.model.offset_for_leader_epoch import EpochEndPartitionResult, OffsetForLeaderEpochResponse
+from tests.support.virtual_time import run_virtually
 from tests.unit.client.fake_cluster import FakeCluster, tp
 from tests.unit.client.test_aio_consumer import consumer_of, fill, read
-from tests.unit.client.virtual_time import run_virtually
 
 ORDERS = tp("orders")
 
@@ -78,23 +78,20 @@ def test_a_truncated_log_is_read_on_from_where_it_differs(
 
 
 @pytest.mark.parametrize("then", [0, 3, 100])
-def test_without_a_policy_poll_names_what_was_lost_until_the_consumer_is_sought_elsewhere(then: int) -> None:
-    async def scenario() -> None:
-        cluster = cluster_with(50)
-        async with await has_read(cluster, 50, auto_offset_reset="none") as consumer:
-            lose(cluster, 30, then)
-            with pytest.raises(LogTruncated, match=r"offsets 30 to 49.*seek") as raised:
-                await consumer.poll(timeout_ms=5_000)
-            error = raised.value
-            assert (error.partition, error.position, error.divergent_offset) == (ORDERS, 50, 30)
-            assert error.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
-            with pytest.raises(LogTruncated):
-                await consumer.poll(timeout_ms=5_000)
-            consumer.seek(ORDERS, error.divergent_offset or 0)
-            fill(cluster, "orders", 5)
-            assert (await read(consumer, then + 5))[0].offset == 30
-
-    run_virtually(scenario())
+async def test_without_a_policy_poll_names_what_was_lost_until_the_consumer_is_sought_elsewhere(then: int) -> None:
+    cluster = cluster_with(50)
+    async with await has_read(cluster, 50, auto_offset_reset="none") as consumer:
+        lose(cluster, 30, then)
+        with pytest.raises(LogTruncated, match=r"offsets 30 to 49.*seek") as raised:
+            await consumer.poll(timeout_ms=5_000)
+        error = raised.value
+        assert (error.partition, error.position, error.divergent_offset) == (ORDERS, 50, 30)
+        assert error.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
+        with pytest.raises(LogTruncated):
+            await consumer.poll(timeout_ms=5_000)
+        consumer.seek(ORDERS, error.divergent_offset or 0)
+        fill(cluster, "orders", 5)
+        assert (await read(consumer, then + 5))[0].offset == 30
 
 
 def test_what_was_only_read_ahead_is_read_again_and_nobody_is_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -120,33 +117,26 @@ def test_what_was_only_read_ahead_is_read_again_and_nobody_is_told(caplog: pytes
     assert caplog.messages == []
 
 
-def test_a_clean_election_costs_one_question_and_nothing_else() -> None:
-    async def scenario() -> None:
-        cluster = cluster_with(50)
-        async with await has_read(cluster, 50, auto_offset_reset="none") as consumer:
-            for leader_id in (2, 3):
-                cluster.move_leader("orders", 0, leader_id)
-                fill(cluster, "orders", 10)
-                await read(consumer, 10)
-            assert await consumer.position(ORDERS) == 70
-        assert checks(cluster) == 2
-
-    run_virtually(scenario())
+async def test_a_clean_election_costs_one_question_and_nothing_else() -> None:
+    cluster = cluster_with(50)
+    async with await has_read(cluster, 50, auto_offset_reset="none") as consumer:
+        for leader_id in (2, 3):
+            cluster.move_leader("orders", 0, leader_id)
+            fill(cluster, "orders", 10)
+            await read(consumer, 10)
+        assert await consumer.position(ORDERS) == 70
+    assert checks(cluster) == 2
 
 
-def test_a_place_that_was_looked_up_is_checked_before_anything_was_read_there() -> None:
+async def test_a_place_that_was_looked_up_is_checked_before_anything_was_read_there() -> None:
     """By default a consumer begins at the end. Records written there by another leader are not what comes next."""
-
-    async def scenario() -> None:
-        cluster = cluster_with(50)
-        async with consumer_of(cluster) as consumer:
-            consumer.assign([ORDERS])
-            assert await consumer.position(ORDERS) == 50
-            lose(cluster, 30, then=40)
-            records = await read(consumer, 40)
-        assert [record.offset for record in records] == list(range(30, 70))
-
-    run_virtually(scenario())
+    cluster = cluster_with(50)
+    async with consumer_of(cluster) as consumer:
+        consumer.assign([ORDERS])
+        assert await consumer.position(ORDERS) == 50
+        lose(cluster, 30, then=40)
+        records = await read(consumer, 40)
+    assert [record.offset for record in records] == list(range(30, 70))
 
 
 def test_a_leader_that_knows_nothing_of_what_was_read_makes_the_policy_decide(
@@ -179,61 +169,49 @@ def test_a_leader_that_knows_nothing_of_what_was_read_makes_the_policy_decide(
     run_virtually(scenario("none", []))
 
 
-def test_a_question_that_gets_no_answer_is_asked_again() -> None:
-    async def scenario() -> None:
-        cluster = cluster_with(50)
-        async with await has_read(cluster, 50, auto_offset_reset="none") as consumer:
-            cluster.brokers[2].hangs = True
-            lose(cluster, 50)
-            await consumer.poll(timeout_ms=10_000)
-            assert checks(cluster) >= 1
-            cluster.brokers[2].hangs = False
-            fill(cluster, "orders", 10)
-            assert [record.offset for record in await read(consumer, 10)] == list(range(50, 60))
-
-    run_virtually(scenario())
+async def test_a_question_that_gets_no_answer_is_asked_again() -> None:
+    cluster = cluster_with(50)
+    async with await has_read(cluster, 50, auto_offset_reset="none") as consumer:
+        cluster.brokers[2].hangs = True
+        lose(cluster, 50)
+        await consumer.poll(timeout_ms=10_000)
+        assert checks(cluster) >= 1
+        cluster.brokers[2].hangs = False
+        fill(cluster, "orders", 10)
+        assert [record.offset for record in await read(consumer, 10)] == list(range(50, 60))
 
 
-def test_a_broker_that_cannot_tell_is_read_from_all_the_same() -> None:
-    async def scenario() -> None:
-        cluster = cluster_with(50)
-        cluster.brokers[2].is_of_earlier_version = True
-        async with await has_read(cluster, 50, auto_offset_reset="none") as consumer:
-            cluster.move_leader("orders", 0, 2)
-            fill(cluster, "orders", 10)
-            assert [record.offset for record in await read(consumer, 10)] == list(range(50, 60))
-        assert checks(cluster) == 1
-
-    run_virtually(scenario())
+async def test_a_broker_that_cannot_tell_is_read_from_all_the_same() -> None:
+    cluster = cluster_with(50)
+    cluster.brokers[2].is_of_earlier_version = True
+    async with await has_read(cluster, 50, auto_offset_reset="none") as consumer:
+        cluster.move_leader("orders", 0, 2)
+        fill(cluster, "orders", 10)
+        assert [record.offset for record in await read(consumer, 10)] == list(range(50, 60))
+    assert checks(cluster) == 1
 
 
-def test_a_second_election_while_the_question_is_under_way_asks_the_next_leader() -> None:
-    async def scenario() -> None:
-        cluster = cluster_with(50)
-        async with await has_read(cluster, 50, auto_offset_reset="latest") as consumer:
-            cluster.brokers[2].hangs = True
-            lose(cluster, 40)
-            await consumer.poll(timeout_ms=1_000)
-            cluster.partition("orders").elect_unclean(3, 30)
-            fill(cluster, "orders", 30)
-            assert [record.offset for record in await read(consumer, 30)] == list(range(30, 60))
-
-    run_virtually(scenario())
+async def test_a_second_election_while_the_question_is_under_way_asks_the_next_leader() -> None:
+    cluster = cluster_with(50)
+    async with await has_read(cluster, 50, auto_offset_reset="latest") as consumer:
+        cluster.brokers[2].hangs = True
+        lose(cluster, 40)
+        await consumer.poll(timeout_ms=1_000)
+        cluster.partition("orders").elect_unclean(3, 30)
+        fill(cluster, "orders", 30)
+        assert [record.offset for record in await read(consumer, 30)] == list(range(30, 60))
 
 
-def test_a_range_that_was_truncated_while_it_was_read_is_an_error() -> None:
-    async def scenario() -> None:
-        cluster = cluster_with(100)
-        async with consumer_of(cluster, fetch_max_bytes=1, max_partition_fetch_bytes=1) as consumer:
-            columns = consumer.read_columns(ORDERS, 0, 100)
-            first = [await anext(columns) for _ in range(4)]
-            assert first[-1].next_offset == 40
-            lose(cluster, 20, then=200)
-            with pytest.raises(LogTruncated, match="offsets 20 to"):
-                async for _ in columns:
-                    pass
-
-    run_virtually(scenario())
+async def test_a_range_that_was_truncated_while_it_was_read_is_an_error() -> None:
+    cluster = cluster_with(100)
+    async with consumer_of(cluster, fetch_max_bytes=1, max_partition_fetch_bytes=1) as consumer:
+        columns = consumer.read_columns(ORDERS, 0, 100)
+        first = [await anext(columns) for _ in range(4)]
+        assert first[-1].next_offset == 40
+        lose(cluster, 20, then=200)
+        with pytest.raises(LogTruncated, match="offsets 20 to"):
+            async for _ in columns:
+                pass
 
 
 def test_what_a_former_leader_answers_after_the_next_one_was_asked_does_not_count() -> None:

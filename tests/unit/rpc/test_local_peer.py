@@ -14,7 +14,7 @@ from kraft.rpc.calls import METADATA
 from kraft.rpc.cluster_calls import FOLLOW_METADATA
 from kraft.rpc.local_peer import LocalPeer
 from kraft.rpc.peers import Unreachable
-from tests.unit.client.virtual_time import run_virtually
+from tests.support.virtual_time import run_virtually
 
 ANSWER = MetadataResponse(cluster_id="c", controller_id=1, brokers=[], topics=[])
 FOLLOW = FollowMetadataRequest(cluster_id="c", broker_id=1, after_index=0)

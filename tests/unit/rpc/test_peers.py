@@ -21,6 +21,8 @@ from kraft.rpc.calls import FETCH, METADATA, OFFSET_FOR_LEADER_EPOCH
 from kraft.rpc.peers import Connections, NotServed, Unreachable
 from tests.unit.rpc.servers import public_service, served
 
+pytestmark = pytest.mark.real_time
+
 CALL_S = 5.0
 FETCH_NOTHING = FetchRequest(request_id=1, max_wait_ms=0, min_bytes=0, max_bytes=0, partitions=[])
 
@@ -54,76 +56,58 @@ def test_an_address_where_nobody_listens_is_unreachable_and_named() -> None:
         asyncio.run(scenario(f"127.0.0.1:{port}"))
 
 
-def test_a_peer_that_does_not_answer_in_time_is_unreachable() -> None:
-    async def scenario() -> None:
-        async with served(public_service(metadata=silent)) as (connections, address):
-            with pytest.raises(Unreachable, match="no answer within the time allowed"):
-                await connections.peer(address).call(METADATA, MetadataRequest(topics=[]), 0.05)
-
-    asyncio.run(scenario())
+async def test_a_peer_that_does_not_answer_in_time_is_unreachable() -> None:
+    async with served(public_service(metadata=silent)) as (connections, address):
+        with pytest.raises(Unreachable, match="no answer within the time allowed"):
+            await connections.peer(address).call(METADATA, MetadataRequest(topics=[]), 0.05)
 
 
-def test_one_address_has_one_channel() -> None:
-    async def scenario() -> None:
-        connections = Connections()
-        assert connections.channel("127.0.0.1:1") is connections.channel("127.0.0.1:1")
-        assert connections.channel("127.0.0.1:1") is not connections.channel("127.0.0.1:2")
-        await connections.close()
-
-    asyncio.run(scenario())
+async def test_one_address_has_one_channel() -> None:
+    connections = Connections()
+    assert connections.channel("127.0.0.1:1") is connections.channel("127.0.0.1:1")
+    assert connections.channel("127.0.0.1:1") is not connections.channel("127.0.0.1:2")
+    await connections.close()
 
 
-def test_a_stream_that_the_peer_ended_is_unreachable_for_receiving_and_for_sending() -> None:
-    async def scenario() -> None:
-        async def refuse(_: FetchRequest) -> FetchResponse:
-            raise ConnectionError("a bug of the handler's")
+async def test_a_stream_that_the_peer_ended_is_unreachable_for_receiving_and_for_sending() -> None:
+    async def refuse(_: FetchRequest) -> FetchResponse:
+        raise ConnectionError("a bug of the handler's")
 
-        async with served(public_service(fetch=refuse)) as (connections, address):
-            stream = connections.peer(address).open(FETCH)
-            await stream.send(FETCH_NOTHING)
-            with pytest.raises(Unreachable):
-                await stream.receive()
-            with pytest.raises((Unreachable, Refusal)):
-                await stream.send(FETCH_NOTHING)
-
-    asyncio.run(scenario())
-
-
-def test_whoever_waits_for_an_answer_on_a_stream_that_another_task_closes_is_told_so_and_not_cancelled() -> None:
-    async def scenario() -> None:
-        async with waiting_stream() as (stream, receiving):
-            await stream.close()
-            with pytest.raises(Unreachable, match="the stream is closed"):
-                await receiving
-            with pytest.raises(Unreachable, match="the stream is closed"):
-                await stream.receive()
-            with pytest.raises(Unreachable, match="the stream is closed"):
-                await stream.send(FETCH_NOTHING)
-
-    asyncio.run(scenario())
-
-
-def test_a_task_that_is_cancelled_while_it_receives_is_cancelled() -> None:
-    async def scenario() -> None:
-        async with waiting_stream() as (_, receiving):
-            receiving.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await receiving
-
-    asyncio.run(scenario())
-
-
-def test_a_server_that_stops_ends_the_streams_of_its_clients() -> None:
-    async def scenario() -> None:
-        async with waiting_stream() as (_, receiving):
-            pass
+    async with served(public_service(fetch=refuse)) as (connections, address):
+        stream = connections.peer(address).open(FETCH)
+        await stream.send(FETCH_NOTHING)
         with pytest.raises(Unreachable):
+            await stream.receive()
+        with pytest.raises((Unreachable, Refusal)):
+            await stream.send(FETCH_NOTHING)
+
+
+async def test_whoever_waits_for_an_answer_on_a_stream_that_another_task_closes_is_told_so_and_not_cancelled() -> None:
+    async with waiting_stream() as (stream, receiving):
+        await stream.close()
+        with pytest.raises(Unreachable, match="the stream is closed"):
+            await receiving
+        with pytest.raises(Unreachable, match="the stream is closed"):
+            await stream.receive()
+        with pytest.raises(Unreachable, match="the stream is closed"):
+            await stream.send(FETCH_NOTHING)
+
+
+async def test_a_task_that_is_cancelled_while_it_receives_is_cancelled() -> None:
+    async with waiting_stream() as (_, receiving):
+        receiving.cancel()
+        with pytest.raises(asyncio.CancelledError):
             await receiving
 
-    asyncio.run(scenario())
+
+async def test_a_server_that_stops_ends_the_streams_of_its_clients() -> None:
+    async with waiting_stream() as (_, receiving):
+        pass
+    with pytest.raises(Unreachable):
+        await receiving
 
 
-def test_where_leader_epochs_end_is_asked_and_answered() -> None:
+async def test_where_leader_epochs_end_is_asked_and_answered() -> None:
     request = OffsetForLeaderEpochRequest(
         partitions=[EpochEndPartition(topic="orders", partition=3, leader_epoch=4, current_leader_epoch=5)]
     )
@@ -140,19 +124,13 @@ def test_where_leader_epochs_end_is_asked_and_answered() -> None:
         assert asked == request
         return response
 
-    async def scenario() -> None:
-        async with served(public_service(offset_for_leader_epoch=handle)) as (connections, address):
-            assert await connections.peer(address).call(OFFSET_FOR_LEADER_EPOCH, request, CALL_S) == response
-
-    asyncio.run(scenario())
+    async with served(public_service(offset_for_leader_epoch=handle)) as (connections, address):
+        assert await connections.peer(address).call(OFFSET_FOR_LEADER_EPOCH, request, CALL_S) == response
 
 
-def test_a_peer_of_a_version_that_does_not_know_a_call_is_told_apart_from_one_that_is_away() -> None:
-    async def scenario() -> None:
-        async with served() as (connections, address):
-            with pytest.raises(NotServed, match="UNIMPLEMENTED"):
-                await connections.peer(address).call(
-                    OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochRequest(partitions=[]), CALL_S
-                )
-
-    asyncio.run(scenario())
+async def test_a_peer_of_a_version_that_does_not_know_a_call_is_told_apart_from_one_that_is_away() -> None:
+    async with served() as (connections, address):
+        with pytest.raises(NotServed, match="UNIMPLEMENTED"):
+            await connections.peer(address).call(
+                OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochRequest(partitions=[]), CALL_S
+            )

@@ -53,6 +53,8 @@ from kraft.rpc.pb import replication_pb2, replication_pb2_grpc
 from kraft.rpc.services import ITEMS_AT_ONCE, STREAM_REQUESTS_IN_FLIGHT_MAX, Service, in_order
 from tests.unit.rpc.servers import public_service, served
 
+pytestmark = pytest.mark.real_time
+
 CALL_S = 5.0
 ATTEND_REQUEST = AttendRequest(broker_id=BrokerId(4), broker_epoch=BrokerEpoch(7))
 
@@ -129,80 +131,65 @@ async def gathered(responses: AsyncIterator[int], into: list[int] | None = None)
 # --- in_order ------------------------------------------------------------------------------------------------
 
 
-def test_answers_leave_in_the_order_of_their_requests_whichever_is_ready_first() -> None:
-    async def scenario() -> None:
-        gates, context = Gates(), Context()
-        answers = asyncio.create_task(gathered(ordered(numbers(1, 2, 3), gates.answer, context)))
-        await settle()
-        assert gates.begun == [1, 2, 3]
-        gates.open(3, 2)
-        await settle()
-        assert not answers.done()
-        gates.open(1)
-        assert await answers == [1, 2, 3]
-
-    asyncio.run(scenario())
+async def test_answers_leave_in_the_order_of_their_requests_whichever_is_ready_first() -> None:
+    gates, context = Gates(), Context()
+    answers = asyncio.create_task(gathered(ordered(numbers(1, 2, 3), gates.answer, context)))
+    await settle()
+    assert gates.begun == [1, 2, 3]
+    gates.open(3, 2)
+    await settle()
+    assert not answers.done()
+    gates.open(1)
+    assert await answers == [1, 2, 3]
 
 
-def test_a_request_without_an_answer_holds_nothing_up() -> None:
-    async def scenario() -> None:
-        async def even_only(number: int) -> int | None:
-            return number if number % 2 == 0 else None
+async def test_a_request_without_an_answer_holds_nothing_up() -> None:
+    async def even_only(number: int) -> int | None:
+        return number if number % 2 == 0 else None
 
-        assert await gathered(ordered(numbers(1, 2, 3, 4), even_only, Context())) == [2, 4]
-
-    asyncio.run(scenario())
+    assert await gathered(ordered(numbers(1, 2, 3, 4), even_only, Context())) == [2, 4]
 
 
-def test_what_was_begun_is_answered_before_a_failure_to_read_ends_the_stream() -> None:
-    async def scenario() -> None:
-        gates, answered = Gates(), list[int]()
-        gates.open(1, 2)
-        failing = numbers(1, 2, then=ConnectionResetError())
-        with pytest.raises(ConnectionResetError):
-            await gathered(ordered(failing, gates.answer, Context()), answered)
-        assert answered == [1, 2]
-
-    asyncio.run(scenario())
+async def test_what_was_begun_is_answered_before_a_failure_to_read_ends_the_stream() -> None:
+    gates, answered = Gates(), list[int]()
+    gates.open(1, 2)
+    failing = numbers(1, 2, then=ConnectionResetError())
+    with pytest.raises(ConnectionResetError):
+        await gathered(ordered(failing, gates.answer, Context()), answered)
+    assert answered == [1, 2]
 
 
-def test_a_refused_request_ends_the_stream_and_cancels_those_behind_it() -> None:
-    async def scenario() -> None:
-        gates, context = Gates(), Context()
+async def test_a_refused_request_ends_the_stream_and_cancels_those_behind_it() -> None:
+    gates, context = Gates(), Context()
 
-        async def second_is_refused(number: int) -> int:
-            if number == 2:
-                raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "no")
-            return await gates.answer(number)
+    async def second_is_refused(number: int) -> int:
+        if number == 2:
+            raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "no")
+        return await gates.answer(number)
 
-        gates.open(1)
-        answered: list[int] = []
-        with pytest.raises(ConnectionAbortedError):
-            await gathered(ordered(numbers(1, 2, 3), second_is_refused, context), answered)
-        await settle()
-        assert answered == [1]
-        assert context.aborted == (grpc.StatusCode.FAILED_PRECONDITION, "NOT_LEADER_OR_FOLLOWER: no")
-        assert gates.cancelled == [3]
-
-    asyncio.run(scenario())
+    gates.open(1)
+    answered: list[int] = []
+    with pytest.raises(ConnectionAbortedError):
+        await gathered(ordered(numbers(1, 2, 3), second_is_refused, context), answered)
+    await settle()
+    assert answered == [1]
+    assert context.aborted == (grpc.StatusCode.FAILED_PRECONDITION, "NOT_LEADER_OR_FOLLOWER: no")
+    assert gates.cancelled == [3]
 
 
-def test_everything_under_way_is_cancelled_when_the_client_goes_even_what_found_no_place_in_the_queue() -> None:
-    async def scenario() -> None:
-        gates = Gates()
-        many = range(STREAM_REQUESTS_IN_FLIGHT_MAX + 10)
-        serving = asyncio.create_task(gathered(ordered(numbers(*many), gates.answer, Context())))
-        await settle()
-        in_flight = STREAM_REQUESTS_IN_FLIGHT_MAX + 2
-        assert len(gates.begun) == in_flight, "the one awaited, a full queue, and the one that waits for its place"
-        serving.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await serving
-        await settle()
-        assert sorted(gates.cancelled) == list(range(in_flight))
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(scenario())
+async def test_everything_under_way_is_cancelled_when_the_client_goes_even_what_found_no_place_in_the_queue() -> None:
+    gates = Gates()
+    many = range(STREAM_REQUESTS_IN_FLIGHT_MAX + 10)
+    serving = asyncio.create_task(gathered(ordered(numbers(*many), gates.answer, Context())))
+    await settle()
+    in_flight = STREAM_REQUESTS_IN_FLIGHT_MAX + 2
+    assert len(gates.begun) == in_flight, "the one awaited, a full queue, and the one that waits for its place"
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+    await settle()
+    assert sorted(gates.cancelled) == list(range(in_flight))
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 def test_a_client_that_does_not_wait_for_answers_is_not_read_from_without_end() -> None:
@@ -228,188 +215,162 @@ def test_a_client_that_does_not_wait_for_answers_is_not_read_from_without_end() 
 # --- over a real connection ------------------------------------------------------------------------------------
 
 
-def test_a_produce_stream_answers_in_order_over_a_real_connection() -> None:
-    async def scenario() -> None:
-        gates = Gates()
+async def test_a_produce_stream_answers_in_order_over_a_real_connection() -> None:
+    gates = Gates()
 
-        def begin(request: ProduceRequest) -> Awaitable[ProduceResponse]:
-            async def respond() -> ProduceResponse:
-                return ProduceResponse(request_id=await gates.answer(request.request_id), partitions=[])
+    def begin(request: ProduceRequest) -> Awaitable[ProduceResponse]:
+        async def respond() -> ProduceResponse:
+            return ProduceResponse(request_id=await gates.answer(request.request_id), partitions=[])
 
-            return respond()
+        return respond()
 
-        async with served(public_service(produce=begin)) as (connections, address):
-            stream = connections.peer(address).open(PRODUCE)
-            for request_id in (1, 2, 3):
-                await stream.send(produce(request_id))
-            gates.open(3, 2, 1)
-            async with asyncio.timeout(CALL_S):
-                assert [(await stream.receive()).request_id for _ in range(3)] == [1, 2, 3]
-            await stream.close()
-
-    asyncio.run(scenario())
+    async with served(public_service(produce=begin)) as (connections, address):
+        stream = connections.peer(address).open(PRODUCE)
+        for request_id in (1, 2, 3):
+            await stream.send(produce(request_id))
+        gates.open(3, 2, 1)
+        async with asyncio.timeout(CALL_S):
+            assert [(await stream.receive()).request_id for _ in range(3)] == [1, 2, 3]
+        await stream.close()
 
 
-def test_a_long_poll_is_given_up_when_its_client_goes() -> None:
-    async def scenario() -> None:
-        given_up = asyncio.Event()
+async def test_a_long_poll_is_given_up_when_its_client_goes() -> None:
+    given_up = asyncio.Event()
 
-        async def long_poll(_: FetchRequest) -> FetchResponse:
-            try:
-                await asyncio.sleep(600)
-            finally:
-                given_up.set()
-            raise AssertionError("nobody waits that long")
+    async def long_poll(_: FetchRequest) -> FetchResponse:
+        try:
+            await asyncio.sleep(600)
+        finally:
+            given_up.set()
+        raise AssertionError("nobody waits that long")
 
-        async with served(public_service(fetch=long_poll)) as (connections, address):
-            stream = connections.peer(address).open(FETCH)
-            await stream.send(fetch(1))
-            await asyncio.sleep(0.05)
-            await stream.close()
-            async with asyncio.timeout(CALL_S):
-                await given_up.wait()
-
-    asyncio.run(scenario())
+    async with served(public_service(fetch=long_poll)) as (connections, address):
+        stream = connections.peer(address).open(FETCH)
+        await stream.send(fetch(1))
+        await asyncio.sleep(0.05)
+        await stream.close()
+        async with asyncio.timeout(CALL_S):
+            await given_up.wait()
 
 
-def test_a_refusal_that_a_handler_raises_reaches_the_caller_with_its_code_and_its_line() -> None:
-    async def scenario() -> None:
-        async def refuse(_: object) -> TopicResults:
-            raise Refusal(ErrorCode.NOT_CONTROLLER, "this is not the active controller; controller 2 is")
+async def test_a_refusal_that_a_handler_raises_reaches_the_caller_with_its_code_and_its_line() -> None:
+    async def refuse(_: object) -> TopicResults:
+        raise Refusal(ErrorCode.NOT_CONTROLLER, "this is not the active controller; controller 2 is")
 
-        async def describe(_: DescribeQuorumRequest) -> QuorumDescription:
-            raise Refusal(ErrorCode.REQUEST_TIMED_OUT, "a: line: with: colons")
+    async def describe(_: DescribeQuorumRequest) -> QuorumDescription:
+        raise Refusal(ErrorCode.REQUEST_TIMED_OUT, "a: line: with: colons")
 
-        admin = public_service(create_topics=refuse, delete_topics=refuse, describe_quorum=describe)
-        async with served(admin) as (connections, address):
-            peer = connections.peer(address)
-            with pytest.raises(Refusal) as refused:
-                await peer.call(CREATE_TOPICS, CreateTopicsRequest(topics=[], timeout_ms=1), CALL_S)
-            assert refused.value.error_code is ErrorCode.NOT_CONTROLLER
-            assert refused.value.message == "this is not the active controller; controller 2 is"
-            with pytest.raises(Refusal) as refused:
-                await peer.call(DESCRIBE_QUORUM, DescribeQuorumRequest(), CALL_S)
-            assert refused.value.message == "a: line: with: colons"
-
-    asyncio.run(scenario())
+    admin = public_service(create_topics=refuse, delete_topics=refuse, describe_quorum=describe)
+    async with served(admin) as (connections, address):
+        peer = connections.peer(address)
+        with pytest.raises(Refusal) as refused:
+            await peer.call(CREATE_TOPICS, CreateTopicsRequest(topics=[], timeout_ms=1), CALL_S)
+        assert refused.value.error_code is ErrorCode.NOT_CONTROLLER
+        assert refused.value.message == "this is not the active controller; controller 2 is"
+        with pytest.raises(Refusal) as refused:
+            await peer.call(DESCRIBE_QUORUM, DescribeQuorumRequest(), CALL_S)
+        assert refused.value.message == "a: line: with: colons"
 
 
-def test_a_bug_in_one_call_does_not_reach_the_next_one(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
-        async def metadata(request: MetadataRequest) -> MetadataResponse:
-            assert request.topics, "our bug"
-            return MetadataResponse(cluster_id="c", controller_id=1, brokers=[], topics=[])
+async def test_a_bug_in_one_call_does_not_reach_the_next_one(caplog: pytest.LogCaptureFixture) -> None:
+    async def metadata(request: MetadataRequest) -> MetadataResponse:
+        assert request.topics, "our bug"
+        return MetadataResponse(cluster_id="c", controller_id=1, brokers=[], topics=[])
 
-        async with served(public_service(metadata=metadata)) as (connections, address):
-            peer = connections.peer(address)
-            with pytest.raises(Exception, match="UNKNOWN"):
-                await peer.call(METADATA, MetadataRequest(topics=[]), CALL_S)
-            assert (await peer.call(METADATA, MetadataRequest(topics=["orders"]), CALL_S)).cluster_id == "c"
-
-    asyncio.run(scenario())
+    async with served(public_service(metadata=metadata)) as (connections, address):
+        peer = connections.peer(address)
+        with pytest.raises(Exception, match="UNKNOWN"):
+            await peer.call(METADATA, MetadataRequest(topics=[]), CALL_S)
+        assert (await peer.call(METADATA, MetadataRequest(topics=["orders"]), CALL_S)).cluster_id == "c"
 
 
-def test_a_controller_that_refuses_a_follower_of_its_metadata_says_why() -> None:
-    async def scenario() -> None:
-        async def refuse(request: FollowMetadataRequest) -> AsyncGenerator[MetadataBatch, None]:
-            if request.cluster_id != "ours":
-                raise Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, "this is cluster 'ours': check cluster.id")
-            yield MetadataBatch(index=1, term=1, records=b"", committed_index=1)
+async def test_a_controller_that_refuses_a_follower_of_its_metadata_says_why() -> None:
+    async def refuse(request: FollowMetadataRequest) -> AsyncGenerator[MetadataBatch, None]:
+        if request.cluster_id != "ours":
+            raise Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, "this is cluster 'ours': check cluster.id")
+        yield MetadataBatch(index=1, term=1, records=b"", committed_index=1)
 
-        async with served(Service(FOLLOW_METADATA.served_by(refuse))) as (connections, address):
-            peer = connections.peer(address)
-            with pytest.raises(Refusal, match=r"INCONSISTENT_CLUSTER_ID: this is cluster 'ours': check cluster\.id"):
-                await anext(
-                    peer.follow(FOLLOW_METADATA, FollowMetadataRequest(cluster_id="x", broker_id=1, after_index=0))
-                )
-
-    asyncio.run(scenario())
+    async with served(Service(FOLLOW_METADATA.served_by(refuse))) as (connections, address):
+        peer = connections.peer(address)
+        with pytest.raises(Refusal, match=r"INCONSISTENT_CLUSTER_ID: this is cluster 'ours': check cluster\.id"):
+            await anext(peer.follow(FOLLOW_METADATA, FollowMetadataRequest(cluster_id="x", broker_id=1, after_index=0)))
 
 
-def test_a_call_that_a_broker_holds_open_ends_with_its_connection() -> None:
-    async def scenario() -> None:
-        ended = asyncio.Event()
+async def test_a_call_that_a_broker_holds_open_ends_with_its_connection() -> None:
+    ended = asyncio.Event()
 
-        async def attend(request: AttendRequest) -> AsyncGenerator[Attendance, None]:
-            assert request == ATTEND_REQUEST
-            try:
-                yield Attendance()
-                await asyncio.Event().wait()
-            finally:
-                ended.set()
+    async def attend(request: AttendRequest) -> AsyncGenerator[Attendance, None]:
+        assert request == ATTEND_REQUEST
+        try:
+            yield Attendance()
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
 
-        async with served(Service(ATTEND.served_by(attend))) as (connections, address):
-            attendances = connections.peer(address).follow(ATTEND, ATTEND_REQUEST)
-            assert await anext(attendances) == Attendance()
-            assert not ended.is_set()
-            await connections.close()
-            await asyncio.wait_for(ended.wait(), 5)
-            await attendances.aclose()
-
-    asyncio.run(scenario())
+    async with served(Service(ATTEND.served_by(attend))) as (connections, address):
+        attendances = connections.peer(address).follow(ATTEND, ATTEND_REQUEST)
+        assert await anext(attendances) == Attendance()
+        assert not ended.is_set()
+        await connections.close()
+        await asyncio.wait_for(ended.wait(), 5)
+        await attendances.aclose()
 
 
-def test_a_message_that_is_no_value_ends_its_stream_after_the_answers_to_those_before_it() -> None:
-    async def scenario() -> None:
-        gate = asyncio.Event()
+async def test_a_message_that_is_no_value_ends_its_stream_after_the_answers_to_those_before_it() -> None:
+    gate = asyncio.Event()
 
-        async def answer(request: ReplicaFetchRequest) -> ReplicaFetchResponse:
-            await gate.wait()
-            return ReplicaFetchResponse(partitions=[])
+    async def answer(request: ReplicaFetchRequest) -> ReplicaFetchResponse:
+        await gate.wait()
+        return ReplicaFetchResponse(partitions=[])
 
-        async with served(Service(REPLICA_FETCH.served_by(answer))) as (connections, address):
-            call = replication_pb2_grpc.ReplicationStub(connections.channel(address)).Fetch()
-            good = replication_pb2.ReplicaFetchPartition(topic_id=UUID(int=1).bytes)
-            bad = replication_pb2.ReplicaFetchPartition(topic_id=b"short")
-            await call.write(replication_pb2.ReplicaFetchRequest(partitions=[good]))
-            await call.write(replication_pb2.ReplicaFetchRequest(partitions=[bad]))
-            await asyncio.sleep(0.05)
-            gate.set()
-            assert await call.read() == replication_pb2.ReplicaFetchResponse()
-            with pytest.raises(grpc.aio.AioRpcError) as ended:
-                await call.read()
-            assert ended.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-            assert "5 bytes where 16 belong" in (ended.value.details() or "")
-
-    asyncio.run(scenario())
+    async with served(Service(REPLICA_FETCH.served_by(answer))) as (connections, address):
+        call = replication_pb2_grpc.ReplicationStub(connections.channel(address)).Fetch()
+        good = replication_pb2.ReplicaFetchPartition(topic_id=UUID(int=1).bytes)
+        bad = replication_pb2.ReplicaFetchPartition(topic_id=b"short")
+        await call.write(replication_pb2.ReplicaFetchRequest(partitions=[good]))
+        await call.write(replication_pb2.ReplicaFetchRequest(partitions=[bad]))
+        await asyncio.sleep(0.05)
+        gate.set()
+        assert await call.read() == replication_pb2.ReplicaFetchResponse()
+        with pytest.raises(grpc.aio.AioRpcError) as ended:
+            await call.read()
+        assert ended.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert "5 bytes where 16 belong" in (ended.value.details() or "")
 
 
-def test_records_are_deleted_over_the_wire() -> None:
-    async def scenario() -> None:
-        asked: list[values.DeleteRecordsRequest] = []
+async def test_records_are_deleted_over_the_wire() -> None:
+    asked: list[values.DeleteRecordsRequest] = []
 
-        async def delete(request: values.DeleteRecordsRequest) -> values.DeleteRecordsResponse:
-            asked.append(request)
-            return values.DeleteRecordsResponse(
-                partitions=[
-                    values.DeleteRecordsPartitionResult(
-                        topic="orders", partition=0, error_code=ErrorCode.NONE, low_watermark=5
-                    ),
-                    values.DeleteRecordsPartitionResult(
-                        topic="orders", partition=1, error_code=ErrorCode.POLICY_VIOLATION, error_message="compacted"
-                    ),
-                ]
-            )
-
-        request = values.DeleteRecordsRequest(
-            timeout_ms=100,
+    async def delete(request: values.DeleteRecordsRequest) -> values.DeleteRecordsResponse:
+        asked.append(request)
+        return values.DeleteRecordsResponse(
             partitions=[
-                values.DeleteRecordsPartition(topic="orders", partition=0, before_offset=values.HIGH_WATERMARK),
-                values.DeleteRecordsPartition(topic="orders", partition=1, before_offset=2**40),
-            ],
+                values.DeleteRecordsPartitionResult(
+                    topic="orders", partition=0, error_code=ErrorCode.NONE, low_watermark=5
+                ),
+                values.DeleteRecordsPartitionResult(
+                    topic="orders", partition=1, error_code=ErrorCode.POLICY_VIOLATION, error_message="compacted"
+                ),
+            ]
         )
-        async with served(public_service(delete_records=delete)) as (connections, address):
-            response = await connections.peer(address).call(DELETE_RECORDS, request, 5)
-        assert asked == [request]
-        assert [(each.error_code.name, each.low_watermark) for each in response.partitions] == [
-            ("NONE", 5),
-            ("POLICY_VIOLATION", -1),
-        ]
 
-    asyncio.run(scenario())
+    request = values.DeleteRecordsRequest(
+        timeout_ms=100,
+        partitions=[
+            values.DeleteRecordsPartition(topic="orders", partition=0, before_offset=values.HIGH_WATERMARK),
+            values.DeleteRecordsPartition(topic="orders", partition=1, before_offset=2**40),
+        ],
+    )
+    async with served(public_service(delete_records=delete)) as (connections, address):
+        response = await connections.peer(address).call(DELETE_RECORDS, request, 5)
+    assert asked == [request]
+    assert [(each.error_code.name, each.low_watermark) for each in response.partitions] == [
+        ("NONE", 5),
+        ("POLICY_VIOLATION", -1),
+    ]
 
 
-def test_what_is_asked_about_partitions_reaches_its_handler_and_its_answer_the_caller() -> None:
+async def test_what_is_asked_about_partitions_reaches_its_handler_and_its_answer_the_caller() -> None:
     moved = Reassignment(topic="orders", partition=3, replicas=[1, 2])
     asked = AlterPartitionReassignmentsRequest(partitions=[moved], timeout_ms=7)
     result = PartitionResult(topic="orders", partition=3, error_code=ErrorCode.NONE)
@@ -420,46 +381,39 @@ def test_what_is_asked_about_partitions_reaches_its_handler_and_its_answer_the_c
         election_type=ElectionType.UNCLEAN, partitions=[], all_partitions=True, timeout_ms=7
     )
     growing = NewPartitions(topic="orders", count=4, assignments=[ReplicaAssignment(replicas=[2, 1])])
+    heard: list[object] = []
 
-    async def scenario() -> None:
-        heard: list[object] = []
+    def answers(response: object) -> Callable[[object], Awaitable[object]]:
+        async def answer(request: object) -> object:
+            heard.append(request)
+            return response
 
-        def answers(response: object) -> Callable[[object], Awaitable[object]]:
-            async def answer(request: object) -> object:
-                heard.append(request)
-                return response
+        return answer
 
-            return answer
-
-        admin = public_service(
-            create_partitions=answers(TopicResults(results=[])),
-            elect_leaders=answers(ElectLeadersResponse(results=[result])),
-            alter_partition_reassignments=answers(AlterPartitionReassignmentsResponse(results=[result])),
-            list_partition_reassignments=answers(ListPartitionReassignmentsResponse(partitions=[under_way])),
-        )
-        everything = ListPartitionReassignmentsRequest(partitions=[], all_partitions=True)
-        more = CreatePartitionsRequest(topics=[growing], timeout_ms=7, validate_only=True)
-        async with served(admin) as (connections, address):
-            peer = connections.peer(address)
-            assert (await peer.call(CREATE_PARTITIONS, more, CALL_S)).results == []
-            assert (await peer.call(ELECT_LEADERS, elections, CALL_S)).results == [result]
-            assert (await peer.call(ALTER_PARTITION_REASSIGNMENTS, asked, CALL_S)).results == [result]
-            assert (await peer.call(LIST_PARTITION_REASSIGNMENTS, everything, CALL_S)).partitions == [under_way]
-        assert heard == [more, elections, asked, everything]
-
-    asyncio.run(scenario())
+    admin = public_service(
+        create_partitions=answers(TopicResults(results=[])),
+        elect_leaders=answers(ElectLeadersResponse(results=[result])),
+        alter_partition_reassignments=answers(AlterPartitionReassignmentsResponse(results=[result])),
+        list_partition_reassignments=answers(ListPartitionReassignmentsResponse(partitions=[under_way])),
+    )
+    everything = ListPartitionReassignmentsRequest(partitions=[], all_partitions=True)
+    more = CreatePartitionsRequest(topics=[growing], timeout_ms=7, validate_only=True)
+    async with served(admin) as (connections, address):
+        peer = connections.peer(address)
+        assert (await peer.call(CREATE_PARTITIONS, more, CALL_S)).results == []
+        assert (await peer.call(ELECT_LEADERS, elections, CALL_S)).results == [result]
+        assert (await peer.call(ALTER_PARTITION_REASSIGNMENTS, asked, CALL_S)).results == [result]
+        assert (await peer.call(LIST_PARTITION_REASSIGNMENTS, everything, CALL_S)).partitions == [under_way]
+    assert heard == [more, elections, asked, everything]
 
 
-def test_many_records_are_encoded_in_turns_and_arrive_whole_and_in_order() -> None:
+async def test_many_records_are_encoded_in_turns_and_arrive_whole_and_in_order() -> None:
     records = [PlainRecord(key=None, value=b"%d" % number, offset=number) for number in range(2 * ITEMS_AT_ONCE + 50)]
     answer = FetchRecordsResponse(error_code=ErrorCode.NONE, high_watermark=450, log_start_offset=3, records=records)
     request = FetchRecordsRequest(topic="orders", partition=0, fetch_offset=0, max_wait_ms=0, max_bytes=1 << 20)
 
-    async def scenario() -> None:
-        async def fetch_records(_: FetchRecordsRequest) -> FetchRecordsResponse:
-            return answer
+    async def fetch_records(_: FetchRecordsRequest) -> FetchRecordsResponse:
+        return answer
 
-        async with served(public_service(fetch_records=fetch_records)) as (connections, address):
-            assert await connections.peer(address).call(FETCH_RECORDS, request, CALL_S) == answer
-
-    asyncio.run(scenario())
+    async with served(public_service(fetch_records=fetch_records)) as (connections, address):
+        assert await connections.peer(address).call(FETCH_RECORDS, request, CALL_S) == answer

@@ -13,7 +13,7 @@ from kraft.model.errors import ErrorCode
 from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.server.controller.quorum_controller import ControllerConfig, QuorumController
-from tests.unit.client.virtual_time import LoopClock, Unchanging
+from tests.support.virtual_time import LoopClock, Unchanging
 from tests.unit.metadata.clusters import CLUSTER, registration
 from tests.unit.server.fake_quorum import FakeQuorum
 

@@ -17,7 +17,7 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fail_replicas import FailReplicasRequest, FailReplicasResult
 from kraft.model.ids import BrokerId, Offset
 from kraft.server.replica.partition import Partition
-from tests.unit.client.virtual_time import run_virtually
+from tests.support.virtual_time import run_virtually
 from tests.unit.metadata.clusters import cluster, registration, with_topic
 from tests.unit.server.publishing import Host
 from tests.unit.server.replicas import Broker, batch, leaders_batch

@@ -23,7 +23,7 @@ from kraft.server.replica.partitions import Partitions
 from kraft.server.replica.storage import ReplicaStorage
 from kraft.server.replica.store import PartitionStore
 from kraft.server.replica.surroundings import PartitionSurroundings
-from tests.unit.client.virtual_time import run_virtually
+from tests.support.virtual_time import run_virtually
 from tests.unit.metadata.clusters import ORDERS
 from tests.unit.server.replicas import DEFAULTS, ORDERS_0, WALL_MS, FailingDisk, InlineExecutor, batch, lead, until
 

@@ -23,6 +23,8 @@ from kraft.server.identity.credentials import NodeCredentials
 from kraft.server.identity.world import NodeWorld
 from tests.unit.metadata.clusters import cluster, with_topic
 
+pytestmark = pytest.mark.real_time
+
 CLUSTER = "kJ2Yk0mVT0ma0wV2Yk0mVQ"
 
 
@@ -70,17 +72,13 @@ def test_only_who_acknowledges_from_memory_may_have_lost_records_and_only_if_it_
     within_loop(look)
 
 
-def test_logs_that_were_not_closed_and_never_opened_since_are_not_said_to_be_closed(tmp_path: Path) -> None:
+async def test_logs_that_were_not_closed_and_never_opened_since_are_not_said_to_be_closed(tmp_path: Path) -> None:
     """A process that finds no controller stops in order, too, but the logs are as the crash before left them."""
-
-    async def scenario() -> None:
-        made = broker(tmp_path, "fsync", stopped_cleanly=False)
-        assert len(made.log_directories_closed) == 0
-        await made._replicas.publish(EMPTY_IMAGE, EMPTY_IMAGE)
-        made._metadata.loader.is_acting.set()
-        assert list(made.log_directories_closed) == [str(tmp_path / "data")]
-
-    asyncio.run(scenario())
+    made = broker(tmp_path, "fsync", stopped_cleanly=False)
+    assert len(made.log_directories_closed) == 0
+    await made._replicas.publish(EMPTY_IMAGE, EMPTY_IMAGE)
+    made._metadata.loader.is_acting.set()
+    assert list(made.log_directories_closed) == [str(tmp_path / "data")]
 
 
 def test_logs_that_were_closed_and_never_opened_since_still_are(tmp_path: Path) -> None:
@@ -91,20 +89,19 @@ def test_logs_that_were_closed_and_never_opened_since_still_are(tmp_path: Path) 
     within_loop(look)
 
 
-def test_a_partition_that_is_not_held_is_led_elsewhere_or_does_not_exist_as_the_metadata_says(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        made = broker(tmp_path, "fsync", stopped_cleanly=True)
-        made._metadata.loader.image = with_topic(cluster(1, 2), [1, 2])
-        wanted = [("orders", 0), ("orders", 1), ("payments", 0)]
-        asked = [ListOffsetsPartition(topic=topic, partition=partition, timestamp_ms=-1) for topic, partition in wanted]
-        answer = await made.apis.handlers.list_offsets.handle(ListOffsetsRequest(partitions=asked))
-        assert [each.error_code for each in answer.partitions] == [
-            ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ]
-
-    asyncio.run(scenario())
+async def test_a_partition_that_is_not_held_is_led_elsewhere_or_does_not_exist_as_the_metadata_says(
+    tmp_path: Path,
+) -> None:
+    made = broker(tmp_path, "fsync", stopped_cleanly=True)
+    made._metadata.loader.image = with_topic(cluster(1, 2), [1, 2])
+    wanted = [("orders", 0), ("orders", 1), ("payments", 0)]
+    asked = [ListOffsetsPartition(topic=topic, partition=partition, timestamp_ms=-1) for topic, partition in wanted]
+    answer = await made.apis.handlers.list_offsets.handle(ListOffsetsRequest(partitions=asked))
+    assert [each.error_code for each in answer.partitions] == [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
 
 
 def test_a_broker_serves_every_call_of_the_public_api_and_its_followers(tmp_path: Path) -> None:

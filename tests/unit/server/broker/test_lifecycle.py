@@ -24,7 +24,6 @@ from kraft.server.broker.lifecycle import (
     BrokerRefused,
 )
 from kraft.server.cluster.controller_client import NoController
-from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import cluster
 from tests.unit.server.fake_controllers import FakeControllers
 from tests.unit.server.fake_metadata import FollowedMetadata
@@ -78,135 +77,113 @@ def duplicate() -> RegistrationResult:
 # --- registration --------------------------------------------------------------------------------------------------
 
 
-def test_a_broker_registers_with_all_that_it_is_and_keeps_its_epoch() -> None:
-    async def scenario() -> None:
-        controllers = FakeControllers(register_broker=REGISTERED)
-        broker = lifecycle(controllers)
-        assert (broker.broker_epoch, broker.is_fenced) == (-1, True)
-        await broker.register()
-        assert broker.broker_epoch == 3
-        (request,) = controllers.requests("register_broker")
-        assert request == RegisterBrokerRequest(
-            cluster_id="ours",
-            broker_id=BrokerId(1),
-            incarnation_id=UUID(int=5),
-            endpoints=[Endpoint(listener="GRPC", host="localhost", port=9094)],
-            rack="a",
-            directory_ids=[DirectoryId(UUID(int=6))],
-            features=list(SUPPORTED_FEATURES.values()),
-        )
-
-    run_virtually(scenario())
+async def test_a_broker_registers_with_all_that_it_is_and_keeps_its_epoch() -> None:
+    controllers = FakeControllers(register_broker=REGISTERED)
+    broker = lifecycle(controllers)
+    assert (broker.broker_epoch, broker.is_fenced) == (-1, True)
+    await broker.register()
+    assert broker.broker_epoch == 3
+    (request,) = controllers.requests("register_broker")
+    assert request == RegisterBrokerRequest(
+        cluster_id="ours",
+        broker_id=BrokerId(1),
+        incarnation_id=UUID(int=5),
+        endpoints=[Endpoint(listener="GRPC", host="localhost", port=9094)],
+        rack="a",
+        directory_ids=[DirectoryId(UUID(int=6))],
+        features=list(SUPPORTED_FEATURES.values()),
+    )
 
 
-def test_a_broker_that_may_have_lost_records_says_so() -> None:
-    async def scenario() -> None:
-        controllers = FakeControllers(register_broker=REGISTERED)
-        broker = BrokerLifecycle(
-            replace(IDENTITY, may_have_lost_records=True),
-            controllers.as_client(),
-            heartbeat_interval_s=HEARTBEAT_S,
-            session_timeout_s=SESSION_S,
-        )
-        await broker.register()
-        (request,) = controllers.requests("register_broker")
-        assert request.may_have_lost_records
-
-    run_virtually(scenario())
+async def test_a_broker_that_may_have_lost_records_says_so() -> None:
+    controllers = FakeControllers(register_broker=REGISTERED)
+    broker = BrokerLifecycle(
+        replace(IDENTITY, may_have_lost_records=True),
+        controllers.as_client(),
+        heartbeat_interval_s=HEARTBEAT_S,
+        session_timeout_s=SESSION_S,
+    )
+    await broker.register()
+    (request,) = controllers.requests("register_broker")
+    assert request.may_have_lost_records
 
 
-def test_a_broker_waits_for_a_controller_for_as_long_as_it_takes() -> None:
-    async def scenario() -> None:
-        controllers = FakeControllers(register_broker=REGISTERED)
-        controllers.takes_s = 600
-        registering = asyncio.create_task(lifecycle(controllers).register())
-        await asyncio.sleep(3_600)
-        assert not registering.done()
-        controllers.takes_s = 0
-        await registering
-
-    run_virtually(scenario())
+async def test_a_broker_waits_for_a_controller_for_as_long_as_it_takes() -> None:
+    controllers = FakeControllers(register_broker=REGISTERED)
+    controllers.takes_s = 600
+    registering = asyncio.create_task(lifecycle(controllers).register())
+    await asyncio.sleep(3_600)
+    assert not registering.done()
+    controllers.takes_s = 0
+    await registering
 
 
-def test_the_session_of_an_earlier_life_is_waited_out() -> None:
-    async def scenario() -> None:
-        began = now()
+async def test_the_session_of_an_earlier_life_is_waited_out() -> None:
+    began = now()
 
-        def register(_: RegisterBrokerRequest) -> RegistrationResult:
-            return duplicate() if now() - began < SESSION_S else REGISTERED
+    def register(_: RegisterBrokerRequest) -> RegistrationResult:
+        return duplicate() if now() - began < SESSION_S else REGISTERED
 
-        broker = lifecycle(FakeControllers(register_broker=register))
-        await broker.register()
-        assert now() - began == pytest.approx(SESSION_S, abs=0.2)
-
-    run_virtually(scenario())
+    broker = lifecycle(FakeControllers(register_broker=register))
+    await broker.register()
+    assert now() - began == pytest.approx(SESSION_S, abs=0.2)
 
 
-def test_another_process_that_lives_under_the_same_id_keeps_it() -> None:
-    async def scenario() -> None:
-        began = now()
-        with pytest.raises(BrokerRefused, match=r"give each node its own node\.id"):
-            await lifecycle(FakeControllers(register_broker=duplicate())).register()
-        assert now() - began == pytest.approx(2 * SESSION_S, abs=0.3)
-
-    run_virtually(scenario())
+async def test_another_process_that_lives_under_the_same_id_keeps_it() -> None:
+    began = now()
+    with pytest.raises(BrokerRefused, match=r"give each node its own node\.id"):
+        await lifecycle(FakeControllers(register_broker=duplicate())).register()
+    assert now() - began == pytest.approx(2 * SESSION_S, abs=0.3)
 
 
 @pytest.mark.parametrize(
     "code", [ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_VERSION]
 )
-def test_what_no_waiting_mends_is_told_at_once(code: ErrorCode) -> None:
-    async def scenario() -> None:
-        result = RegistrationResult(error_code=code, error_message="check cluster.id")
-        began = now()
-        with pytest.raises(BrokerRefused, match=r"check cluster\.id"):
-            await lifecycle(FakeControllers(register_broker=result)).register()
-        assert now() == began
-
-    run_virtually(scenario())
+async def test_what_no_waiting_mends_is_told_at_once(code: ErrorCode) -> None:
+    result = RegistrationResult(error_code=code, error_message="check cluster.id")
+    began = now()
+    with pytest.raises(BrokerRefused, match=r"check cluster\.id"):
+        await lifecycle(FakeControllers(register_broker=result)).register()
+    assert now() == began
 
 
 # --- heartbeats ----------------------------------------------------------------------------------------------------
 
 
-def test_a_fenced_broker_beats_fast_and_one_in_service_at_its_interval() -> None:
-    async def scenario() -> None:
-        controllers = FakeControllers(heartbeat=HeartbeatResult(is_fenced=True))
-        broker, metadata = lifecycle(controllers), Metadata()
-        beating = asyncio.create_task(broker.keep_alive(metadata))
-        await asyncio.sleep(1.01)
-        assert 19 <= len(controllers.asked) <= 22
-        controllers.answers["heartbeat"] = IN_SERVICE
-        await asyncio.sleep(0.1)
-        assert not broker.is_fenced
-        controllers.asked.clear()
-        await asyncio.sleep(10 * HEARTBEAT_S)
-        assert len(controllers.asked) == 10
-        assert metadata.committed[-1] == 40
-        request = controllers.requests("heartbeat")[-1]
-        assert request == HeartbeatRequest(
-            broker_id=BrokerId(1), broker_epoch=BrokerEpoch(-1), metadata_index=17, wants_shutdown=False
-        )
-        beating.cancel()
-        await asyncio.wait([beating])
-
-    run_virtually(scenario())
+async def test_a_fenced_broker_beats_fast_and_one_in_service_at_its_interval() -> None:
+    controllers = FakeControllers(heartbeat=HeartbeatResult(is_fenced=True))
+    broker, metadata = lifecycle(controllers), Metadata()
+    beating = asyncio.create_task(broker.keep_alive(metadata))
+    await asyncio.sleep(1.01)
+    assert 19 <= len(controllers.asked) <= 22
+    controllers.answers["heartbeat"] = IN_SERVICE
+    await asyncio.sleep(0.1)
+    assert not broker.is_fenced
+    controllers.asked.clear()
+    await asyncio.sleep(10 * HEARTBEAT_S)
+    assert len(controllers.asked) == 10
+    assert metadata.committed[-1] == 40
+    request = controllers.requests("heartbeat")[-1]
+    assert request == HeartbeatRequest(
+        broker_id=BrokerId(1), broker_epoch=BrokerEpoch(-1), metadata_index=17, wants_shutdown=False
+    )
+    beating.cancel()
+    await asyncio.wait([beating])
 
 
-def test_a_broker_that_an_operator_keeps_fenced_beats_at_its_interval_and_at_once_when_that_is_taken_back() -> None:
-    async def scenario() -> None:
-        controllers, metadata = FakeControllers(heartbeat=HeartbeatResult(is_fenced=True)), Metadata()
-        await metadata.operator_fences(True)
-        beating = asyncio.create_task(lifecycle(controllers).keep_alive(metadata))
-        await asyncio.sleep(9.5 * HEARTBEAT_S)
-        assert len(controllers.asked) == 10
-        await metadata.operator_fences(False)
-        await asyncio.sleep(0.01)
-        assert len(controllers.asked) == 11
-        beating.cancel()
-        await asyncio.wait([beating])
-
-    run_virtually(scenario())
+async def test_a_broker_that_an_operator_keeps_fenced_beats_at_its_interval_and_at_once_when_that_is_taken_back() -> (
+    None
+):
+    controllers, metadata = FakeControllers(heartbeat=HeartbeatResult(is_fenced=True)), Metadata()
+    await metadata.operator_fences(True)
+    beating = asyncio.create_task(lifecycle(controllers).keep_alive(metadata))
+    await asyncio.sleep(9.5 * HEARTBEAT_S)
+    assert len(controllers.asked) == 10
+    await metadata.operator_fences(False)
+    await asyncio.sleep(0.01)
+    assert len(controllers.asked) == 11
+    beating.cancel()
+    await asyncio.wait([beating])
 
 
 # --- attendance ----------------------------------------------------------------------------------------------------
@@ -235,104 +212,81 @@ class Held:
 
 
 @pytest.mark.parametrize("error", [Unreachable("controller", "refused"), Refusal(ErrorCode.NOT_CONTROLLER, "not me")])
-def test_a_broker_holds_one_call_open_to_whichever_controller_is_active(error: Exception) -> None:
-    async def scenario() -> None:
-        controllers = FakeControllers(register_broker=REGISTERED)
-        first, second = Held(), Held(refuses=error)
-        broker = lifecycle(controllers)
-        await broker.register()
-        controllers.active = first
-        attending = asyncio.create_task(broker.attend())
-        await asyncio.sleep(600)
-        assert first.asked == [AttendRequest(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(3))]
-        controllers.active = second
-        first.over.set()
-        await asyncio.sleep(5)
-        assert (first.open, len(first.asked), second.open) == (0, 1, 0)
-        assert 5 < len(second.asked) < 50, "tried again, with pauses"
-        second.refuses = None
-        await asyncio.sleep(1)
-        assert second.open == 1
-        attending.cancel()
-        await asyncio.wait([attending])
-        assert second.open == 0
-
-    run_virtually(scenario())
+async def test_a_broker_holds_one_call_open_to_whichever_controller_is_active(error: Exception) -> None:
+    controllers = FakeControllers(register_broker=REGISTERED)
+    first, second = Held(), Held(refuses=error)
+    broker = lifecycle(controllers)
+    await broker.register()
+    controllers.active = first
+    attending = asyncio.create_task(broker.attend())
+    await asyncio.sleep(600)
+    assert first.asked == [AttendRequest(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(3))]
+    controllers.active = second
+    first.over.set()
+    await asyncio.sleep(5)
+    assert (first.open, len(first.asked), second.open) == (0, 1, 0)
+    assert 5 < len(second.asked) < 50, "tried again, with pauses"
+    second.refuses = None
+    await asyncio.sleep(1)
+    assert second.open == 1
+    attending.cancel()
+    await asyncio.wait([attending])
+    assert second.open == 0
 
 
-def test_without_a_controller_a_broker_goes_on_trying() -> None:
-    async def scenario() -> None:
-        controllers = FakeControllers(heartbeat=NOBODY)
-        broker, metadata = lifecycle(controllers), Metadata()
-        beating = asyncio.create_task(broker.keep_alive(metadata))
-        await asyncio.sleep(60)
-        assert metadata.committed == []
-        controllers.answers["heartbeat"] = HeartbeatResult(
-            error_code=ErrorCode.UNKNOWN_SERVER_ERROR, committed_index=99
-        )
-        await asyncio.sleep(60)
-        assert metadata.committed == []
-        controllers.answers["heartbeat"] = IN_SERVICE
-        await asyncio.sleep(1)
-        assert metadata.committed == [40]
-        beating.cancel()
-        await asyncio.wait([beating])
-
-    run_virtually(scenario())
+async def test_without_a_controller_a_broker_goes_on_trying() -> None:
+    controllers = FakeControllers(heartbeat=NOBODY)
+    broker, metadata = lifecycle(controllers), Metadata()
+    beating = asyncio.create_task(broker.keep_alive(metadata))
+    await asyncio.sleep(60)
+    assert metadata.committed == []
+    controllers.answers["heartbeat"] = HeartbeatResult(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, committed_index=99)
+    await asyncio.sleep(60)
+    assert metadata.committed == []
+    controllers.answers["heartbeat"] = IN_SERVICE
+    await asyncio.sleep(1)
+    assert metadata.committed == [40]
+    beating.cancel()
+    await asyncio.wait([beating])
 
 
 @pytest.mark.parametrize("code", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED])
-def test_a_broker_whose_id_another_process_took_ends(code: ErrorCode) -> None:
-    async def scenario() -> None:
-        result = HeartbeatResult(error_code=code, error_message="broker 1 is registered under epoch 4, not 3")
-        with pytest.raises(BrokerRefused, match="under epoch 4, not 3: another process registered as this broker"):
-            await lifecycle(FakeControllers(heartbeat=result)).keep_alive(Metadata())
-
-    run_virtually(scenario())
+async def test_a_broker_whose_id_another_process_took_ends(code: ErrorCode) -> None:
+    result = HeartbeatResult(error_code=code, error_message="broker 1 is registered under epoch 4, not 3")
+    with pytest.raises(BrokerRefused, match="under epoch 4, not 3: another process registered as this broker"):
+        await lifecycle(FakeControllers(heartbeat=result)).keep_alive(Metadata())
 
 
 # --- controlled shutdown -------------------------------------------------------------------------------------------
 
 
-def test_a_broker_asks_until_its_leaderships_are_handed_on() -> None:
-    async def scenario() -> None:
-        beats = list[HeartbeatRequest]()
+async def test_a_broker_asks_until_its_leaderships_are_handed_on() -> None:
+    beats = list[HeartbeatRequest]()
 
-        def heartbeat(request: HeartbeatRequest) -> HeartbeatResult:
-            beats.append(request)
-            return HeartbeatResult(may_stop=len(beats) == 3)
+    def heartbeat(request: HeartbeatRequest) -> HeartbeatResult:
+        beats.append(request)
+        return HeartbeatResult(may_stop=len(beats) == 3)
 
-        await lifecycle(FakeControllers(heartbeat=heartbeat)).shut_down(lambda: 5)
-        assert [beat.wants_shutdown for beat in beats] == [True, True, True]
-
-    run_virtually(scenario())
+    await lifecycle(FakeControllers(heartbeat=heartbeat)).shut_down(lambda: 5)
+    assert [beat.wants_shutdown for beat in beats] == [True, True, True]
 
 
-def test_a_shutdown_that_no_controller_hears_of_is_given_up_soon() -> None:
-    async def scenario() -> None:
-        began = now()
-        await lifecycle(FakeControllers(heartbeat=NOBODY)).shut_down(lambda: 5)
-        assert now() - began == pytest.approx(CONTROLLED_SHUTDOWN_SILENCE_MAX_S, abs=0.2)
-
-    run_virtually(scenario())
+async def test_a_shutdown_that_no_controller_hears_of_is_given_up_soon() -> None:
+    began = now()
+    await lifecycle(FakeControllers(heartbeat=NOBODY)).shut_down(lambda: 5)
+    assert now() - began == pytest.approx(CONTROLLED_SHUTDOWN_SILENCE_MAX_S, abs=0.2)
 
 
-def test_a_shutdown_at_a_silent_controller_is_given_up_too() -> None:
-    async def scenario() -> None:
-        controllers = FakeControllers(heartbeat=IN_SERVICE)
-        controllers.takes_s = 3_600
-        began = now()
-        await lifecycle(controllers).shut_down(lambda: 5)
-        # However long a session is.
-        assert now() - began <= CONTROLLED_SHUTDOWN_SILENCE_MAX_S + 0.2 < SESSION_S / 2
-
-    run_virtually(scenario())
+async def test_a_shutdown_at_a_silent_controller_is_given_up_too() -> None:
+    controllers = FakeControllers(heartbeat=IN_SERVICE)
+    controllers.takes_s = 3_600
+    began = now()
+    await lifecycle(controllers).shut_down(lambda: 5)
+    # However long a session is.
+    assert now() - began <= CONTROLLED_SHUTDOWN_SILENCE_MAX_S + 0.2 < SESSION_S / 2
 
 
-def test_leaderships_that_nobody_can_take_over_do_not_keep_a_broker_for_ever() -> None:
-    async def scenario() -> None:
-        began = now()
-        await lifecycle(FakeControllers(heartbeat=IN_SERVICE)).shut_down(lambda: 5)
-        assert now() - began == pytest.approx(CONTROLLED_SHUTDOWN_MAX_S, abs=0.1)
-
-    run_virtually(scenario())
+async def test_leaderships_that_nobody_can_take_over_do_not_keep_a_broker_for_ever() -> None:
+    began = now()
+    await lifecycle(FakeControllers(heartbeat=IN_SERVICE)).shut_down(lambda: 5)
+    assert now() - began == pytest.approx(CONTROLLED_SHUTDOWN_MAX_S, abs=0.1)

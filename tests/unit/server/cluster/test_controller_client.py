@@ -22,7 +22,6 @@ from kraft.server.cluster.controller_client import (
     NoController,
 )
 from kraft.server.config.values import Voter
-from tests.unit.client.virtual_time import run_virtually
 
 VOTERS = [Voter(node_id=BrokerId(number), host="localhost", port=9000 + number) for number in (1, 2, 3)]
 
@@ -104,145 +103,114 @@ def _peers(own_id: int) -> list[ControllerPeer]:
     return of(own_id, Cluster()).peers()
 
 
-def test_the_controller_in_this_process_is_asked_without_a_connection_as_long_as_it_is_active() -> None:
-    async def scenario() -> None:
-        asked: list[str] = []
-        is_active = True
+async def test_the_controller_in_this_process_is_asked_without_a_connection_as_long_as_it_is_active() -> None:
+    asked: list[str] = []
+    is_active = True
 
-        async def allocate(_: AllocateProducerIdsRequest) -> ProducerIdBlock:
-            asked.append("own")
-            return ProducerIdBlock(error_code=ErrorCode.NONE if is_active else ErrorCode.NOT_CONTROLLER)
+    async def allocate(_: AllocateProducerIdsRequest) -> ProducerIdBlock:
+        asked.append("own")
+        return ProducerIdBlock(error_code=ErrorCode.NONE if is_active else ErrorCode.NOT_CONTROLLER)
 
-        own = [ALLOCATE_PRODUCER_IDS.served_by(allocate)]
-        cluster = Cluster(c1=active, c3=passive)
-        client = ControllerClient(VOTERS, BrokerId(2), cast(Connections, cluster), own)
-        request = AllocateProducerIdsRequest(broker_id=BrokerId(2), broker_epoch=BrokerEpoch(1))
-        await client.call(ALLOCATE_PRODUCER_IDS, request, 5)
-        assert (client.active_id, asked, cluster.asked) == (2, ["own"], [])
-        is_active = False
-        await client.call(ALLOCATE_PRODUCER_IDS, request, 5)
-        assert (client.active_id, asked, cluster.asked) == (1, ["own", "own"], [1])
-
-    run_virtually(scenario())
+    own = [ALLOCATE_PRODUCER_IDS.served_by(allocate)]
+    cluster = Cluster(c1=active, c3=passive)
+    client = ControllerClient(VOTERS, BrokerId(2), cast(Connections, cluster), own)
+    request = AllocateProducerIdsRequest(broker_id=BrokerId(2), broker_epoch=BrokerEpoch(1))
+    await client.call(ALLOCATE_PRODUCER_IDS, request, 5)
+    assert (client.active_id, asked, cluster.asked) == (2, ["own"], [])
+    is_active = False
+    await client.call(ALLOCATE_PRODUCER_IDS, request, 5)
+    assert (client.active_id, asked, cluster.asked) == (1, ["own", "own"], [1])
 
 
 @pytest.mark.parametrize("elsewhere", [passive, down, refusing])
-def test_one_after_the_other_is_asked_until_one_is_active_and_that_one_is_remembered(
+async def test_one_after_the_other_is_asked_until_one_is_active_and_that_one_is_remembered(
     elsewhere: Callable[[], Answer],
 ) -> None:
-    async def scenario() -> None:
-        cluster = Cluster(c1=elsewhere, c2=elsewhere, c3=active)
-        client = of(1, cluster)
-        assert await ask(client, 5) == Answer(ErrorCode.NONE)
-        assert await ask(client, 5) == Answer(ErrorCode.NONE)
-        assert cluster.asked == [1, 2, 3, 3]
-        assert client.active_id == 3
-
-    run_virtually(scenario())
+    cluster = Cluster(c1=elsewhere, c2=elsewhere, c3=active)
+    client = of(1, cluster)
+    assert await ask(client, 5) == Answer(ErrorCode.NONE)
+    assert await ask(client, 5) == Answer(ErrorCode.NONE)
+    assert cluster.asked == [1, 2, 3, 3]
+    assert client.active_id == 3
 
 
-def test_two_calls_at_once_do_not_make_each_other_pass_the_active_controller_by() -> None:
-    async def scenario() -> None:
-        cluster = Cluster(c1=passive, c2=active, c3=passive)
-        client = of(1, cluster)
-        await asyncio.gather(ask(client, 1), ask(client, 1))
-        assert cluster.asked == [1, 1, 2, 2]
-
-    run_virtually(scenario())
+async def test_two_calls_at_once_do_not_make_each_other_pass_the_active_controller_by() -> None:
+    cluster = Cluster(c1=passive, c2=active, c3=passive)
+    client = of(1, cluster)
+    await asyncio.gather(ask(client, 1), ask(client, 1))
+    assert cluster.asked == [1, 1, 2, 2]
 
 
-def test_without_an_active_controller_everybody_is_asked_again_until_the_deadline_and_each_reason_is_told() -> None:
-    async def scenario() -> None:
-        cluster = Cluster(c1=passive, c2=down, c3=passive)
-        client = of(1, cluster)
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        with pytest.raises(NoController, match=r"1@localhost:9001 is not the active controller; .*connection refused"):
-            await ask(client, 5)
-        assert loop.time() - began == pytest.approx(5, abs=0.2)
-        assert len(cluster.asked) < 150, "it pauses between the rounds"
-
-    run_virtually(scenario())
-
-
-def test_an_election_is_waited_for() -> None:
-    async def scenario() -> None:
-        cluster = Cluster(c1=passive, c2=passive, c3=passive)
-        client = of(1, cluster)
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        loop.call_later(2, cluster.behaviour.update, {2: active})
-        assert await ask(client, 5) == Answer(ErrorCode.NONE)
-        # Each round asks all of them, so the new one is found in the first round that it is there for.
-        assert loop.time() - began < 2 + 2 * PAUSE_AFTER_ALL_FAILED_S
-
-    run_virtually(scenario())
+async def test_without_an_active_controller_everybody_is_asked_again_until_the_deadline_and_each_reason_is_told() -> (
+    None
+):
+    cluster = Cluster(c1=passive, c2=down, c3=passive)
+    client = of(1, cluster)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    with pytest.raises(NoController, match=r"1@localhost:9001 is not the active controller; .*connection refused"):
+        await ask(client, 5)
+    assert loop.time() - began == pytest.approx(5, abs=0.2)
+    assert len(cluster.asked) < 150, "it pauses between the rounds"
 
 
-def test_a_controller_that_hangs_costs_a_moment_and_not_the_whole_attempt() -> None:
-    async def scenario() -> None:
-        cluster = Cluster(c1=active, c2=passive, c3=active)
-        client = of(1, cluster)
-        cluster.hangs = {1}
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        assert await ask(client, 10) == Answer(ErrorCode.NONE)
-        assert cluster.asked == [1, 2, 3]
-        assert loop.time() - began < 2 * PATIENCE_S < ATTEMPT_TIMEOUT_S
-        assert client.active_id == 3
-
-    run_virtually(scenario())
+async def test_an_election_is_waited_for() -> None:
+    cluster = Cluster(c1=passive, c2=passive, c3=passive)
+    client = of(1, cluster)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    loop.call_later(2, cluster.behaviour.update, {2: active})
+    assert await ask(client, 5) == Answer(ErrorCode.NONE)
+    # Each round asks all of them, so the new one is found in the first round that it is there for.
+    assert loop.time() - began < 2 + 2 * PAUSE_AFTER_ALL_FAILED_S
 
 
-def test_a_controller_that_takes_its_time_is_waited_for_and_not_asked_twice() -> None:
-    async def scenario() -> None:
-        cluster = Cluster(c1=active, c2=passive, c3=down)
-        client = of(1, cluster)
-        cluster.busy = {1: ATTEMPT_TIMEOUT_S - 0.1}
-        assert await ask(client, 10) == Answer(ErrorCode.NONE)
-        assert cluster.asked.count(1) == 1
-        assert client.active_id == 1
-
-    run_virtually(scenario())
-
-
-def test_who_has_not_answered_at_the_deadline_is_named() -> None:
-    async def scenario() -> None:
-        cluster = Cluster(c1=active, c2=passive, c3=passive)
-        cluster.hangs = {1}
-        with pytest.raises(NoController, match=r"1@localhost:9001 has not answered|no answer within the time allowed"):
-            await ask(of(1, cluster), 1)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    run_virtually(scenario())
+async def test_a_controller_that_hangs_costs_a_moment_and_not_the_whole_attempt() -> None:
+    cluster = Cluster(c1=active, c2=passive, c3=active)
+    client = of(1, cluster)
+    cluster.hangs = {1}
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    assert await ask(client, 10) == Answer(ErrorCode.NONE)
+    assert cluster.asked == [1, 2, 3]
+    assert loop.time() - began < 2 * PATIENCE_S < ATTEMPT_TIMEOUT_S
+    assert client.active_id == 3
 
 
-def test_any_other_error_code_is_the_answer() -> None:
-    async def scenario() -> None:
-        cluster = Cluster(c1=lambda: Answer(ErrorCode.STALE_BROKER_EPOCH))
-        assert (await ask(of(1, cluster), 5)).error_code is ErrorCode.STALE_BROKER_EPOCH
-
-    run_virtually(scenario())
-
-
-def test_any_other_refusal_of_an_operators_request_is_passed_on() -> None:
-    async def scenario() -> None:
-        def refuse() -> Answer:
-            raise Refusal(ErrorCode.INVALID_REQUEST, "no")
-
-        cluster = Cluster(c1=passive, c2=refuse)
-        cluster.behaviour[1] = refusing
-        with pytest.raises(Refusal, match="INVALID_REQUEST"):
-            await ask(of(1, cluster), 5)
-
-    run_virtually(scenario())
+async def test_a_controller_that_takes_its_time_is_waited_for_and_not_asked_twice() -> None:
+    cluster = Cluster(c1=active, c2=passive, c3=down)
+    client = of(1, cluster)
+    cluster.busy = {1: ATTEMPT_TIMEOUT_S - 0.1}
+    assert await ask(client, 10) == Answer(ErrorCode.NONE)
+    assert cluster.asked.count(1) == 1
+    assert client.active_id == 1
 
 
-def test_without_time_nobody_is_asked() -> None:
-    async def scenario() -> None:
-        cluster = Cluster(c1=active)
-        with pytest.raises(NoController, match="no time left to ask"):
-            await ask(of(1, cluster), 0)
-        assert cluster.asked == []
+async def test_who_has_not_answered_at_the_deadline_is_named() -> None:
+    cluster = Cluster(c1=active, c2=passive, c3=passive)
+    cluster.hangs = {1}
+    with pytest.raises(NoController, match=r"1@localhost:9001 has not answered|no answer within the time allowed"):
+        await ask(of(1, cluster), 1)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
-    run_virtually(scenario())
+
+async def test_any_other_error_code_is_the_answer() -> None:
+    cluster = Cluster(c1=lambda: Answer(ErrorCode.STALE_BROKER_EPOCH))
+    assert (await ask(of(1, cluster), 5)).error_code is ErrorCode.STALE_BROKER_EPOCH
+
+
+async def test_any_other_refusal_of_an_operators_request_is_passed_on() -> None:
+    def refuse() -> Answer:
+        raise Refusal(ErrorCode.INVALID_REQUEST, "no")
+
+    cluster = Cluster(c1=passive, c2=refuse)
+    cluster.behaviour[1] = refusing
+    with pytest.raises(Refusal, match="INVALID_REQUEST"):
+        await ask(of(1, cluster), 5)
+
+
+async def test_without_time_nobody_is_asked() -> None:
+    cluster = Cluster(c1=active)
+    with pytest.raises(NoController, match="no time left to ask"):
+        await ask(of(1, cluster), 0)
+    assert cluster.asked == []

@@ -5,7 +5,7 @@ import asyncio
 from kraft.metadata.records import PartitionChanged
 from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch
 from kraft.server.cluster.lost_leaders import HOLD_MS_MAX, LostLeaders
-from tests.unit.client.virtual_time import LoopClock, run_virtually
+from tests.support.virtual_time import LoopClock
 from tests.unit.metadata.clusters import ORDERS, cluster, with_topic
 from tests.unit.server.fake_metadata import FollowedMetadata
 
@@ -37,78 +37,57 @@ async def waited_ms(lost: LostLeaders, *topics: str) -> int:
     return LoopClock().monotonic_ms() - begin_ms
 
 
-def test_nobody_waits_while_no_leader_was_lost() -> None:
-    async def scenario() -> None:
-        assert await waited_ms(LostLeaders(LoopClock().monotonic_ms, Metadata().until), "orders") == 0
-
-    run_virtually(scenario())
+async def test_nobody_waits_while_no_leader_was_lost() -> None:
+    assert await waited_ms(LostLeaders(LoopClock().monotonic_ms, Metadata().until), "orders") == 0
 
 
-def test_an_answer_waits_for_the_next_leader_of_its_topics() -> None:
-    async def scenario() -> None:
-        metadata = Metadata()
-        lost = LostLeaders(LoopClock().monotonic_ms, metadata.until)
-        lost.lost(BrokerId(2))
-        asyncio.get_running_loop().call_later(0.2, lambda: asyncio.ensure_future(metadata.elect(0, 1)))
-        assert await waited_ms(lost, "payments") == 0
-        assert await waited_ms(lost, "payments", "orders") == 200
-        assert await waited_ms(lost, "orders") == 0
-
-    run_virtually(scenario())
+async def test_an_answer_waits_for_the_next_leader_of_its_topics() -> None:
+    metadata = Metadata()
+    lost = LostLeaders(LoopClock().monotonic_ms, metadata.until)
+    lost.lost(BrokerId(2))
+    asyncio.get_running_loop().call_later(0.2, lambda: asyncio.ensure_future(metadata.elect(0, 1)))
+    assert await waited_ms(lost, "payments") == 0
+    assert await waited_ms(lost, "payments", "orders") == 200
+    assert await waited_ms(lost, "orders") == 0
 
 
-def test_a_leader_that_is_not_replaced_holds_answers_up_for_a_moment_and_only_right_after_its_loss() -> None:
-    async def scenario() -> None:
-        lost = LostLeaders(LoopClock().monotonic_ms, Metadata().until)
-        lost.lost(BrokerId(2))
-        await asyncio.sleep(0.3)
-        assert await waited_ms(lost, "orders") == HOLD_MS_MAX - 300
-        assert await waited_ms(lost, "orders") == 0
-
-    run_virtually(scenario())
+async def test_a_leader_that_is_not_replaced_holds_answers_up_for_a_moment_and_only_right_after_its_loss() -> None:
+    lost = LostLeaders(LoopClock().monotonic_ms, Metadata().until)
+    lost.lost(BrokerId(2))
+    await asyncio.sleep(0.3)
+    assert await waited_ms(lost, "orders") == HOLD_MS_MAX - 300
+    assert await waited_ms(lost, "orders") == 0
 
 
-def test_a_partition_without_a_leader_is_not_waited_for() -> None:
-    async def scenario() -> None:
-        metadata = Metadata()
-        lost = LostLeaders(LoopClock().monotonic_ms, metadata.until)
-        lost.lost(BrokerId(2))
-        await metadata.elect(0, -1)
-        assert await waited_ms(lost, "orders") == 0
-
-    run_virtually(scenario())
+async def test_a_partition_without_a_leader_is_not_waited_for() -> None:
+    metadata = Metadata()
+    lost = LostLeaders(LoopClock().monotonic_ms, metadata.until)
+    lost.lost(BrokerId(2))
+    await metadata.elect(0, -1)
+    assert await waited_ms(lost, "orders") == 0
 
 
-def test_a_leader_that_answers_again_holds_nobody_up() -> None:
-    async def scenario() -> None:
-        lost = LostLeaders(LoopClock().monotonic_ms, Metadata().until)
-        lost.lost(BrokerId(2))
-        asyncio.get_running_loop().call_later(0.2, lost.found, BrokerId(2))
-        assert await waited_ms(lost, "orders") == 200
-        assert await waited_ms(lost, "orders") == 0
-
-    run_virtually(scenario())
+async def test_a_leader_that_answers_again_holds_nobody_up() -> None:
+    lost = LostLeaders(LoopClock().monotonic_ms, Metadata().until)
+    lost.lost(BrokerId(2))
+    asyncio.get_running_loop().call_later(0.2, lost.found, BrokerId(2))
+    assert await waited_ms(lost, "orders") == 200
+    assert await waited_ms(lost, "orders") == 0
 
 
-def test_a_leader_that_answers_again_does_not_end_the_wait_for_another() -> None:
-    async def scenario() -> None:
-        metadata = Metadata()
-        lost = LostLeaders(LoopClock().monotonic_ms, metadata.until)
-        lost.lost(BrokerId(2))
-        lost.lost(BrokerId(3))
-        asyncio.get_running_loop().call_later(0.2, lost.found, BrokerId(2))
-        asyncio.get_running_loop().call_later(0.5, lambda: asyncio.ensure_future(metadata.elect(1, 1)))
-        assert await waited_ms(lost, "orders") == 500
-
-    run_virtually(scenario())
+async def test_a_leader_that_answers_again_does_not_end_the_wait_for_another() -> None:
+    metadata = Metadata()
+    lost = LostLeaders(LoopClock().monotonic_ms, metadata.until)
+    lost.lost(BrokerId(2))
+    lost.lost(BrokerId(3))
+    asyncio.get_running_loop().call_later(0.2, lost.found, BrokerId(2))
+    asyncio.get_running_loop().call_later(0.5, lambda: asyncio.ensure_future(metadata.elect(1, 1)))
+    assert await waited_ms(lost, "orders") == 500
 
 
-def test_a_leader_that_answers_again_does_not_make_the_wait_any_longer() -> None:
-    async def scenario() -> None:
-        lost = LostLeaders(LoopClock().monotonic_ms, Metadata().until)
-        lost.lost(BrokerId(2))
-        lost.lost(BrokerId(3))
-        asyncio.get_running_loop().call_later(0.2, lost.found, BrokerId(2))
-        assert await waited_ms(lost, "orders") == HOLD_MS_MAX
-
-    run_virtually(scenario())
+async def test_a_leader_that_answers_again_does_not_make_the_wait_any_longer() -> None:
+    lost = LostLeaders(LoopClock().monotonic_ms, Metadata().until)
+    lost.lost(BrokerId(2))
+    lost.lost(BrokerId(3))
+    asyncio.get_running_loop().call_later(0.2, lost.found, BrokerId(2))
+    assert await waited_ms(lost, "orders") == HOLD_MS_MAX

@@ -29,7 +29,6 @@ from kraft.rpc.peers import Unreachable
 from kraft.server.broker.lifecycle import BrokerIdentity, BrokerLifecycle, BrokerRefused
 from kraft.server.cluster.metadata_loader import LAG_MAX_S, SILENCE_MAX_S, MetadataLoader
 from kraft.server.cluster.metadata_snapshots import LoadedImage
-from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import CLUSTER, registered, registration
 from tests.unit.server.fake_controllers import FakeControllers
 
@@ -153,234 +152,186 @@ def up_to_date(address: str = "controller-1") -> Controller:
     return controller
 
 
-def test_everything_known_at_the_start_is_acted_on_in_one_step() -> None:
-    async def scenario() -> None:
-        controller, published = up_to_date(), Published()
-        controller.commit(5, topic("orders", 1))
-        async with following(controller, published=published) as loader:
-            assert await loader.until(lambda image: image.topic("orders") is not None, 5)
-            assert published.steps == [(EMPTY_IMAGE, loader.image)]
-            assert loader.published_index == 5
-
-    run_virtually(scenario())
+async def test_everything_known_at_the_start_is_acted_on_in_one_step() -> None:
+    controller, published = up_to_date(), Published()
+    controller.commit(5, topic("orders", 1))
+    async with following(controller, published=published) as loader:
+        assert await loader.until(lambda image: image.topic("orders") is not None, 5)
+        assert published.steps == [(EMPTY_IMAGE, loader.image)]
+        assert loader.published_index == 5
 
 
-def test_each_later_entry_is_a_step_from_the_image_before() -> None:
-    async def scenario() -> None:
-        controller, published = up_to_date(), Published()
-        async with following(controller, published=published) as loader:
-            await loader.until(lambda image: bool(image.cluster_id), 5)
-            controller.commit(9, topic("orders", 1))
-            assert await loader.until(lambda image: image.topic("orders") is not None, 5)
-            (_, first), (before, after) = published.steps
-            assert before is first
-            assert (loader.published_index, loader.image) == (9, after)
-
-    run_virtually(scenario())
+async def test_each_later_entry_is_a_step_from_the_image_before() -> None:
+    controller, published = up_to_date(), Published()
+    async with following(controller, published=published) as loader:
+        await loader.until(lambda image: bool(image.cluster_id), 5)
+        controller.commit(9, topic("orders", 1))
+        assert await loader.until(lambda image: image.topic("orders") is not None, 5)
+        (_, first), (before, after) = published.steps
+        assert before is first
+        assert (loader.published_index, loader.image) == (9, after)
 
 
-def test_nothing_is_acted_on_before_the_registration_of_this_very_process_has_arrived() -> None:
-    async def scenario() -> None:
-        # A voter that was just started: it knows of an earlier life of this broker, and of no topic yet.
-        restarted, published = Controller(), Published()
-        restarted.commit(2, ClusterInitialised(cluster_id=CLUSTER))
-        restarted.commit(
-            3, registered(BROKER, epoch=EPOCH - 1), BrokerUnfenced(broker_id=BROKER, broker_epoch=BrokerEpoch(4))
-        )
-        async with following(restarted, published=published) as loader:
-            assert not await loader.until(lambda image: bool(image.cluster_id), 5)
-            assert (published.steps, loader.published_index) == ([], 0)
-            restarted.commit(6, topic("orders", 1))
-            restarted.commit(7, registered(BROKER, epoch=EPOCH))
-            assert await loader.until(lambda image: bool(image.cluster_id), 5)
-            assert published.topics() == [["orders"]]
-
-    run_virtually(scenario())
+async def test_nothing_is_acted_on_before_the_registration_of_this_very_process_has_arrived() -> None:
+    # A voter that was just started: it knows of an earlier life of this broker, and of no topic yet.
+    restarted, published = Controller(), Published()
+    restarted.commit(2, ClusterInitialised(cluster_id=CLUSTER))
+    restarted.commit(
+        3, registered(BROKER, epoch=EPOCH - 1), BrokerUnfenced(broker_id=BROKER, broker_epoch=BrokerEpoch(4))
+    )
+    async with following(restarted, published=published) as loader:
+        assert not await loader.until(lambda image: bool(image.cluster_id), 5)
+        assert (published.steps, loader.published_index) == ([], 0)
+        restarted.commit(6, topic("orders", 1))
+        restarted.commit(7, registered(BROKER, epoch=EPOCH))
+        assert await loader.until(lambda image: bool(image.cluster_id), 5)
+        assert published.topics() == [["orders"]]
 
 
 @pytest.mark.parametrize("had_begun", [True, False])
-def test_a_broker_whose_id_another_process_took_applies_none_of_its_successors_metadata_and_ends(
+async def test_a_broker_whose_id_another_process_took_applies_none_of_its_successors_metadata_and_ends(
     had_begun: bool,
 ) -> None:
-    async def scenario() -> None:
-        controller, published = Controller(), Published()
-        controller.commit(2, ClusterInitialised(cluster_id=CLUSTER))
-        loader = loader_of(Controllers(controller), published)
-        running = asyncio.create_task(loader.run())
-        if had_begun:
-            controller.commit(4, registered(BROKER, epoch=EPOCH))
-            assert await loader.until(lambda image: bool(image.cluster_id), 5)
-        steps = list(published.steps)
-        # What the successor is to lead, the process before it must neither lead nor follow.
-        controller.commit(8, registered(BROKER, epoch=EPOCH + 1), topic("of the successor", 1))
-        with pytest.raises(BrokerRefused, match="under epoch 6, not 5: another process registered as this broker"):
-            async with asyncio.timeout(60):
-                await running
-        assert published.steps == steps
-
-    run_virtually(scenario())
+    controller, published = Controller(), Published()
+    controller.commit(2, ClusterInitialised(cluster_id=CLUSTER))
+    loader = loader_of(Controllers(controller), published)
+    running = asyncio.create_task(loader.run())
+    if had_begun:
+        controller.commit(4, registered(BROKER, epoch=EPOCH))
+        assert await loader.until(lambda image: bool(image.cluster_id), 5)
+    steps = list(published.steps)
+    # What the successor is to lead, the process before it must neither lead nor follow.
+    controller.commit(8, registered(BROKER, epoch=EPOCH + 1), topic("of the successor", 1))
+    with pytest.raises(BrokerRefused, match="under epoch 6, not 5: another process registered as this broker"):
+        async with asyncio.timeout(60):
+            await running
+    assert published.steps == steps
 
 
-def test_a_controller_that_is_down_is_left_for_the_next_one() -> None:
-    async def scenario() -> None:
-        down = Controller("down", is_down=True)
-        async with following(down, up_to_date("up")) as loader:
-            assert await loader.until(lambda image: bool(image.cluster_id), 1)
-
-    run_virtually(scenario())
+async def test_a_controller_that_is_down_is_left_for_the_next_one() -> None:
+    down = Controller("down", is_down=True)
+    async with following(down, up_to_date("up")) as loader:
+        assert await loader.until(lambda image: bool(image.cluster_id), 1)
 
 
-def test_a_controller_that_falls_silent_is_left_for_the_next_one_which_goes_on_where_it_stopped() -> None:
-    async def scenario() -> None:
-        first, second = up_to_date("first"), up_to_date("second")
-        async with following(first, second) as loader:
-            await loader.until(lambda image: bool(image.cluster_id), 5)
-            first.is_silent = True
-            second.commit(8, topic("orders", 1))
-            assert await loader.until(lambda image: image.topic("orders") is not None, SILENCE_MAX_S + 2)
-            assert second.asked_after == [4]
-            assert first.open_streams == 0
-
-    run_virtually(scenario())
+async def test_a_controller_that_falls_silent_is_left_for_the_next_one_which_goes_on_where_it_stopped() -> None:
+    first, second = up_to_date("first"), up_to_date("second")
+    async with following(first, second) as loader:
+        await loader.until(lambda image: bool(image.cluster_id), 5)
+        first.is_silent = True
+        second.commit(8, topic("orders", 1))
+        assert await loader.until(lambda image: image.topic("orders") is not None, SILENCE_MAX_S + 2)
+        assert second.asked_after == [4]
+        assert first.open_streams == 0
 
 
-def test_a_controller_that_lacks_what_the_active_one_has_committed_is_left() -> None:
-    async def scenario() -> None:
-        behind, active = up_to_date("behind"), up_to_date("active")
-        async with following(behind, active) as loader:
-            await loader.until(lambda image: bool(image.cluster_id), 5)
-            active.commit(8, topic("orders", 1))
-            loader.committed_elsewhere(8)
-            assert not await loader.until(lambda image: image.topic("orders") is not None, LAG_MAX_S - 1)
-            assert await loader.until(lambda image: image.topic("orders") is not None, 3)
-            assert active.asked_after == [4]
-
-    run_virtually(scenario())
+async def test_a_controller_that_lacks_what_the_active_one_has_committed_is_left() -> None:
+    behind, active = up_to_date("behind"), up_to_date("active")
+    async with following(behind, active) as loader:
+        await loader.until(lambda image: bool(image.cluster_id), 5)
+        active.commit(8, topic("orders", 1))
+        loader.committed_elsewhere(8)
+        assert not await loader.until(lambda image: image.topic("orders") is not None, LAG_MAX_S - 1)
+        assert await loader.until(lambda image: image.topic("orders") is not None, 3)
+        assert active.asked_after == [4]
 
 
-def test_an_old_word_of_the_active_controller_is_no_lag() -> None:
-    async def scenario() -> None:
-        controller = up_to_date()
-        async with following(controller) as loader:
-            loader.committed_elsewhere(4)
-            loader.committed_elsewhere(2)
-            await asyncio.sleep(60)
-            assert controller.asked_after == [0]
-
-    run_virtually(scenario())
+async def test_an_old_word_of_the_active_controller_is_no_lag() -> None:
+    controller = up_to_date()
+    async with following(controller) as loader:
+        loader.committed_elsewhere(4)
+        loader.committed_elsewhere(2)
+        await asyncio.sleep(60)
+        assert controller.asked_after == [0]
 
 
-def test_a_controller_that_is_behind_takes_back_nothing_that_another_one_told() -> None:
-    async def scenario() -> None:
-        first, behind = up_to_date("first"), Controller("behind")
-        behind.commit(2, ClusterInitialised(cluster_id=CLUSTER))
-        published = Published()
-        async with following(first, behind, published=published) as loader:
-            await loader.until(lambda image: bool(image.cluster_id), 5)
-            first.is_down = True
-            await asyncio.sleep(1)
-            assert behind.open_streams == 1
-            behind.commit(4, registered(BROKER, epoch=EPOCH))
-            await asyncio.sleep(1)
-            assert (len(published.steps), loader.published_index) == (1, 4)
-
-    run_virtually(scenario())
+async def test_a_controller_that_is_behind_takes_back_nothing_that_another_one_told() -> None:
+    first, behind = up_to_date("first"), Controller("behind")
+    behind.commit(2, ClusterInitialised(cluster_id=CLUSTER))
+    published = Published()
+    async with following(first, behind, published=published) as loader:
+        await loader.until(lambda image: bool(image.cluster_id), 5)
+        first.is_down = True
+        await asyncio.sleep(1)
+        assert behind.open_streams == 1
+        behind.commit(4, registered(BROKER, epoch=EPOCH))
+        await asyncio.sleep(1)
+        assert (len(published.steps), loader.published_index) == (1, 4)
 
 
-def test_a_controller_of_another_cluster_is_left_and_said_so() -> None:
-    async def scenario() -> None:
-        stranger = Controller("stranger", refuses=Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, "check cluster.id"))
-        async with following(stranger, up_to_date()) as loader:
-            assert await loader.until(lambda image: bool(image.cluster_id), 5)
-
-    run_virtually(scenario())
+async def test_a_controller_of_another_cluster_is_left_and_said_so() -> None:
+    stranger = Controller("stranger", refuses=Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, "check cluster.id"))
+    async with following(stranger, up_to_date()) as loader:
+        assert await loader.until(lambda image: bool(image.cluster_id), 5)
 
 
-def test_entries_that_arrive_while_a_step_is_acted_on_make_the_next_one() -> None:
-    async def scenario() -> None:
-        controller, published = up_to_date(), Published()
-        published.takes_s = 10
-        async with following(controller, published=published) as loader:
-            await asyncio.sleep(1)
-            controller.commit(5, topic("a", 1))
-            controller.commit(6, topic("b", 2))
-            assert loader.published_index == 0, "it has not acted yet"
-            assert await loader.until(lambda image: image.topic("b") is not None, 60)
-            assert published.topics() == [[], ["a", "b"]]
-
-    run_virtually(scenario())
+async def test_entries_that_arrive_while_a_step_is_acted_on_make_the_next_one() -> None:
+    controller, published = up_to_date(), Published()
+    published.takes_s = 10
+    async with following(controller, published=published) as loader:
+        await asyncio.sleep(1)
+        controller.commit(5, topic("a", 1))
+        controller.commit(6, topic("b", 2))
+        assert loader.published_index == 0, "it has not acted yet"
+        assert await loader.until(lambda image: image.topic("b") is not None, 60)
+        assert published.topics() == [[], ["a", "b"]]
 
 
-def test_an_entry_that_this_version_does_not_know_ends_the_broker() -> None:
-    async def scenario() -> None:
-        controller = up_to_date()
-        controller.entries.append((5, b"\xff\xff"))
-        loader = loader_of(Controllers(controller), Published())
-        with pytest.raises(Corruption):
-            await loader.run()
-
-    run_virtually(scenario())
+async def test_an_entry_that_this_version_does_not_know_ends_the_broker() -> None:
+    controller = up_to_date()
+    controller.entries.append((5, b"\xff\xff"))
+    loader = loader_of(Controllers(controller), Published())
+    with pytest.raises(Corruption):
+        await loader.run()
 
 
-def test_a_controller_that_does_not_come_to_know_this_process_is_left_although_nobody_told_of_more() -> None:
-    async def scenario() -> None:
-        cut_off = Controller("cut off")
-        cut_off.commit(2, ClusterInitialised(cluster_id=CLUSTER))
-        async with following(cut_off, up_to_date("active")) as loader:
-            assert await loader.until(lambda image: bool(image.cluster_id), LAG_MAX_S + 2)
-
-    run_virtually(scenario())
+async def test_a_controller_that_does_not_come_to_know_this_process_is_left_although_nobody_told_of_more() -> None:
+    cut_off = Controller("cut off")
+    cut_off.commit(2, ClusterInitialised(cluster_id=CLUSTER))
+    async with following(cut_off, up_to_date("active")) as loader:
+        assert await loader.until(lambda image: bool(image.cluster_id), LAG_MAX_S + 2)
 
 
 # --- transactions ------------------------------------------------------------------------------------------------
 
 
-def test_nothing_of_a_transaction_is_acted_on_or_kept_before_its_end() -> None:
-    async def scenario() -> None:
-        controller, published = up_to_date(), Published()
-        async with following(controller, published=published) as loader:
-            await loader.until(lambda image: bool(image.cluster_id), 5)
-            controller.commit(5, TransactionBegun(), topic("a", 1))
-            controller.commit(6, topic("b", 2))
-            await asyncio.sleep(1)
-            assert loader.image.topic("a") is None
-            assert loader.current_image() == LoadedImage(image=loader.image, index=4, term=1)
-            controller.commit(7, topic("c", 3), TransactionEnded())
-            assert await loader.until(lambda image: image.topic("a") is not None, 5)
-            assert published.topics() == [[], ["a", "b", "c"]]
-            assert loader.published_index == 7
-
-    run_virtually(scenario())
-
-
-def test_of_an_aborted_transaction_nothing_is_left() -> None:
-    async def scenario() -> None:
-        controller, published = up_to_date(), Published()
+async def test_nothing_of_a_transaction_is_acted_on_or_kept_before_its_end() -> None:
+    controller, published = up_to_date(), Published()
+    async with following(controller, published=published) as loader:
+        await loader.until(lambda image: bool(image.cluster_id), 5)
         controller.commit(5, TransactionBegun(), topic("a", 1))
-        controller.commit(6, TransactionAborted())
-        controller.commit(7, topic("a", 2))
-        async with following(controller, published=published) as loader:
-            assert await loader.until(lambda image: image.topic("a") is not None, 5)
-            assert loader.image.topic_by_id(UUID(int=1)) is None
-            assert loader.published_index == 7
+        controller.commit(6, topic("b", 2))
+        await asyncio.sleep(1)
+        assert loader.image.topic("a") is None
+        assert loader.current_image() == LoadedImage(image=loader.image, index=4, term=1)
+        controller.commit(7, topic("c", 3), TransactionEnded())
+        assert await loader.until(lambda image: image.topic("a") is not None, 5)
+        assert published.topics() == [[], ["a", "b", "c"]]
+        assert loader.published_index == 7
 
-    run_virtually(scenario())
+
+async def test_of_an_aborted_transaction_nothing_is_left() -> None:
+    controller, published = up_to_date(), Published()
+    controller.commit(5, TransactionBegun(), topic("a", 1))
+    controller.commit(6, TransactionAborted())
+    controller.commit(7, topic("a", 2))
+    async with following(controller, published=published) as loader:
+        assert await loader.until(lambda image: image.topic("a") is not None, 5)
+        assert loader.image.topic_by_id(UUID(int=1)) is None
+        assert loader.published_index == 7
 
 
-def test_a_transaction_that_breaks_off_is_begun_anew_at_another_controller() -> None:
-    async def scenario() -> None:
-        first, second, published = up_to_date("first"), up_to_date("second"), Published()
-        for controller in (first, second):
-            controller.commit(5, TransactionBegun(), topic("a", 1))
-        second.commit(6, topic("b", 2), TransactionEnded())
-        async with following(first, second, published=published) as loader:
-            await asyncio.sleep(1)
-            first.is_down = True
-            assert await loader.until(lambda image: image.topic("b") is not None, 5)
-            assert second.asked_after == [4]
-            assert sorted(loader.image.topic_ids) == ["a", "b"]
-
-    run_virtually(scenario())
+async def test_a_transaction_that_breaks_off_is_begun_anew_at_another_controller() -> None:
+    first, second, published = up_to_date("first"), up_to_date("second"), Published()
+    for controller in (first, second):
+        controller.commit(5, TransactionBegun(), topic("a", 1))
+    second.commit(6, topic("b", 2), TransactionEnded())
+    async with following(first, second, published=published) as loader:
+        await asyncio.sleep(1)
+        first.is_down = True
+        assert await loader.until(lambda image: image.topic("b") is not None, 5)
+        assert second.asked_after == [4]
+        assert sorted(loader.image.topic_ids) == ["a", "b"]
 
 
 # --- snapshots ---------------------------------------------------------------------------------------------------
@@ -402,87 +353,69 @@ def image_with(*topics: str) -> MetadataImage:
     return EMPTY_IMAGE.replay([ClusterInitialised(cluster_id=CLUSTER), registered(BROKER, epoch=EPOCH), *created])
 
 
-def test_a_snapshot_is_acted_on_when_it_is_whole_and_entries_go_on_from_there() -> None:
-    async def scenario() -> None:
-        controller, published = Controller(), Published()
-        controller.snapshot = snapshot_of(image_with("a"), 50)
-        controller.entries.append((51, encode_records([topic("b", 2)])))
-        async with following(controller, published=published) as loader:
-            assert await loader.until(lambda image: image.topic("b") is not None, 5)
-            assert published.topics()[0] != [], "no part of it alone"
-            assert loader.image == image_with("a", "b")
-            assert loader.current_image() == LoadedImage(image=loader.image, index=51, term=1)
-
-    run_virtually(scenario())
+async def test_a_snapshot_is_acted_on_when_it_is_whole_and_entries_go_on_from_there() -> None:
+    controller, published = Controller(), Published()
+    controller.snapshot = snapshot_of(image_with("a"), 50)
+    controller.entries.append((51, encode_records([topic("b", 2)])))
+    async with following(controller, published=published) as loader:
+        assert await loader.until(lambda image: image.topic("b") is not None, 5)
+        assert published.topics()[0] != [], "no part of it alone"
+        assert loader.image == image_with("a", "b")
+        assert loader.current_image() == LoadedImage(image=loader.image, index=51, term=1)
 
 
-def test_a_snapshot_that_breaks_off_counts_for_nothing() -> None:
-    async def scenario() -> None:
-        breaks_off, whole = Controller("breaks off", is_down=True), Controller("whole")
-        breaks_off.snapshot = snapshot_of(image_with("a", "b"), 50)[:-2]
-        whole.snapshot = snapshot_of(image_with("a"), 50)
-        async with following(breaks_off, whole) as loader:
-            assert await loader.until(lambda image: bool(image.cluster_id), 5)
-            assert breaks_off.asked_after == whole.asked_after == [0]
-            assert loader.image == image_with("a")
-
-    run_virtually(scenario())
-
-
-def test_a_snapshot_that_overtakes_what_was_acted_on_is_one_step_from_there() -> None:
-    async def scenario() -> None:
-        first, second, published = up_to_date("first"), Controller("second"), Published()
-        async with following(first, second, published=published) as loader:
-            await loader.until(lambda image: bool(image.cluster_id), 5)
-            second.snapshot = snapshot_of(image_with("a"), 50)
-            first.is_down = True
-            assert await loader.until(lambda image: image.topic("a") is not None, 5)
-            assert published.steps[-1] == (published.steps[0][1], image_with("a"))
-
-    run_virtually(scenario())
-
-
-def test_a_broker_goes_on_from_where_its_earlier_life_was_and_acts_when_it_is_known_anew() -> None:
-    async def scenario() -> None:
-        before = EMPTY_IMAGE.replay([ClusterInitialised(cluster_id=CLUSTER), registered(BROKER, epoch=EPOCH - 1)])
-        controller, published = Controller(), Published()
-        loader = loader_of(Controllers(controller), published)
-        loader.start_from(LoadedImage(image=before, index=40, term=2))
-        running = asyncio.create_task(loader.run())
-        assert not await loader.until(lambda image: bool(image.cluster_id), 1)
-        controller.commit(41, registered(BROKER, epoch=EPOCH))
+async def test_a_snapshot_that_breaks_off_counts_for_nothing() -> None:
+    breaks_off, whole = Controller("breaks off", is_down=True), Controller("whole")
+    breaks_off.snapshot = snapshot_of(image_with("a", "b"), 50)[:-2]
+    whole.snapshot = snapshot_of(image_with("a"), 50)
+    async with following(breaks_off, whole) as loader:
         assert await loader.until(lambda image: bool(image.cluster_id), 5)
-        assert (controller.asked_after[0], loader.published_index) == (40, 41)
-        assert published.steps == [(EMPTY_IMAGE, loader.image)]
-        running.cancel()
-        await asyncio.wait([running])
-
-    run_virtually(scenario())
+        assert breaks_off.asked_after == whole.asked_after == [0]
+        assert loader.image == image_with("a")
 
 
-def test_a_controller_that_lost_what_this_broker_holds_is_left_and_said_so() -> None:
-    async def scenario() -> None:
-        loader = loader_of(Controllers(up_to_date()), Published())
-        loader.start_from(LoadedImage(image=EMPTY_IMAGE, index=40, term=2))
-        with capture_logs() as events, pytest.raises(TimeoutError):
-            await asyncio.wait_for(loader.run(), LAG_MAX_S + 2)
-        assert "it has 4 entries, and this broker holds 40 of them" in [event.get("reason") for event in events]
+async def test_a_snapshot_that_overtakes_what_was_acted_on_is_one_step_from_there() -> None:
+    first, second, published = up_to_date("first"), Controller("second"), Published()
+    async with following(first, second, published=published) as loader:
+        await loader.until(lambda image: bool(image.cluster_id), 5)
+        second.snapshot = snapshot_of(image_with("a"), 50)
+        first.is_down = True
+        assert await loader.until(lambda image: image.topic("a") is not None, 5)
+        assert published.steps[-1] == (published.steps[0][1], image_with("a"))
 
-    run_virtually(scenario())
+
+async def test_a_broker_goes_on_from_where_its_earlier_life_was_and_acts_when_it_is_known_anew() -> None:
+    before = EMPTY_IMAGE.replay([ClusterInitialised(cluster_id=CLUSTER), registered(BROKER, epoch=EPOCH - 1)])
+    controller, published = Controller(), Published()
+    loader = loader_of(Controllers(controller), published)
+    loader.start_from(LoadedImage(image=before, index=40, term=2))
+    running = asyncio.create_task(loader.run())
+    assert not await loader.until(lambda image: bool(image.cluster_id), 1)
+    controller.commit(41, registered(BROKER, epoch=EPOCH))
+    assert await loader.until(lambda image: bool(image.cluster_id), 5)
+    assert (controller.asked_after[0], loader.published_index) == (40, 41)
+    assert published.steps == [(EMPTY_IMAGE, loader.image)]
+    running.cancel()
+    await asyncio.wait([running])
 
 
-def test_a_snapshot_or_transaction_that_takes_its_time_is_not_left_in_the_middle() -> None:
-    async def scenario() -> None:
-        slow, other = SlowController("slow"), up_to_date("other")
-        slow.snapshot = snapshot_of(image_with("a", "b", "c"), 50)
-        slow.commit(51, TransactionBegun(), topic("d", 4))
-        for number in range(5, 12):
-            slow.commit(47 + number, topic(f"t-{number}", number))
-        slow.commit(59, TransactionEnded())
-        async with following(slow, other) as loader:
-            loader.committed_elsewhere(59)
-            assert await loader.until(lambda image: image.topic("t-11") is not None, 60)
-            assert slow.asked_after == [0]
-            assert other.asked_after == []
+async def test_a_controller_that_lost_what_this_broker_holds_is_left_and_said_so() -> None:
+    loader = loader_of(Controllers(up_to_date()), Published())
+    loader.start_from(LoadedImage(image=EMPTY_IMAGE, index=40, term=2))
+    with capture_logs() as events, pytest.raises(TimeoutError):
+        await asyncio.wait_for(loader.run(), LAG_MAX_S + 2)
+    assert "it has 4 entries, and this broker holds 40 of them" in [event.get("reason") for event in events]
 
-    run_virtually(scenario())
+
+async def test_a_snapshot_or_transaction_that_takes_its_time_is_not_left_in_the_middle() -> None:
+    slow, other = SlowController("slow"), up_to_date("other")
+    slow.snapshot = snapshot_of(image_with("a", "b", "c"), 50)
+    slow.commit(51, TransactionBegun(), topic("d", 4))
+    for number in range(5, 12):
+        slow.commit(47 + number, topic(f"t-{number}", number))
+    slow.commit(59, TransactionEnded())
+    async with following(slow, other) as loader:
+        loader.committed_elsewhere(59)
+        assert await loader.until(lambda image: image.topic("t-11") is not None, 60)
+        assert slow.asked_after == [0]
+        assert other.asked_after == []

@@ -28,6 +28,8 @@ from tests.unit.log.memory_disk import MemoryDisk
 from tests.unit.metadata.clusters import CLUSTER, cluster, with_topic
 from tests.unit.server.replicas import until
 
+pytestmark = pytest.mark.real_time
+
 POLICY = SnapshotPolicy(entry_bytes_between=1_000, interval_ms=60_000)
 
 
@@ -106,94 +108,76 @@ def test_a_chunk_that_this_version_does_not_know_is_corruption() -> None:
 # --- writing ------------------------------------------------------------------------------------------------------
 
 
-def test_what_was_written_is_loaded_by_the_next_life() -> None:
-    async def scenario() -> None:
-        disk = MemoryDisk()
-        async with parts_on(disk) as parts:
-            assert await parts.snapshots.load() == NOTHING_LOADED
-            parts.holder.commit()
-            await parts.snapshots.write()
-            expected = parts.holder.current_image()
-        disk.crash()
-        async with parts_on(disk) as parts:
-            assert await parts.snapshots.load() == expected
-
-    asyncio.run(scenario())
+async def test_what_was_written_is_loaded_by_the_next_life() -> None:
+    disk = MemoryDisk()
+    async with parts_on(disk) as parts:
+        assert await parts.snapshots.load() == NOTHING_LOADED
+        parts.holder.commit()
+        await parts.snapshots.write()
+        expected = parts.holder.current_image()
+    disk.crash()
+    async with parts_on(disk) as parts:
+        assert await parts.snapshots.load() == expected
 
 
-def test_nothing_is_written_when_nothing_is_new() -> None:
-    async def scenario() -> None:
-        disk = MemoryDisk()
-        async with parts_on(disk) as parts:
-            await parts.snapshots.write()
-            syncs = disk.syncs
-            await parts.snapshots.write()
-            assert (disk.syncs, parts.written) == (syncs, [10])
-
-    asyncio.run(scenario())
+async def test_nothing_is_written_when_nothing_is_new() -> None:
+    disk = MemoryDisk()
+    async with parts_on(disk) as parts:
+        await parts.snapshots.write()
+        syncs = disk.syncs
+        await parts.snapshots.write()
+        assert (disk.syncs, parts.written) == (syncs, [10])
 
 
-def test_one_is_due_after_so_many_bytes_or_after_a_time_if_anything_is_new() -> None:
-    async def scenario() -> None:
-        async with parts_on(MemoryDisk()) as parts:
-            snapshots, holder = parts.snapshots, parts.holder
-            await snapshots.write()
-            parts.now_ms += 1_000_000
-            due = [snapshots.is_due]
-            holder.commit()
-            due.append(snapshots.is_due)
-            await snapshots.write()
-            holder.commit(999)
-            due.append(snapshots.is_due)
-            holder.commit(1)
-            due.append(snapshots.is_due)
-            await snapshots.write()
-            due.append(snapshots.is_due)
-            # Nothing is new; the time is over; 999 bytes are not enough; 1,000 are; nothing is new.
-            assert due == [False, True, False, True, False]
-            assert parts.indexes() == [40, 20]
-
-    asyncio.run(scenario())
+async def test_one_is_due_after_so_many_bytes_or_after_a_time_if_anything_is_new() -> None:
+    async with parts_on(MemoryDisk()) as parts:
+        snapshots, holder = parts.snapshots, parts.holder
+        await snapshots.write()
+        parts.now_ms += 1_000_000
+        due = [snapshots.is_due]
+        holder.commit()
+        due.append(snapshots.is_due)
+        await snapshots.write()
+        holder.commit(999)
+        due.append(snapshots.is_due)
+        holder.commit(1)
+        due.append(snapshots.is_due)
+        await snapshots.write()
+        due.append(snapshots.is_due)
+        # Nothing is new; the time is over; 999 bytes are not enough; 1,000 are; nothing is new.
+        assert due == [False, True, False, True, False]
+        assert parts.indexes() == [40, 20]
 
 
-def test_an_interval_of_0_is_never_over() -> None:
-    async def scenario() -> None:
-        async with parts_on(MemoryDisk(), SnapshotPolicy(entry_bytes_between=1_000, interval_ms=0)) as parts:
-            parts.now_ms += 10**9
-            parts.holder.commit()
-            assert not parts.snapshots.is_due
-
-    asyncio.run(scenario())
+async def test_an_interval_of_0_is_never_over() -> None:
+    async with parts_on(MemoryDisk(), SnapshotPolicy(entry_bytes_between=1_000, interval_ms=0)) as parts:
+        parts.now_ms += 10**9
+        parts.holder.commit()
+        assert not parts.snapshots.is_due
 
 
-def test_the_task_writes_what_is_due() -> None:
-    async def scenario() -> None:
-        async with parts_on(MemoryDisk()) as parts:
-            running = asyncio.create_task(parts.snapshots.run())
-            parts.holder.commit(5_000)
-            await until(lambda: parts.written == [20], CHECK_INTERVAL_S + 5)
-            running.cancel()
-            await asyncio.wait([running])
-
-    asyncio.run(scenario())
+async def test_the_task_writes_what_is_due() -> None:
+    async with parts_on(MemoryDisk()) as parts:
+        running = asyncio.create_task(parts.snapshots.run())
+        parts.holder.commit(5_000)
+        await until(lambda: parts.written == [20], CHECK_INTERVAL_S + 5)
+        running.cancel()
+        await asyncio.wait([running])
 
 
 @pytest.mark.parametrize("failing", ["fails_writes", "fails_next_sync"])
-def test_a_disk_that_fails_is_told_of_once_and_never_written_to_again(failing: str) -> None:
-    async def scenario() -> None:
-        disk = MemoryDisk()
-        async with parts_on(disk) as parts:
-            setattr(disk, failing, True)
-            await parts.snapshots.write()
-            (failure,) = parts.failures
-            assert failure.startswith("the metadata snapshot cannot be written to metadata: ")
-            disk.fails_writes = False
-            parts.holder.commit(5_000)
-            assert not parts.snapshots.is_due
-            await parts.snapshots.write()
-            assert (parts.indexes(), parts.written, len(parts.failures)) == ([], [], 1)
-
-    asyncio.run(scenario())
+async def test_a_disk_that_fails_is_told_of_once_and_never_written_to_again(failing: str) -> None:
+    disk = MemoryDisk()
+    async with parts_on(disk) as parts:
+        setattr(disk, failing, True)
+        await parts.snapshots.write()
+        (failure,) = parts.failures
+        assert failure.startswith("the metadata snapshot cannot be written to metadata: ")
+        disk.fails_writes = False
+        parts.holder.commit(5_000)
+        assert not parts.snapshots.is_due
+        await parts.snapshots.write()
+        assert (parts.indexes(), parts.written, len(parts.failures)) == ([], [], 1)
 
 
 # --- loading ------------------------------------------------------------------------------------------------------
@@ -208,59 +192,47 @@ async def two_generations(disk: MemoryDisk) -> tuple[LoadedImage, LoadedImage]:
         return first, parts.holder.current_image()
 
 
-def test_a_damaged_snapshot_is_passed_over_for_the_one_before() -> None:
-    async def scenario() -> None:
-        disk = MemoryDisk()
-        first, second = await two_generations(disk)
-        async with parts_on(disk) as parts:
-            damage(disk, parts.store.path(SnapshotId(index=second.index, term=3)))
-            assert await parts.snapshots.load() == first
-
-    asyncio.run(scenario())
+async def test_a_damaged_snapshot_is_passed_over_for_the_one_before() -> None:
+    disk = MemoryDisk()
+    first, second = await two_generations(disk)
+    async with parts_on(disk) as parts:
+        damage(disk, parts.store.path(SnapshotId(index=second.index, term=3)))
+        assert await parts.snapshots.load() == first
 
 
-def test_when_none_is_whole_a_voter_is_told_where_and_an_observer_begins_anew() -> None:
-    async def scenario() -> None:
-        disk = MemoryDisk()
-        await two_generations(disk)
-        async with parts_on(disk) as parts:
-            for snapshot_id in parts.store.generations():
-                damage(disk, parts.store.path(snapshot_id))
-            with pytest.raises(Corruption, match=r"00000000000000000020-0000000003.checkpoint at byte"):
-                await parts.snapshots.load()
-            with capture_logs() as events:
-                assert await parts.snapshots.load_or_begin_anew() == NOTHING_LOADED
-            assert [event["log_level"] for event in events] == ["error"]
-            assert parts.indexes() == []
-            await parts.snapshots.write()
-            assert parts.indexes() == [10]
-
-    asyncio.run(scenario())
+async def test_when_none_is_whole_a_voter_is_told_where_and_an_observer_begins_anew() -> None:
+    disk = MemoryDisk()
+    await two_generations(disk)
+    async with parts_on(disk) as parts:
+        for snapshot_id in parts.store.generations():
+            damage(disk, parts.store.path(snapshot_id))
+        with pytest.raises(Corruption, match=r"00000000000000000020-0000000003.checkpoint at byte"):
+            await parts.snapshots.load()
+        with capture_logs() as events:
+            assert await parts.snapshots.load_or_begin_anew() == NOTHING_LOADED
+        assert [event["log_level"] for event in events] == ["error"]
+        assert parts.indexes() == []
+        await parts.snapshots.write()
+        assert parts.indexes() == [10]
 
 
-def test_a_snapshot_of_another_cluster_is_refused() -> None:
-    async def scenario() -> None:
-        disk = MemoryDisk()
-        await two_generations(disk)
-        async with parts_on(disk, cluster_id="another") as parts:
-            with pytest.raises(Corruption, match=f"a snapshot of cluster '{CLUSTER}', while this is cluster 'another'"):
-                await parts.snapshots.load()
-
-    asyncio.run(scenario())
+async def test_a_snapshot_of_another_cluster_is_refused() -> None:
+    disk = MemoryDisk()
+    await two_generations(disk)
+    async with parts_on(disk, cluster_id="another") as parts:
+        with pytest.raises(Corruption, match=f"a snapshot of cluster '{CLUSTER}', while this is cluster 'another'"):
+            await parts.snapshots.load()
 
 
-def test_a_disk_that_cannot_be_read_is_told_of() -> None:
+async def test_a_disk_that_cannot_be_read_is_told_of() -> None:
     class Unreadable(MemoryDisk):
         def read_file(self, path: str) -> bytes:
             raise OSError("input/output error")
 
-    async def scenario() -> None:
-        disk = Unreadable()
-        await two_generations(disk)
-        async with parts_on(disk) as parts:
-            assert await parts.snapshots.load_or_begin_anew() == NOTHING_LOADED
-            assert parts.failures == ["the metadata snapshot cannot be read from metadata: input/output error"]
-            await parts.snapshots.write()
-            assert parts.written == []
-
-    asyncio.run(scenario())
+    disk = Unreadable()
+    await two_generations(disk)
+    async with parts_on(disk) as parts:
+        assert await parts.snapshots.load_or_begin_anew() == NOTHING_LOADED
+        assert parts.failures == ["the metadata snapshot cannot be read from metadata: input/output error"]
+        await parts.snapshots.write()
+        assert parts.written == []

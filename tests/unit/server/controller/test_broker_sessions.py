@@ -9,113 +9,86 @@ from uuid import UUID
 from kraft.model.errors import ErrorCode
 from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import BrokerId, DirectoryId
-from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import registration
 from tests.unit.server.controlling import SESSION_S, Parts, controller
 from tests.unit.server.replicas import until
 
 
-def test_nobody_registers_before_the_cluster_has_its_id() -> None:
-    async def scenario() -> None:
-        parts = Parts()
-        parts.quorum.lead(1)
-        result = await parts.calls.register_broker(registration(1))
-        assert (result.error_code, parts.quorum.payloads) == (ErrorCode.NOT_CONTROLLER, [])
-
-    run_virtually(scenario())
+async def test_nobody_registers_before_the_cluster_has_its_id() -> None:
+    parts = Parts()
+    parts.quorum.lead(1)
+    result = await parts.calls.register_broker(registration(1))
+    assert (result.error_code, parts.quorum.payloads) == (ErrorCode.NOT_CONTROLLER, [])
 
 
-def test_a_broker_is_put_into_service_by_the_heartbeat_that_shows_that_it_acted_on_its_registration() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            epoch = await parts.register(1)
-            assert await parts.beat(1, epoch, index=parts.controller.host.committed_index - 1)
-            assert not await parts.beat(1, epoch)
-            assert not parts.broker(1).fenced
-
-    run_virtually(scenario())
+async def test_a_broker_is_put_into_service_by_the_heartbeat_that_shows_that_it_acted_on_its_registration() -> None:
+    async with controller() as parts:
+        epoch = await parts.register(1)
+        assert await parts.beat(1, epoch, index=parts.controller.host.committed_index - 1)
+        assert not await parts.beat(1, epoch)
+        assert not parts.broker(1).fenced
 
 
-def test_a_broker_that_falls_silent_is_fenced_when_its_session_is_over() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            epoch = await parts.register(1)
-            await parts.beat(1, epoch)
-            await asyncio.sleep(SESSION_S - 0.2)
-            assert not parts.broker(1).fenced
-            await asyncio.sleep(0.5)
-            assert parts.broker(1).fenced
-            assert not await parts.beat(1, epoch), "it was only slow, and is back"
-
-    run_virtually(scenario())
+async def test_a_broker_that_falls_silent_is_fenced_when_its_session_is_over() -> None:
+    async with controller() as parts:
+        epoch = await parts.register(1)
+        await parts.beat(1, epoch)
+        await asyncio.sleep(SESSION_S - 0.2)
+        assert not parts.broker(1).fenced
+        await asyncio.sleep(0.5)
+        assert parts.broker(1).fenced
+        assert not await parts.beat(1, epoch), "it was only slow, and is back"
 
 
-def test_nobody_is_fenced_for_silence_that_another_controller_was_there_to_hear() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            epoch = await parts.register(1)
-            await parts.beat(1, epoch)
-            parts.quorum.lose()
-            await asyncio.sleep(5 * SESSION_S)
-            assert not parts.broker(1).fenced
-            parts.quorum.lead(2)
-            await asyncio.sleep(SESSION_S - 0.2)
-            assert not parts.broker(1).fenced
-
-    run_virtually(scenario())
+async def test_nobody_is_fenced_for_silence_that_another_controller_was_there_to_hear() -> None:
+    async with controller() as parts:
+        epoch = await parts.register(1)
+        await parts.beat(1, epoch)
+        parts.quorum.lose()
+        await asyncio.sleep(5 * SESSION_S)
+        assert not parts.broker(1).fenced
+        parts.quorum.lead(2)
+        await asyncio.sleep(SESSION_S - 0.2)
+        assert not parts.broker(1).fenced
 
 
-def test_a_broker_that_comes_back_while_it_is_being_fenced_is_watched_over() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            epoch = await parts.register(1)
-            await parts.beat(1, epoch)
-            parts.quorum.commits_at_once = False
-            await until(lambda: bool(parts.quorum.waiting), SESSION_S + 1)
-            parts.quorum.commits_at_once = True
-            # The fencing is committed. Its author has not gone on yet when the broker's heartbeat is there.
-            parts.quorum.commit()
-            assert not await parts.beat(1, epoch)
-            await asyncio.sleep(2 * SESSION_S)
-            assert parts.broker(1).fenced, "it was not heard from for two sessions"
-
-    run_virtually(scenario())
+async def test_a_broker_that_comes_back_while_it_is_being_fenced_is_watched_over() -> None:
+    async with controller() as parts:
+        epoch = await parts.register(1)
+        await parts.beat(1, epoch)
+        parts.quorum.commits_at_once = False
+        await until(lambda: bool(parts.quorum.waiting), SESSION_S + 1)
+        parts.quorum.commits_at_once = True
+        # The fencing is committed. Its author has not gone on yet when the broker's heartbeat is there.
+        parts.quorum.commit()
+        assert not await parts.beat(1, epoch)
+        await asyncio.sleep(2 * SESSION_S)
+        assert parts.broker(1).fenced, "it was not heard from for two sessions"
 
 
-def test_another_process_under_the_id_of_a_broker_that_lives_is_refused_until_its_session_is_over() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            epoch = await parts.register(1)
-            await parts.beat(1, epoch)
-            another = replace(registration(1, process=2), directory_ids=[DirectoryId(UUID(int=77))])
-            refused = await parts.calls.register_broker(another)
-            assert refused.error_code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
-            await asyncio.sleep(SESSION_S + 0.5)
-            assert (await parts.calls.register_broker(another)).broker_epoch > epoch
-
-    run_virtually(scenario())
+async def test_another_process_under_the_id_of_a_broker_that_lives_is_refused_until_its_session_is_over() -> None:
+    async with controller() as parts:
+        epoch = await parts.register(1)
+        await parts.beat(1, epoch)
+        another = replace(registration(1, process=2), directory_ids=[DirectoryId(UUID(int=77))])
+        refused = await parts.calls.register_broker(another)
+        assert refused.error_code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        await asyncio.sleep(SESSION_S + 0.5)
+        assert (await parts.calls.register_broker(another)).broker_epoch > epoch
 
 
-def test_a_broker_of_another_cluster_is_refused() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            result = await parts.calls.register_broker(registration(1, cluster_id="another"))
-            assert result.error_code is ErrorCode.INCONSISTENT_CLUSTER_ID
-            assert "check cluster.id" in result.error_message
-
-    run_virtually(scenario())
+async def test_a_broker_of_another_cluster_is_refused() -> None:
+    async with controller() as parts:
+        result = await parts.calls.register_broker(registration(1, cluster_id="another"))
+        assert result.error_code is ErrorCode.INCONSISTENT_CLUSTER_ID
+        assert "check cluster.id" in result.error_message
 
 
-def test_a_controlled_shutdown_ends_with_the_leave_to_stop() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            epoch = await parts.register(1)
-            await parts.beat(1, epoch)
-            request = HeartbeatRequest(
-                broker_id=BrokerId(1), broker_epoch=epoch, metadata_index=99, wants_shutdown=True
-            )
-            answers = [await parts.calls.heartbeat(request) for _ in range(2)]
-            assert [answer.may_stop for answer in answers] == [False, True]
-            assert parts.broker(1).fenced
-
-    run_virtually(scenario())
+async def test_a_controlled_shutdown_ends_with_the_leave_to_stop() -> None:
+    async with controller() as parts:
+        epoch = await parts.register(1)
+        await parts.beat(1, epoch)
+        request = HeartbeatRequest(broker_id=BrokerId(1), broker_epoch=epoch, metadata_index=99, wants_shutdown=True)
+        answers = [await parts.calls.heartbeat(request) for _ in range(2)]
+        assert [answer.may_stop for answer in answers] == [False, True]
+        assert parts.broker(1).fenced

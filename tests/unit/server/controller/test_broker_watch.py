@@ -18,7 +18,7 @@ from kraft.model.errors import Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.server.controller.broker_watch import LOOK_INTERVAL_S, BrokerWatch
 from kraft.server.controller.state_machine_host import StateMachineHost
-from tests.unit.client.virtual_time import LoopClock, run_virtually
+from tests.support.virtual_time import LoopClock
 from tests.unit.metadata.clusters import registered
 from tests.unit.server.fake_quorum import FakeQuorum
 
@@ -108,137 +108,110 @@ async def attending(controller: WatchingController, broker_id: int, epoch: int |
         yield
 
 
-def test_a_broker_whose_process_is_gone_is_fenced_long_before_its_session_is_over() -> None:
-    async def scenario() -> None:
-        async with watching_controller() as parts, attending(parts, 2):
-            with capture_logs() as events:
-                async with attending(parts, 1):
-                    await asyncio.sleep(SESSION_S / 2)
-                    for broker_id in (1, 2):
-                        parts.watch.heard(BrokerId(broker_id), BrokerEpoch(broker_id))
-                    parts.kill(1)
-                    parts.kill(2)
-                await asyncio.sleep(VERDICT_S)
-            assert parts.fenced() == [1]
-            assert not parts.watch.is_heard_from(ONE), "its next process need not wait"
-            told = [event for event in events if event["event"] == "broker is fenced"]
-            assert [(event["broker"], event["reason"]) for event in told] == [
-                (1, "nobody listens at its addresses any more")
-            ]
-
-    run_virtually(scenario())
-
-
-def test_a_broker_that_lets_go_of_its_call_and_still_listens_keeps_its_session() -> None:
-    async def scenario() -> None:
-        async with watching_controller() as parts, attending(parts, 2):
+async def test_a_broker_whose_process_is_gone_is_fenced_long_before_its_session_is_over() -> None:
+    async with watching_controller() as parts, attending(parts, 2):
+        with capture_logs() as events:
             async with attending(parts, 1):
-                await asyncio.sleep(0.5)
-            await asyncio.sleep(SESSION_S - 1)
-            assert parts.fenced() == []
-            await asyncio.sleep(2)
-            assert parts.fenced() == [1, 2], "for their silence"
-
-    run_virtually(scenario())
-
-
-def test_who_becomes_active_finds_the_brokers_that_died_with_the_controller_before_it() -> None:
-    async def scenario() -> None:
-        async with watching_controller(leading=False) as parts:
-            parts.kill(1)
-            await asyncio.sleep(5)
-            assert parts.dialled == []
-            parts.quorum.lead(4)
-            await asyncio.sleep(VERDICT_S)
-            assert parts.fenced() == [1]
-            assert sorted(parts.dialled) == [1, 1, 2]
-
-    run_virtually(scenario())
-
-
-def test_who_attends_a_controller_is_told_when_that_one_is_no_longer_active() -> None:
-    async def scenario() -> None:
-        async with watching_controller() as parts:
-            attendances = parts.watch.attend(AttendRequest(broker_id=ONE, broker_epoch=FIRST))
-            await anext(attendances)
-            waiting = asyncio.create_task(anext(attendances, None))
-            await asyncio.sleep(60)
-            assert not waiting.done()
-            parts.quorum.lose()
-            assert await waiting is None
-            with pytest.raises(Refusal, match="NOT_CONTROLLER"):
-                await anext(parts.watch.attend(AttendRequest(broker_id=ONE, broker_epoch=FIRST)))
-
-    run_virtually(scenario())
-
-
-def test_a_call_from_an_earlier_office_that_ends_late_is_not_counted_in_this_one() -> None:
-    async def scenario() -> None:
-        async with watching_controller() as parts:
-            attendances = parts.watch.attend(AttendRequest(broker_id=ONE, broker_epoch=FIRST))
-            await anext(attendances)
-            parts.quorum.lose()
-            parts.quorum.lead(2)
-            async with attending(parts, 1), attending(parts, 2):
-                parts.dialled.clear()
-                await attendances.aclose()
-                await asyncio.sleep(2 * DIAL_INTERVAL_MS / 1_000)
-                assert parts.dialled == []
-
-    run_virtually(scenario())
-
-
-def test_an_earlier_life_of_a_broker_does_not_attend() -> None:
-    async def scenario() -> None:
-        async with watching_controller() as parts:
-            with pytest.raises(Refusal, match="STALE_BROKER_EPOCH: broker 2 is not registered under epoch 1"):
-                async with attending(parts, 2, epoch=1):
-                    raise AssertionError("it attends")
-
-    run_virtually(scenario())
-
-
-def test_a_broker_behind_a_wall_is_fenced_once_and_then_left_alone() -> None:
-    async def scenario() -> None:
-        async with watching_controller() as parts, attending(parts, 2):
-            parts.kill(1)
-            await asyncio.sleep(VERDICT_S)
-            assert parts.fenced() == [1]
-            parts.watch.heard(ONE, FIRST)
-            await parts.host.submit(lambda image: unfence_broker(image, ONE, FIRST))
-            for _ in range(60):
-                await asyncio.sleep(SESSION_S / 9)
+                await asyncio.sleep(SESSION_S / 2)
                 for broker_id in (1, 2):
                     parts.watch.heard(BrokerId(broker_id), BrokerEpoch(broker_id))
-            assert parts.fenced() == []
-
-    run_virtually(scenario())
-
-
-def test_a_verdict_that_was_not_committed_is_given_again() -> None:
-    async def scenario() -> None:
-        async with watching_controller() as parts, attending(parts, 2):
-            parts.quorum.commits_at_once = False
-            parts.kill(1)
+                parts.kill(1)
+                parts.kill(2)
             await asyncio.sleep(VERDICT_S)
-            parts.quorum.time_out(but_commits=False)
-            await asyncio.sleep(0)
-            parts.quorum.commits_at_once = True
-            await asyncio.sleep(DIAL_INTERVAL_MS / 1_000 + VERDICT_S)
-            assert parts.fenced() == [1]
+        assert parts.fenced() == [1]
+        assert not parts.watch.is_heard_from(ONE), "its next process need not wait"
+        told = [event for event in events if event["event"] == "broker is fenced"]
+        assert [(event["broker"], event["reason"]) for event in told] == [
+            (1, "nobody listens at its addresses any more")
+        ]
 
-    run_virtually(scenario())
+
+async def test_a_broker_that_lets_go_of_its_call_and_still_listens_keeps_its_session() -> None:
+    async with watching_controller() as parts, attending(parts, 2):
+        async with attending(parts, 1):
+            await asyncio.sleep(0.5)
+        await asyncio.sleep(SESSION_S - 1)
+        assert parts.fenced() == []
+        await asyncio.sleep(2)
+        assert parts.fenced() == [1, 2], "for their silence"
 
 
-def test_a_controller_that_was_itself_stopped_fences_nobody_for_what_it_could_not_hear() -> None:
-    async def scenario() -> None:
-        async with watching_controller() as parts, attending(parts, 1), attending(parts, 2):
-            await asyncio.sleep(1)
-            parts.clock.stopped_ms += int(10 * SESSION_S * 1_000)
-            await asyncio.sleep(1)
-            assert parts.fenced() == []
-            parts.watch.heard(ONE, FIRST)
-            await asyncio.sleep(SESSION_S - 1.5)
-            assert parts.fenced() == [2]
+async def test_who_becomes_active_finds_the_brokers_that_died_with_the_controller_before_it() -> None:
+    async with watching_controller(leading=False) as parts:
+        parts.kill(1)
+        await asyncio.sleep(5)
+        assert parts.dialled == []
+        parts.quorum.lead(4)
+        await asyncio.sleep(VERDICT_S)
+        assert parts.fenced() == [1]
+        assert sorted(parts.dialled) == [1, 1, 2]
 
-    run_virtually(scenario())
+
+async def test_who_attends_a_controller_is_told_when_that_one_is_no_longer_active() -> None:
+    async with watching_controller() as parts:
+        attendances = parts.watch.attend(AttendRequest(broker_id=ONE, broker_epoch=FIRST))
+        await anext(attendances)
+        waiting = asyncio.create_task(anext(attendances, None))
+        await asyncio.sleep(60)
+        assert not waiting.done()
+        parts.quorum.lose()
+        assert await waiting is None
+        with pytest.raises(Refusal, match="NOT_CONTROLLER"):
+            await anext(parts.watch.attend(AttendRequest(broker_id=ONE, broker_epoch=FIRST)))
+
+
+async def test_a_call_from_an_earlier_office_that_ends_late_is_not_counted_in_this_one() -> None:
+    async with watching_controller() as parts:
+        attendances = parts.watch.attend(AttendRequest(broker_id=ONE, broker_epoch=FIRST))
+        await anext(attendances)
+        parts.quorum.lose()
+        parts.quorum.lead(2)
+        async with attending(parts, 1), attending(parts, 2):
+            parts.dialled.clear()
+            await attendances.aclose()
+            await asyncio.sleep(2 * DIAL_INTERVAL_MS / 1_000)
+            assert parts.dialled == []
+
+
+async def test_an_earlier_life_of_a_broker_does_not_attend() -> None:
+    async with watching_controller() as parts:
+        with pytest.raises(Refusal, match="STALE_BROKER_EPOCH: broker 2 is not registered under epoch 1"):
+            async with attending(parts, 2, epoch=1):
+                raise AssertionError("it attends")
+
+
+async def test_a_broker_behind_a_wall_is_fenced_once_and_then_left_alone() -> None:
+    async with watching_controller() as parts, attending(parts, 2):
+        parts.kill(1)
+        await asyncio.sleep(VERDICT_S)
+        assert parts.fenced() == [1]
+        parts.watch.heard(ONE, FIRST)
+        await parts.host.submit(lambda image: unfence_broker(image, ONE, FIRST))
+        for _ in range(60):
+            await asyncio.sleep(SESSION_S / 9)
+            for broker_id in (1, 2):
+                parts.watch.heard(BrokerId(broker_id), BrokerEpoch(broker_id))
+        assert parts.fenced() == []
+
+
+async def test_a_verdict_that_was_not_committed_is_given_again() -> None:
+    async with watching_controller() as parts, attending(parts, 2):
+        parts.quorum.commits_at_once = False
+        parts.kill(1)
+        await asyncio.sleep(VERDICT_S)
+        parts.quorum.time_out(but_commits=False)
+        await asyncio.sleep(0)
+        parts.quorum.commits_at_once = True
+        await asyncio.sleep(DIAL_INTERVAL_MS / 1_000 + VERDICT_S)
+        assert parts.fenced() == [1]
+
+
+async def test_a_controller_that_was_itself_stopped_fences_nobody_for_what_it_could_not_hear() -> None:
+    async with watching_controller() as parts, attending(parts, 1), attending(parts, 2):
+        await asyncio.sleep(1)
+        parts.clock.stopped_ms += int(10 * SESSION_S * 1_000)
+        await asyncio.sleep(1)
+        assert parts.fenced() == []
+        parts.watch.heard(ONE, FIRST)
+        await asyncio.sleep(SESSION_S - 1.5)
+        assert parts.fenced() == [2]

@@ -17,7 +17,6 @@ from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch
 from kraft.model.topics import CreateTopicsRequest, NewTopic
 from kraft.rpc.metadata_codec import decode_records
 from kraft.server.cluster.metadata_snapshots import decode_image
-from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import CLUSTER
 from tests.unit.server.controlling import controller
 
@@ -26,119 +25,95 @@ def follow(after_index: int = 0, cluster_id: str = CLUSTER) -> FollowMetadataReq
     return FollowMetadataRequest(cluster_id=cluster_id, broker_id=1, after_index=after_index)
 
 
-def test_replicas_that_failed_are_told_by_a_registered_broker_only() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            for broker_id in (1, 2):
-                await parts.beat(broker_id, await parts.register(broker_id))
-            topics = [NewTopic(topic="orders", replication_factor=2)]
-            await parts.controller.create_topics(CreateTopicsRequest(topics=topics, timeout_ms=1))
-            (topic,) = parts.controller.host.image.topics.values()
-            leader = topic.partitions[0].leader
-            report = FailReplicasRequest(
-                broker_id=leader,
-                broker_epoch=parts.broker(leader).broker_epoch,
-                replicas=[FailedReplica(topic_id=topic.topic_id, partition=0, leader_epoch=LeaderEpoch(0))],
-            )
-            refused = await parts.calls.fail_replicas(replace(report, broker_epoch=BrokerEpoch(99)))
-            assert refused.error_code is ErrorCode.STALE_BROKER_EPOCH
-            assert (await parts.calls.fail_replicas(report)).error_code is ErrorCode.NONE
-            after = parts.controller.host.image.topics[topic.topic_id].partitions[0]
-            assert (after.leader, after.isr) == (3 - leader, (3 - leader,))
-
-    run_virtually(scenario())
+async def test_replicas_that_failed_are_told_by_a_registered_broker_only() -> None:
+    async with controller() as parts:
+        for broker_id in (1, 2):
+            await parts.beat(broker_id, await parts.register(broker_id))
+        topics = [NewTopic(topic="orders", replication_factor=2)]
+        await parts.controller.create_topics(CreateTopicsRequest(topics=topics, timeout_ms=1))
+        (topic,) = parts.controller.host.image.topics.values()
+        leader = topic.partitions[0].leader
+        report = FailReplicasRequest(
+            broker_id=leader,
+            broker_epoch=parts.broker(leader).broker_epoch,
+            replicas=[FailedReplica(topic_id=topic.topic_id, partition=0, leader_epoch=LeaderEpoch(0))],
+        )
+        refused = await parts.calls.fail_replicas(replace(report, broker_epoch=BrokerEpoch(99)))
+        assert refused.error_code is ErrorCode.STALE_BROKER_EPOCH
+        assert (await parts.calls.fail_replicas(report)).error_code is ErrorCode.NONE
+        after = parts.controller.host.image.topics[topic.topic_id].partitions[0]
+        assert (after.leader, after.isr) == (3 - leader, (3 - leader,))
 
 
-def test_blocks_of_producer_ids_do_not_overlap() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            request = AllocateProducerIdsRequest(broker_id=BrokerId(1), broker_epoch=await parts.register(1))
-            first, second = [await parts.calls.allocate_producer_ids(request) for _ in range(2)]
-            assert second.first == first.first + first.count
-
-    run_virtually(scenario())
+async def test_blocks_of_producer_ids_do_not_overlap() -> None:
+    async with controller() as parts:
+        request = AllocateProducerIdsRequest(broker_id=BrokerId(1), broker_epoch=await parts.register(1))
+        first, second = [await parts.calls.allocate_producer_ids(request) for _ in range(2)]
+        assert second.first == first.first + first.count
 
 
 # --- following the metadata --------------------------------------------------------------------------------------
 
 
-def test_a_follower_gets_everything_after_what_it_holds_and_then_each_entry_as_it_is_committed() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            await parts.register(1)
-            async with aclosing(parts.calls.follow_metadata(follow(after_index=1))) as batches:
-                first = await anext(batches)
-                assert (first.index, first.committed_index) == (2, 2)
-                await parts.register(2)
-                second = await anext(batches)
-                assert second.index == 3
-                assert decode_records(second.records, second.index)
-
-    run_virtually(scenario())
+async def test_a_follower_gets_everything_after_what_it_holds_and_then_each_entry_as_it_is_committed() -> None:
+    async with controller() as parts:
+        await parts.register(1)
+        async with aclosing(parts.calls.follow_metadata(follow(after_index=1))) as batches:
+            first = await anext(batches)
+            assert (first.index, first.committed_index) == (2, 2)
+            await parts.register(2)
+            second = await anext(batches)
+            assert second.index == 3
+            assert decode_records(second.records, second.index)
 
 
-def test_a_follower_hears_a_beat_while_nothing_happens_also_of_a_controller_that_is_not_active() -> None:
-    async def scenario() -> None:
-        async with controller(leading=False) as parts:
-            parts.quorum.tell(ClusterInitialised(cluster_id=CLUSTER))
-            async with aclosing(parts.calls.follow_metadata(follow(after_index=1))) as batches:
-                assert await asyncio.wait_for(anext(batches), 1) == MetadataBatch(
-                    index=1, term=0, records=b"", committed_index=1
-                )
-
-    run_virtually(scenario())
+async def test_a_follower_hears_a_beat_while_nothing_happens_also_of_a_controller_that_is_not_active() -> None:
+    async with controller(leading=False) as parts:
+        parts.quorum.tell(ClusterInitialised(cluster_id=CLUSTER))
+        async with aclosing(parts.calls.follow_metadata(follow(after_index=1))) as batches:
+            assert await asyncio.wait_for(anext(batches), 1) == MetadataBatch(
+                index=1, term=0, records=b"", committed_index=1
+            )
 
 
-def test_a_follower_that_is_ahead_of_a_slow_controller_is_told_how_far_that_is() -> None:
-    async def scenario() -> None:
-        async with controller(leading=False) as parts:
-            parts.quorum.tell(ClusterInitialised(cluster_id=CLUSTER))
-            async with aclosing(parts.calls.follow_metadata(follow(after_index=50))) as batches:
-                beat = await anext(batches)
-                assert (beat.records, beat.committed_index) == (b"", 1)
-
-    run_virtually(scenario())
+async def test_a_follower_that_is_ahead_of_a_slow_controller_is_told_how_far_that_is() -> None:
+    async with controller(leading=False) as parts:
+        parts.quorum.tell(ClusterInitialised(cluster_id=CLUSTER))
+        async with aclosing(parts.calls.follow_metadata(follow(after_index=50))) as batches:
+            beat = await anext(batches)
+            assert (beat.records, beat.committed_index) == (b"", 1)
 
 
-def test_a_follower_that_asks_for_what_is_no_longer_kept_gets_a_snapshot_and_then_entries() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            await parts.register(1)
-            current = parts.controller.host.current_image()
-            parts.controller.host.start_from(current)
-            async with aclosing(parts.calls.follow_metadata(follow(after_index=1))) as batches:
-                snapshot = [await anext(batches)]
-                await parts.register(2)
-                while not snapshot[-1].ends_snapshot:
-                    snapshot.append(await anext(batches))
-                assert {(part.index, part.in_snapshot) for part in snapshot} == {(current.index, True)}
-                assert decode_image([part.records for part in snapshot], current.index) == current.image
-                entry = await anext(batches)
-                assert (entry.index, entry.in_snapshot) == (current.index + 1, False)
-            async with aclosing(parts.calls.follow_metadata(follow(after_index=current.index))) as batches:
-                assert not (await anext(batches)).in_snapshot, "it holds all that is no longer kept"
-
-    run_virtually(scenario())
+async def test_a_follower_that_asks_for_what_is_no_longer_kept_gets_a_snapshot_and_then_entries() -> None:
+    async with controller() as parts:
+        await parts.register(1)
+        current = parts.controller.host.current_image()
+        parts.controller.host.start_from(current)
+        async with aclosing(parts.calls.follow_metadata(follow(after_index=1))) as batches:
+            snapshot = [await anext(batches)]
+            await parts.register(2)
+            while not snapshot[-1].ends_snapshot:
+                snapshot.append(await anext(batches))
+            assert {(part.index, part.in_snapshot) for part in snapshot} == {(current.index, True)}
+            assert decode_image([part.records for part in snapshot], current.index) == current.image
+            entry = await anext(batches)
+            assert (entry.index, entry.in_snapshot) == (current.index + 1, False)
+        async with aclosing(parts.calls.follow_metadata(follow(after_index=current.index))) as batches:
+            assert not (await anext(batches)).in_snapshot, "it holds all that is no longer kept"
 
 
-def test_a_follower_that_falls_behind_what_is_kept_meanwhile_gets_a_snapshot() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            await parts.register(1)
-            async with aclosing(parts.calls.follow_metadata(follow())) as batches:
-                assert (await anext(batches)).index == 1
-                assert (await anext(batches)).index == 2
-                await parts.register(2)
-                parts.controller.host.start_from(parts.controller.host.current_image())
-                assert (await anext(batches)).in_snapshot
-
-    run_virtually(scenario())
+async def test_a_follower_that_falls_behind_what_is_kept_meanwhile_gets_a_snapshot() -> None:
+    async with controller() as parts:
+        await parts.register(1)
+        async with aclosing(parts.calls.follow_metadata(follow())) as batches:
+            assert (await anext(batches)).index == 1
+            assert (await anext(batches)).index == 2
+            await parts.register(2)
+            parts.controller.host.start_from(parts.controller.host.current_image())
+            assert (await anext(batches)).in_snapshot
 
 
-def test_a_follower_of_another_cluster_is_refused() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            with pytest.raises(Refusal, match="INCONSISTENT_CLUSTER_ID"):
-                await anext(parts.calls.follow_metadata(follow(cluster_id="another")))
-
-    run_virtually(scenario())
+async def test_a_follower_of_another_cluster_is_refused() -> None:
+    async with controller() as parts:
+        with pytest.raises(Refusal, match="INCONSISTENT_CLUSTER_ID"):
+            await anext(parts.calls.follow_metadata(follow(cluster_id="another")))

@@ -18,7 +18,7 @@ from kraft.model.ids import NO_BROKER, BrokerId
 from kraft.server.config.components import LeaderElections
 from kraft.server.controller.leader_balance import LeaderBalance
 from kraft.server.controller.state_machine_host import StateMachineHost
-from tests.unit.client.virtual_time import LoopClock, run_virtually
+from tests.support.virtual_time import LoopClock
 from tests.unit.metadata.clusters import cluster, epoch_of, partition, with_topic
 from tests.unit.server.fake_quorum import FakeQuorum
 
@@ -66,83 +66,64 @@ def without_leader() -> MetadataImage:
     return image.replay([*records, *changes_when_unfenced(image, BrokerId(2))])
 
 
-def test_preferred_leaders_lead_again_when_the_interval_is_over() -> None:
-    async def scenario() -> None:
-        async with active_controller(MOVED) as parts:
-            await asyncio.sleep(9)
-            assert parts.leader() == 2
-            await asyncio.sleep(2)
-            assert parts.leader() == 1
-
-    run_virtually(scenario())
+async def test_preferred_leaders_lead_again_when_the_interval_is_over() -> None:
+    async with active_controller(MOVED) as parts:
+        await asyncio.sleep(9)
+        assert parts.leader() == 2
+        await asyncio.sleep(2)
+        assert parts.leader() == 1
 
 
-def test_they_do_not_where_that_is_switched_off() -> None:
-    async def scenario() -> None:
-        async with active_controller(MOVED, replace(SOON, rebalance_enabled=False)) as parts:
-            await asyncio.sleep(60)
-            assert parts.leader() == 2
-
-    run_virtually(scenario())
+async def test_they_do_not_where_that_is_switched_off() -> None:
+    async with active_controller(MOVED, replace(SOON, rebalance_enabled=False)) as parts:
+        await asyncio.sleep(60)
+        assert parts.leader() == 2
 
 
-def test_a_new_term_of_office_begins_with_a_whole_interval() -> None:
-    async def scenario() -> None:
-        async with active_controller(MOVED) as parts:
-            await asyncio.sleep(9)
-            parts.quorum.lose()
-            await asyncio.sleep(30)
-            parts.quorum.lead(3)
-            await asyncio.sleep(9)
-            assert parts.leader() == 2
-            await asyncio.sleep(2)
-            assert parts.leader() == 1
-
-    run_virtually(scenario())
+async def test_a_new_term_of_office_begins_with_a_whole_interval() -> None:
+    async with active_controller(MOVED) as parts:
+        await asyncio.sleep(9)
+        parts.quorum.lose()
+        await asyncio.sleep(30)
+        parts.quorum.lead(3)
+        await asyncio.sleep(9)
+        assert parts.leader() == 2
+        await asyncio.sleep(2)
+        assert parts.leader() == 1
 
 
-def test_eligible_replicas_are_given_up_once_the_minimum_does_not_need_them() -> None:
+async def test_eligible_replicas_are_given_up_once_the_minimum_does_not_need_them() -> None:
     image = with_topic(cluster(1, 2, 3), [1, 2, 3])
     two = broker_defaults({"min.insync.replicas": "2"})
     for broker_id in (3, 2):
         image = image.replay(fence_broker(image, BrokerId(broker_id), epoch_of(image, broker_id), two).records)
     assert partition(image).elr == (2,)
-
-    async def scenario() -> None:
-        async with active_controller(image, defaults=two) as parts:
-            await asyncio.sleep(60)
-            assert partition(parts.host.image).elr == (2,)
-        # The file of the controller that comes next says 1.
-        async with active_controller(image) as parts:
-            await asyncio.sleep(1)
-            assert partition(parts.host.image).elr == ()
-            committed = len(parts.quorum.payloads)
-            await asyncio.sleep(60)
-            assert len(parts.quorum.payloads) == committed
-
-    run_virtually(scenario())
+    async with active_controller(image, defaults=two) as parts:
+        await asyncio.sleep(60)
+        assert partition(parts.host.image).elr == (2,)
+    # The file of the controller that comes next says 1.
+    async with active_controller(image) as parts:
+        await asyncio.sleep(1)
+        assert partition(parts.host.image).elr == ()
+        committed = len(parts.quorum.payloads)
+        await asyncio.sleep(60)
+        assert len(parts.quorum.payloads) == committed
 
 
-def test_a_cluster_in_balance_is_not_asked_to_commit_anything() -> None:
-    async def scenario() -> None:
-        async with active_controller(with_topic(cluster(1, 2), [1, 2])) as parts:
-            committed = len(parts.quorum.payloads)
-            await asyncio.sleep(60)
-            assert len(parts.quorum.payloads) == committed
-
-    run_virtually(scenario())
+async def test_a_cluster_in_balance_is_not_asked_to_commit_anything() -> None:
+    async with active_controller(with_topic(cluster(1, 2), [1, 2])) as parts:
+        committed = len(parts.quorum.payloads)
+        await asyncio.sleep(60)
+        assert len(parts.quorum.payloads) == committed
 
 
-def test_a_topic_that_may_lose_records_gets_a_leader_when_the_interval_is_over() -> None:
-    async def scenario() -> None:
-        unclean = broker_defaults({"unclean.leader.election.enable": "true"})
-        async with active_controller(without_leader(), defaults=unclean) as parts:
-            await asyncio.sleep(4)
-            assert parts.leader() == NO_BROKER
-            await asyncio.sleep(2)
-            assert parts.leader() == 2
-        async with active_controller(without_leader()) as parts:
-            await asyncio.sleep(60)
-            assert parts.leader() == NO_BROKER
-
-    run_virtually(scenario())
+async def test_a_topic_that_may_lose_records_gets_a_leader_when_the_interval_is_over() -> None:
+    unclean = broker_defaults({"unclean.leader.election.enable": "true"})
+    async with active_controller(without_leader(), defaults=unclean) as parts:
+        await asyncio.sleep(4)
+        assert parts.leader() == NO_BROKER
+        await asyncio.sleep(2)
+        assert parts.leader() == 2
+    async with active_controller(without_leader()) as parts:
+        await asyncio.sleep(60)
+        assert parts.leader() == NO_BROKER

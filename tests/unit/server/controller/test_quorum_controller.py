@@ -33,167 +33,139 @@ from kraft.rpc.call import Call, ServerStream
 from kraft.rpc.calls import DESCRIBE_CONFIGS
 from kraft.server.handlers.describe_features import describe_features
 from kraft.server.handlers.describe_topics import describe_topics
-from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import CLUSTER, ORDERS, registration
 from tests.unit.server.controlling import SESSION_S, controller
 
 
-def test_the_first_active_controller_gives_the_cluster_its_id() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            assert parts.controller.host.image.cluster_id == CLUSTER
-
-    run_virtually(scenario())
+async def test_the_first_active_controller_gives_the_cluster_its_id() -> None:
+    async with controller() as parts:
+        assert parts.controller.host.image.cluster_id == CLUSTER
 
 
-def test_a_controller_that_takes_over_says_so_in_the_log() -> None:
-    async def scenario() -> None:
-        with capture_logs() as events:
-            async with controller(leading=False) as parts:
-                parts.quorum.lead(4)
-                parts.quorum.lose()
-        told = [(event["event"], event["node"]) for event in events if event["event"].startswith("controller is")]
-        assert told == [("controller is active", 1), ("controller is not active", 1)]
-
-    run_virtually(scenario())
-
-
-def test_a_controller_that_is_not_active_sends_everybody_elsewhere() -> None:
-    async def scenario() -> None:
+async def test_a_controller_that_takes_over_says_so_in_the_log() -> None:
+    with capture_logs() as events:
         async with controller(leading=False) as parts:
-            assert (await parts.calls.register_broker(registration(1))).error_code is ErrorCode.NOT_CONTROLLER
-            beat = HeartbeatRequest(
-                broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1), metadata_index=1, wants_shutdown=False
-            )
-            assert (await parts.calls.heartbeat(beat)).error_code is ErrorCode.NOT_CONTROLLER
-            ids = AllocateProducerIdsRequest(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1))
-            assert (await parts.calls.allocate_producer_ids(ids)).error_code is ErrorCode.NOT_CONTROLLER
-            for refused in (
-                parts.controller.create_topics(CreateTopicsRequest(topics=[], timeout_ms=1)),
-                parts.controller.delete_topics(DeleteTopicsRequest(topics=[], timeout_ms=1)),
-                parts.controller.describe_quorum(DescribeQuorumRequest()),
-            ):
-                with pytest.raises(Refusal, match="NOT_CONTROLLER"):
-                    await refused
+            parts.quorum.lead(4)
+            parts.quorum.lose()
+    told = [(event["event"], event["node"]) for event in events if event["event"].startswith("controller is")]
+    assert told == [("controller is active", 1), ("controller is not active", 1)]
 
-    run_virtually(scenario())
+
+async def test_a_controller_that_is_not_active_sends_everybody_elsewhere() -> None:
+    async with controller(leading=False) as parts:
+        assert (await parts.calls.register_broker(registration(1))).error_code is ErrorCode.NOT_CONTROLLER
+        beat = HeartbeatRequest(
+            broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1), metadata_index=1, wants_shutdown=False
+        )
+        assert (await parts.calls.heartbeat(beat)).error_code is ErrorCode.NOT_CONTROLLER
+        ids = AllocateProducerIdsRequest(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1))
+        assert (await parts.calls.allocate_producer_ids(ids)).error_code is ErrorCode.NOT_CONTROLLER
+        for refused in (
+            parts.controller.create_topics(CreateTopicsRequest(topics=[], timeout_ms=1)),
+            parts.controller.delete_topics(DeleteTopicsRequest(topics=[], timeout_ms=1)),
+            parts.controller.describe_quorum(DescribeQuorumRequest()),
+        ):
+            with pytest.raises(Refusal, match="NOT_CONTROLLER"):
+                await refused
 
 
 # --- topics ------------------------------------------------------------------------------------------------------
 
 
-def test_a_topic_is_created_described_changed_by_its_leader_and_deleted() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            for broker_id in (1, 2):
-                await parts.beat(broker_id, await parts.register(broker_id))
-            node = parts.controller
-            topics = [NewTopic(topic="orders", replication_factor=2)]
-            created = await node.create_topics(CreateTopicsRequest(topics=topics, timeout_ms=1))
-            assert [result.error_code for result in created.results] == [ErrorCode.NONE]
-            (described,) = describe_topics(node.host.image, DescribeTopicsRequest(topics=[])).topics
-            (partition,) = described.metadata.partitions
-            assert sorted(partition.replicas) == [1, 2]
-            changes = [ConfigAlteration(key="retention.ms", operation=ConfigOperation.SET, value="5")]
-            changed = ResourceAlteration(
-                resource_type=ConfigResourceType.TOPIC, resource_name="orders", alterations=changes
+async def test_a_topic_is_created_described_changed_by_its_leader_and_deleted() -> None:
+    async with controller() as parts:
+        for broker_id in (1, 2):
+            await parts.beat(broker_id, await parts.register(broker_id))
+        node = parts.controller
+        topics = [NewTopic(topic="orders", replication_factor=2)]
+        created = await node.create_topics(CreateTopicsRequest(topics=topics, timeout_ms=1))
+        assert [result.error_code for result in created.results] == [ErrorCode.NONE]
+        (described,) = describe_topics(node.host.image, DescribeTopicsRequest(topics=[])).topics
+        (partition,) = described.metadata.partitions
+        assert sorted(partition.replicas) == [1, 2]
+        changes = [ConfigAlteration(key="retention.ms", operation=ConfigOperation.SET, value="5")]
+        changed = ResourceAlteration(
+            resource_type=ConfigResourceType.TOPIC, resource_name="orders", alterations=changes
+        )
+        altered = await node.incremental_alter_configs(
+            IncrementalAlterConfigsRequest(resources=[changed], timeout_ms=1)
+        )
+        assert [result.error_code for result in altered.results] == [ErrorCode.NONE]
+        (described,) = describe_topics(node.host.image, DescribeTopicsRequest(topics=[])).topics
+        assert described.configs == {"retention.ms": "5"}
+        refused = await parts.calls.alter_partition(
+            AlterPartitionRequest(
+                broker_id=BrokerId(1),
+                broker_epoch=parts.broker(1).broker_epoch,
+                topic_id=ORDERS,
+                partition=0,
+                leader_epoch=LeaderEpoch(0),
+                partition_epoch=PartitionEpoch(0),
+                new_isr=[],
             )
-            altered = await node.incremental_alter_configs(
-                IncrementalAlterConfigsRequest(resources=[changed], timeout_ms=1)
-            )
-            assert [result.error_code for result in altered.results] == [ErrorCode.NONE]
-            (described,) = describe_topics(node.host.image, DescribeTopicsRequest(topics=[])).topics
-            assert described.configs == {"retention.ms": "5"}
-            refused = await parts.calls.alter_partition(
-                AlterPartitionRequest(
-                    broker_id=BrokerId(1),
-                    broker_epoch=parts.broker(1).broker_epoch,
-                    topic_id=ORDERS,
-                    partition=0,
-                    leader_epoch=LeaderEpoch(0),
-                    partition_epoch=PartitionEpoch(0),
-                    new_isr=[],
-                )
-            )
-            assert refused.error_code is ErrorCode.UNKNOWN_TOPIC_ID
-            deleted = await node.delete_topics(DeleteTopicsRequest(topics=["orders", "none"], timeout_ms=1))
-            assert [result.error_code for result in deleted.results] == [
-                ErrorCode.NONE,
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            ]
-
-    run_virtually(scenario())
+        )
+        assert refused.error_code is ErrorCode.UNKNOWN_TOPIC_ID
+        deleted = await node.delete_topics(DeleteTopicsRequest(topics=["orders", "none"], timeout_ms=1))
+        assert [result.error_code for result in deleted.results] == [
+            ErrorCode.NONE,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
 
 
-def test_the_quorum_is_described_with_the_brokers_that_only_observe() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            for broker_id in (1, 7):
-                await parts.beat(broker_id, await parts.register(broker_id), index=2)
-            await asyncio.sleep(1)
-            description = await parts.controller.describe_quorum(DescribeQuorumRequest())
-            assert (description.leader_id, description.leader_epoch) == (1, 1)
-            assert [voter.node_id for voter in description.voters] == [1]
-            (observer,) = description.observers
-            assert (observer.node_id, observer.log_end_offset, observer.last_fetch_ms_ago) == (7, 2, 1_000)
-
-    run_virtually(scenario())
+async def test_the_quorum_is_described_with_the_brokers_that_only_observe() -> None:
+    async with controller() as parts:
+        for broker_id in (1, 7):
+            await parts.beat(broker_id, await parts.register(broker_id), index=2)
+        await asyncio.sleep(1)
+        description = await parts.controller.describe_quorum(DescribeQuorumRequest())
+        assert (description.leader_id, description.leader_epoch) == (1, 1)
+        assert [voter.node_id for voter in description.voters] == [1]
+        (observer,) = description.observers
+        assert (observer.node_id, observer.log_end_offset, observer.last_fetch_ms_ago) == (7, 2, 1_000)
 
 
-def test_a_broker_that_an_operator_fenced_stays_fenced_until_the_operator_takes_that_back() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            epoch = await parts.register(1)
-            assert not await parts.beat(1, epoch)
-            admin = parts.controller.brokers
-            result = await admin.fence(FenceBrokerRequest(broker_id=1, timeout_ms=1))
-            assert result.changed
-            assert await parts.beat(1, epoch)
-            assert (await admin.unfence(UnfenceBrokerRequest(broker_id=1, timeout_ms=1))).changed
-            assert not await parts.beat(1, epoch)
-
-    run_virtually(scenario())
+async def test_a_broker_that_an_operator_fenced_stays_fenced_until_the_operator_takes_that_back() -> None:
+    async with controller() as parts:
+        epoch = await parts.register(1)
+        assert not await parts.beat(1, epoch)
+        admin = parts.controller.brokers
+        result = await admin.fence(FenceBrokerRequest(broker_id=1, timeout_ms=1))
+        assert result.changed
+        assert await parts.beat(1, epoch)
+        assert (await admin.unfence(UnfenceBrokerRequest(broker_id=1, timeout_ms=1))).changed
+        assert not await parts.beat(1, epoch)
 
 
-def test_a_broker_is_forgotten_only_when_its_session_has_ended() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            await parts.beat(1, await parts.register(1))
-            admin = parts.controller.brokers
-            request = UnregisterBrokerRequest(broker_id=1, timeout_ms=1)
-            with pytest.raises(Refusal, match="broker 1 is running"):
-                await admin.unregister(request)
-            await asyncio.sleep(SESSION_S + 1)
-            assert (await admin.unregister(request)).changed
-            assert parts.controller.host.image.brokers == {}
-            assert await parts.register(1) == 2
-
-    run_virtually(scenario())
+async def test_a_broker_is_forgotten_only_when_its_session_has_ended() -> None:
+    async with controller() as parts:
+        await parts.beat(1, await parts.register(1))
+        admin = parts.controller.brokers
+        request = UnregisterBrokerRequest(broker_id=1, timeout_ms=1)
+        with pytest.raises(Refusal, match="broker 1 is running"):
+            await admin.unregister(request)
+        await asyncio.sleep(SESSION_S + 1)
+        assert (await admin.unregister(request)).changed
+        assert parts.controller.host.image.brokers == {}
+        assert await parts.register(1) == 2
 
 
-def test_a_new_cluster_acts_on_the_latest_levels() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            described = describe_features(parts.controller.host.image, 1)
-            levels = {each.feature: each.finalized_level for each in described.features}
-            assert levels == {
-                "eligible.leader.replicas.version": 1,
-                "group.version": 0,
-                "metadata.version": 2,
-                "transaction.version": 0,
-            }
-
-    run_virtually(scenario())
+async def test_a_new_cluster_acts_on_the_latest_levels() -> None:
+    async with controller() as parts:
+        described = describe_features(parts.controller.host.image, 1)
+        levels = {each.feature: each.finalized_level for each in described.features}
+        assert levels == {
+            "eligible.leader.replicas.version": 1,
+            "group.version": 0,
+            "metadata.version": 2,
+            "transaction.version": 0,
+        }
 
 
-def test_a_controller_that_reads_of_a_level_beyond_its_own_support_goes_no_further() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            with pytest.raises(UnsupportedFeatureLevel, match=r"the cluster is at level 9 of metadata\.version"):
-                parts.quorum.tell(FeatureLevelSet(feature="metadata.version", level=9))
-            assert parts.controller.host.image.features["metadata.version"] == 2
-
-    run_virtually(scenario())
+async def test_a_controller_that_reads_of_a_level_beyond_its_own_support_goes_no_further() -> None:
+    async with controller() as parts:
+        with pytest.raises(UnsupportedFeatureLevel, match=r"the cluster is at level 9 of metadata\.version"):
+            parts.quorum.tell(FeatureLevelSet(feature="metadata.version", level=9))
+        assert parts.controller.host.image.features["metadata.version"] == 2
 
 
 @pytest.mark.parametrize(
@@ -207,45 +179,38 @@ def test_a_controller_that_reads_of_a_level_beyond_its_own_support_goes_no_furth
         ({"2": "true"}, None, NO_BROKER),
     ],
 )
-def test_whether_an_election_may_be_unclean_is_the_topics_then_what_was_set_then_the_files(
+async def test_whether_an_election_may_be_unclean_is_the_topics_then_what_was_set_then_the_files(
     settings: dict[str, str], topics_own: str | None, leader: int
 ) -> None:
     """Set for broker 1, in whose process this controller is, or for all brokers; as Kafka's controllers read it."""
-
-    async def scenario() -> None:
-        async with controller() as parts:
-            for broker_id in (1, 2):
-                await parts.beat(broker_id, await parts.register(broker_id))
-            key = "unclean.leader.election.enable"
-            own = [] if topics_own is None else [TopicConfigSet(topic_id=ORDERS, key=key, value=topics_own)]
-            parts.quorum.tell(
-                *[BrokerConfigSet(broker=broker, key=key, value=value) for broker, value in settings.items()],
-                TopicCreated(topic="orders", topic_id=ORDERS),
-                PartitionCreated(
-                    topic_id=ORDERS,
-                    partition=0,
-                    replicas=[BrokerId(1), BrokerId(2)],
-                    isr=[BrokerId(1)],
-                    leader=BrokerId(1),
-                    leader_epoch=LeaderEpoch(0),
-                    partition_epoch=PartitionEpoch(0),
-                ),
-                *own,
-            )
-            await parts.controller.brokers.fence(FenceBrokerRequest(broker_id=1, timeout_ms=1_000, force=True))
-            assert parts.controller.host.image.topics[ORDERS].partitions[0].leader == leader
-
-    run_virtually(scenario())
+    async with controller() as parts:
+        for broker_id in (1, 2):
+            await parts.beat(broker_id, await parts.register(broker_id))
+        key = "unclean.leader.election.enable"
+        own = [] if topics_own is None else [TopicConfigSet(topic_id=ORDERS, key=key, value=topics_own)]
+        parts.quorum.tell(
+            *[BrokerConfigSet(broker=broker, key=key, value=value) for broker, value in settings.items()],
+            TopicCreated(topic="orders", topic_id=ORDERS),
+            PartitionCreated(
+                topic_id=ORDERS,
+                partition=0,
+                replicas=[BrokerId(1), BrokerId(2)],
+                isr=[BrokerId(1)],
+                leader=BrokerId(1),
+                leader_epoch=LeaderEpoch(0),
+                partition_epoch=PartitionEpoch(0),
+            ),
+            *own,
+        )
+        await parts.controller.brokers.fence(FenceBrokerRequest(broker_id=1, timeout_ms=1_000, force=True))
+        assert parts.controller.host.image.topics[ORDERS].partitions[0].leader == leader
 
 
-def test_a_controller_serves_what_operators_and_brokers_ask_it() -> None:
-    async def scenario() -> None:
-        async with controller() as parts:
-            served = {each.call.method for each in parts.controller.served()}
-        rows = [row for table in (calls, cluster_calls) for row in vars(table).values()]
-        asked = {row.method for row in rows if isinstance(row, Call | ServerStream)}
-        # What is not here needs the node's configuration, or the logs of a broker.
-        assert {name for name in asked - served if "kraft.v1.Broker/" not in name} == {DESCRIBE_CONFIGS.method}
-        assert served <= asked
-
-    run_virtually(scenario())
+async def test_a_controller_serves_what_operators_and_brokers_ask_it() -> None:
+    async with controller() as parts:
+        served = {each.call.method for each in parts.controller.served()}
+    rows = [row for table in (calls, cluster_calls) for row in vars(table).values()]
+    asked = {row.method for row in rows if isinstance(row, Call | ServerStream)}
+    # What is not here needs the node's configuration, or the logs of a broker.
+    assert {name for name in asked - served if "kraft.v1.Broker/" not in name} == {DESCRIBE_CONFIGS.method}
+    assert served <= asked

@@ -15,248 +15,202 @@ from kraft.server.controller.decided_entries import ENTRY_BYTES_MAX
 from kraft.server.controller.state_machine_host import StateMachineHost
 from tests.unit.metadata.clusters import registered
 from tests.unit.server.fake_quorum import PAYLOAD_BYTES_MAX, FakeQuorum
-from tests.unit.server.hosting import create, leading, look, run, settle
+from tests.unit.server.hosting import create, leading, look, settle
+
+pytestmark = pytest.mark.real_time
 
 
-def test_an_answer_is_given_only_after_the_decision_was_committed_and_replayed() -> None:
-    async def scenario() -> None:
-        async with leading() as (host, quorum):
-            answer = asyncio.create_task(host.submit(create("orders")))
-            await settle()
-            assert quorum.payloads
-            assert not answer.done()
-            assert host.image.topic("orders") is None
-            quorum.commit()
-            assert await answer == "created orders"
-            assert host.image.topic("orders") is not None
-
-    run(scenario())
+async def test_an_answer_is_given_only_after_the_decision_was_committed_and_replayed() -> None:
+    async with leading() as (host, quorum):
+        answer = asyncio.create_task(host.submit(create("orders")))
+        await settle()
+        assert quorum.payloads
+        assert not answer.done()
+        assert host.image.topic("orders") is None
+        quorum.commit()
+        assert await answer == "created orders"
+        assert host.image.topic("orders") is not None
 
 
-def test_an_answer_that_changes_nothing_is_given_only_by_a_controller_that_proves_to_lead() -> None:
-    async def scenario() -> None:
-        async with leading() as (host, quorum):
-            assert await host.submit(look) == []
-            assert (quorum.barriers, quorum.payloads) == (1, [])
-            quorum.barrier_fails = True
-            with pytest.raises(Refusal, match="NOT_CONTROLLER"):
-                await host.submit(look)
-
-    run(scenario())
+async def test_an_answer_that_changes_nothing_is_given_only_by_a_controller_that_proves_to_lead() -> None:
+    async with leading() as (host, quorum):
+        assert await host.submit(look) == []
+        assert (quorum.barriers, quorum.payloads) == (1, [])
+        quorum.barrier_fails = True
+        with pytest.raises(Refusal, match="NOT_CONTROLLER"):
+            await host.submit(look)
 
 
-def test_commands_that_wait_together_leave_as_one_entry_and_each_sees_those_before_it() -> None:
-    async def scenario() -> None:
-        async with leading() as (host, quorum):
-            answers = [asyncio.create_task(host.submit(create(topic))) for topic in ("a", "b", "c")]
-            looked = asyncio.create_task(host.submit(look))
-            await settle()
-            assert len(quorum.payloads) == 1
-            assert not looked.done(), "it tells of topics that are not committed"
-            quorum.commit()
-            assert await asyncio.gather(*answers) == ["created a", "created b", "created c"]
-            assert await looked == ["a", "b", "c"]
-
-    run(scenario())
+async def test_commands_that_wait_together_leave_as_one_entry_and_each_sees_those_before_it() -> None:
+    async with leading() as (host, quorum):
+        answers = [asyncio.create_task(host.submit(create(topic))) for topic in ("a", "b", "c")]
+        looked = asyncio.create_task(host.submit(look))
+        await settle()
+        assert len(quorum.payloads) == 1
+        assert not looked.done(), "it tells of topics that are not committed"
+        quorum.commit()
+        assert await asyncio.gather(*answers) == ["created a", "created b", "created c"]
+        assert await looked == ["a", "b", "c"]
 
 
-def test_a_refusal_that_rests_on_an_uncommitted_decision_waits_for_it() -> None:
-    async def scenario() -> None:
-        async with leading() as (host, quorum):
-            first = asyncio.create_task(host.submit(create("orders")))
-            second = asyncio.create_task(host.submit(create("orders")))
-            await settle()
-            assert not second.done(), "the topic does not exist yet, and perhaps never will"
-            quorum.commit()
-            assert await first == "created orders"
-            with pytest.raises(Refusal, match="TOPIC_ALREADY_EXISTS"):
-                await second
-
-    run(scenario())
+async def test_a_refusal_that_rests_on_an_uncommitted_decision_waits_for_it() -> None:
+    async with leading() as (host, quorum):
+        first = asyncio.create_task(host.submit(create("orders")))
+        second = asyncio.create_task(host.submit(create("orders")))
+        await settle()
+        assert not second.done(), "the topic does not exist yet, and perhaps never will"
+        quorum.commit()
+        assert await first == "created orders"
+        with pytest.raises(Refusal, match="TOPIC_ALREADY_EXISTS"):
+            await second
 
 
-def test_a_refusal_that_rests_on_a_decision_that_failed_is_none() -> None:
-    async def scenario() -> None:
-        async with leading() as (host, quorum):
-            answers = [asyncio.create_task(host.submit(create("orders"))) for _ in range(2)]
-            await settle()
-            quorum.lose()
-            refusals = await asyncio.gather(*answers, return_exceptions=True)
-            assert [refusal.error_code for refusal in refusals if isinstance(refusal, Refusal)] == [
-                ErrorCode.NOT_CONTROLLER,
-                ErrorCode.NOT_CONTROLLER,
-            ]
-
-    run(scenario())
+async def test_a_refusal_that_rests_on_a_decision_that_failed_is_none() -> None:
+    async with leading() as (host, quorum):
+        answers = [asyncio.create_task(host.submit(create("orders"))) for _ in range(2)]
+        await settle()
+        quorum.lose()
+        refusals = await asyncio.gather(*answers, return_exceptions=True)
+        assert [refusal.error_code for refusal in refusals if isinstance(refusal, Refusal)] == [
+            ErrorCode.NOT_CONTROLLER,
+            ErrorCode.NOT_CONTROLLER,
+        ]
 
 
-def test_a_refusal_on_committed_ground_is_immediate() -> None:
-    async def scenario() -> None:
-        async with leading(commits_at_once=True) as (host, _):
+async def test_a_refusal_on_committed_ground_is_immediate() -> None:
+    async with leading(commits_at_once=True) as (host, _):
+        await host.submit(create("orders"))
+        with pytest.raises(Refusal, match="TOPIC_ALREADY_EXISTS"):
             await host.submit(create("orders"))
-            with pytest.raises(Refusal, match="TOPIC_ALREADY_EXISTS"):
-                await host.submit(create("orders"))
-
-    run(scenario())
 
 
-def test_entries_are_shared_up_to_32_kib() -> None:
-    async def scenario() -> None:
-        async with leading(commits_at_once=True) as (host, quorum):
-            names = [f"{number:03}-{'x' * 1_000}" for number in range(100)]
-            answers = await asyncio.gather(*(host.submit(create(name)) for name in names))
-            assert answers == [f"created {name}" for name in names]
-            sizes = [len(payload) for payload in quorum.payloads]
-            assert max(sizes) <= ENTRY_BYTES_MAX
-            assert len(sizes) == 4
-            assert sum(len(decode_records(payload, 1)) for payload in quorum.payloads) == 100
-
-    run(scenario())
+async def test_entries_are_shared_up_to_32_kib() -> None:
+    async with leading(commits_at_once=True) as (host, quorum):
+        names = [f"{number:03}-{'x' * 1_000}" for number in range(100)]
+        answers = await asyncio.gather(*(host.submit(create(name)) for name in names))
+        assert answers == [f"created {name}" for name in names]
+        sizes = [len(payload) for payload in quorum.payloads]
+        assert max(sizes) <= ENTRY_BYTES_MAX
+        assert len(sizes) == 4
+        assert sum(len(decode_records(payload, 1)) for payload in quorum.payloads) == 100
 
 
-def test_a_command_that_is_larger_than_a_shared_entry_has_one_of_its_own() -> None:
-    async def scenario() -> None:
-        async with leading(commits_at_once=True) as (host, quorum):
-            await asyncio.gather(*(host.submit(create(name)) for name in ("a", "b" * (ENTRY_BYTES_MAX + 1), "c")))
-            assert [len(decode_records(payload, 1)) for payload in quorum.payloads] == [1, 1, 1]
-
-    run(scenario())
+async def test_a_command_that_is_larger_than_a_shared_entry_has_one_of_its_own() -> None:
+    async with leading(commits_at_once=True) as (host, quorum):
+        await asyncio.gather(*(host.submit(create(name)) for name in ("a", "b" * (ENTRY_BYTES_MAX + 1), "c")))
+        assert [len(decode_records(payload, 1)) for payload in quorum.payloads] == [1, 1, 1]
 
 
-def test_a_command_that_no_entry_can_hold_is_refused_and_the_next_one_is_decided() -> None:
-    async def scenario() -> None:
-        async with leading(commits_at_once=True) as (host, _):
-            with pytest.raises(Refusal) as refused:
-                await host.submit(create("x" * PAYLOAD_BYTES_MAX))
-            assert refused.value.error_code is ErrorCode.INVALID_REQUEST
-            assert "ask for less at a time" in refused.value.message
-            assert await host.submit(create("orders")) == "created orders"
-
-    run(scenario())
+async def test_a_command_that_no_entry_can_hold_is_refused_and_the_next_one_is_decided() -> None:
+    async with leading(commits_at_once=True) as (host, _):
+        with pytest.raises(Refusal) as refused:
+            await host.submit(create("x" * PAYLOAD_BYTES_MAX))
+        assert refused.value.error_code is ErrorCode.INVALID_REQUEST
+        assert "ask for less at a time" in refused.value.message
+        assert await host.submit(create("orders")) == "created orders"
 
 
-def test_whoever_waits_when_leadership_is_lost_is_sent_elsewhere() -> None:
-    async def scenario() -> None:
-        async with leading() as (host, quorum):
-            proposed = asyncio.create_task(host.submit(create("a")))
-            await settle()
-            queued = asyncio.create_task(host.submit(create("b")))
-            await settle()
-            quorum.lose()
-            for answer in (proposed, queued):
-                with pytest.raises(Refusal, match="NOT_CONTROLLER"):
-                    await answer
-            with pytest.raises(Refusal, match="NOT_CONTROLLER: this is not the active controller; controller 2 is"):
-                await host.submit(create("c"))
-
-    run(scenario())
-
-
-def test_nothing_is_decided_under_a_new_term_on_what_an_old_one_proposed() -> None:
-    async def scenario() -> None:
-        async with leading() as (host, quorum):
-            first = asyncio.create_task(host.submit(create("orders")))
-            await settle()
-            quorum.lose()
-            quorum.lead(2)
+async def test_whoever_waits_when_leadership_is_lost_is_sent_elsewhere() -> None:
+    async with leading() as (host, quorum):
+        proposed = asyncio.create_task(host.submit(create("a")))
+        await settle()
+        queued = asyncio.create_task(host.submit(create("b")))
+        await settle()
+        quorum.lose()
+        for answer in (proposed, queued):
             with pytest.raises(Refusal, match="NOT_CONTROLLER"):
-                await first
-            again = asyncio.create_task(host.submit(create("orders")))
-            await settle()
-            quorum.commit()
-            assert await again == "created orders"
+                await answer
+        with pytest.raises(Refusal, match="NOT_CONTROLLER: this is not the active controller; controller 2 is"):
+            await host.submit(create("c"))
 
-    run(scenario())
+
+async def test_nothing_is_decided_under_a_new_term_on_what_an_old_one_proposed() -> None:
+    async with leading() as (host, quorum):
+        first = asyncio.create_task(host.submit(create("orders")))
+        await settle()
+        quorum.lose()
+        quorum.lead(2)
+        with pytest.raises(Refusal, match="NOT_CONTROLLER"):
+            await first
+        again = asyncio.create_task(host.submit(create("orders")))
+        await settle()
+        quorum.commit()
+        assert await again == "created orders"
 
 
 @pytest.mark.parametrize("but_commits", [True, False])
-def test_after_an_unknown_outcome_the_host_catches_up_by_a_barrier_before_it_decides(but_commits: bool) -> None:
-    async def scenario() -> None:
-        async with leading() as (host, quorum):
-            unknown = asyncio.create_task(host.submit(create("orders")))
-            await settle()
-            quorum.time_out(but_commits=but_commits)
-            with pytest.raises(Refusal, match="NOT_CONTROLLER"):
-                await unknown
-            again = asyncio.create_task(host.submit(create("orders")))
-            await settle()
-            # When the first did commit, the second changes nothing, which takes a barrier of its own to tell.
-            assert quorum.barriers == (2 if but_commits else 1)
-            if but_commits:
-                with pytest.raises(Refusal, match="TOPIC_ALREADY_EXISTS"):
-                    await again
-            else:
-                quorum.commit()
-                assert await again == "created orders"
-
-    run(scenario())
-
-
-def test_while_the_barrier_fails_everybody_is_sent_elsewhere_and_it_is_tried_again() -> None:
-    async def scenario() -> None:
-        async with leading() as (host, quorum):
-            unknown = asyncio.create_task(host.submit(create("orders")))
-            await settle()
-            quorum.time_out(but_commits=False)
-            quorum.barrier_fails = True
-            refused = asyncio.create_task(host.submit(create("other")))
-            for answer in (unknown, refused):
-                with pytest.raises(Refusal, match="NOT_CONTROLLER"):
-                    await answer
-            quorum.barrier_fails, quorum.commits_at_once = False, True
-            assert await host.submit(create("third")) == "created third"
-            assert quorum.barriers == 2
-
-    run(scenario())
-
-
-def test_a_command_whose_caller_is_gone_is_not_decided() -> None:
-    async def scenario() -> None:
-        async with leading() as (host, quorum):
-            first = asyncio.create_task(host.submit(create("a")))
-            await settle()
-            gone = asyncio.create_task(host.submit(create("b")))
-            await settle()
-            gone.cancel()
-            await asyncio.wait([gone])
-            quorum.commit()
-            await first
-            await settle()
-            assert len(quorum.payloads) == 1
-            assert not quorum.waiting
-
-    run(scenario())
-
-
-def test_a_caller_that_goes_while_its_decision_is_proposed_spoils_nothing_for_the_others() -> None:
-    async def scenario() -> None:
-        async with leading() as (host, quorum):
-            gone, stays = (asyncio.create_task(host.submit(create(topic))) for topic in ("a", "b"))
-            await settle()
-            gone.cancel()
-            await settle()
-            quorum.commit()
-            assert await stays == "created b"
-            assert host.image.topic("a") is not None
-
-    run(scenario())
-
-
-def test_what_other_voters_decided_is_replayed_and_kept_for_those_who_follow() -> None:
-    async def scenario() -> None:
-        host = StateMachineHost(lambda active: None)
-        quorum = FakeQuorum(host)
-        host.attach(quorum)
-        waiting = asyncio.create_task(host.progress(5))
+async def test_after_an_unknown_outcome_the_host_catches_up_by_a_barrier_before_it_decides(but_commits: bool) -> None:
+    async with leading() as (host, quorum):
+        unknown = asyncio.create_task(host.submit(create("orders")))
         await settle()
-        quorum.tell(ClusterInitialised(cluster_id="c"), gap=3)
-        quorum.tell(registered(7, epoch=1))
-        await waiting
-        assert [entry.index for entry in host.entries.after(0) or []] == [3, 4]
-        assert (host.committed_index, host.image.cluster_id) == (4, "c")
-        assert host.registration_index == {BrokerId(7): 4}
+        quorum.time_out(but_commits=but_commits)
+        with pytest.raises(Refusal, match="NOT_CONTROLLER"):
+            await unknown
+        again = asyncio.create_task(host.submit(create("orders")))
+        await settle()
+        # When the first did commit, the second changes nothing, which takes a barrier of its own to tell.
+        assert quorum.barriers == (2 if but_commits else 1)
+        if but_commits:
+            with pytest.raises(Refusal, match="TOPIC_ALREADY_EXISTS"):
+                await again
+        else:
+            quorum.commit()
+            assert await again == "created orders"
 
-    run(scenario())
+
+async def test_while_the_barrier_fails_everybody_is_sent_elsewhere_and_it_is_tried_again() -> None:
+    async with leading() as (host, quorum):
+        unknown = asyncio.create_task(host.submit(create("orders")))
+        await settle()
+        quorum.time_out(but_commits=False)
+        quorum.barrier_fails = True
+        refused = asyncio.create_task(host.submit(create("other")))
+        for answer in (unknown, refused):
+            with pytest.raises(Refusal, match="NOT_CONTROLLER"):
+                await answer
+        quorum.barrier_fails, quorum.commits_at_once = False, True
+        assert await host.submit(create("third")) == "created third"
+        assert quorum.barriers == 2
+
+
+async def test_a_command_whose_caller_is_gone_is_not_decided() -> None:
+    async with leading() as (host, quorum):
+        first = asyncio.create_task(host.submit(create("a")))
+        await settle()
+        gone = asyncio.create_task(host.submit(create("b")))
+        await settle()
+        gone.cancel()
+        await asyncio.wait([gone])
+        quorum.commit()
+        await first
+        await settle()
+        assert len(quorum.payloads) == 1
+        assert not quorum.waiting
+
+
+async def test_a_caller_that_goes_while_its_decision_is_proposed_spoils_nothing_for_the_others() -> None:
+    async with leading() as (host, quorum):
+        gone, stays = (asyncio.create_task(host.submit(create(topic))) for topic in ("a", "b"))
+        await settle()
+        gone.cancel()
+        await settle()
+        quorum.commit()
+        assert await stays == "created b"
+        assert host.image.topic("a") is not None
+
+
+async def test_what_other_voters_decided_is_replayed_and_kept_for_those_who_follow() -> None:
+    host = StateMachineHost(lambda active: None)
+    quorum = FakeQuorum(host)
+    host.attach(quorum)
+    waiting = asyncio.create_task(host.progress(5))
+    await settle()
+    quorum.tell(ClusterInitialised(cluster_id="c"), gap=3)
+    quorum.tell(registered(7, epoch=1))
+    await waiting
+    assert [entry.index for entry in host.entries.after(0) or []] == [3, 4]
+    assert (host.committed_index, host.image.cluster_id) == (4, "c")
+    assert host.registration_index == {BrokerId(7): 4}
 
 
 def test_from_a_snapshot_on_only_later_entries_change_anything() -> None:
@@ -277,15 +231,12 @@ def test_from_a_snapshot_on_only_later_entries_change_anything() -> None:
     assert host.current_image().index == 5
 
 
-def test_every_follower_that_waits_is_woken_by_one_entry() -> None:
-    async def scenario() -> None:
-        host = StateMachineHost(lambda active: None)
-        waiting = [asyncio.create_task(host.progress(5)) for _ in range(3)]
-        await settle()
-        FakeQuorum(host).tell(ClusterInitialised(cluster_id="c"))
-        await asyncio.wait_for(asyncio.gather(*waiting), 1)
-
-    run(scenario())
+async def test_every_follower_that_waits_is_woken_by_one_entry() -> None:
+    host = StateMachineHost(lambda active: None)
+    waiting = [asyncio.create_task(host.progress(5)) for _ in range(3)]
+    await settle()
+    FakeQuorum(host).tell(ClusterInitialised(cluster_id="c"))
+    await asyncio.wait_for(asyncio.gather(*waiting), 1)
 
 
 def test_an_entry_that_this_version_does_not_know_ends_the_voter() -> None:

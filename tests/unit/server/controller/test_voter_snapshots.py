@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from uuid import UUID
 
+import pytest
 from structlog.testing import capture_logs
 
 from kraft.metadata.records import ClusterInitialised, TopicCreated
@@ -17,6 +18,8 @@ from kraft.server.controller.state_machine_host import StateMachineHost
 from kraft.server.controller.voter_snapshots import VoterSnapshots
 from tests.unit.log.memory_disk import MemoryDisk
 from tests.unit.metadata.clusters import CLUSTER, cluster
+
+pytestmark = pytest.mark.real_time
 
 
 class Journal:
@@ -73,83 +76,65 @@ async def latest(snapshots: VoterSnapshots) -> Snapshot | None:
     return found
 
 
-def test_a_new_voter_starts_from_nothing() -> None:
-    async def scenario() -> None:
-        async with loaded(MemoryDisk()) as parts:
-            assert (parts.snapshots.start_id, await latest(parts.snapshots)) == (None, None)
-            assert parts.host.committed_index == 0
-
-    asyncio.run(scenario())
+async def test_a_new_voter_starts_from_nothing() -> None:
+    async with loaded(MemoryDisk()) as parts:
+        assert (parts.snapshots.start_id, await latest(parts.snapshots)) == (None, None)
+        assert parts.host.committed_index == 0
 
 
-def test_the_host_goes_on_from_the_latest_snapshot() -> None:
-    async def scenario() -> None:
-        disk = MemoryDisk()
-        async with loaded(disk) as parts:
-            await parts.commit_and_write(2, 5)
-            image = parts.host.image
-        async with loaded(disk) as parts:
-            assert parts.snapshots.start_id == SnapshotId(index=5, term=2)
-            assert (parts.host.image, parts.host.committed_index) == (image, 5)
-
-    asyncio.run(scenario())
+async def test_the_host_goes_on_from_the_latest_snapshot() -> None:
+    disk = MemoryDisk()
+    async with loaded(disk) as parts:
+        await parts.commit_and_write(2, 5)
+        image = parts.host.image
+    async with loaded(disk) as parts:
+        assert parts.snapshots.start_id == SnapshotId(index=5, term=2)
+        assert (parts.host.image, parts.host.committed_index) == (image, 5)
 
 
-def test_the_journal_is_trimmed_behind_the_earlier_of_two_snapshots() -> None:
-    async def scenario() -> None:
-        async with loaded(MemoryDisk()) as parts:
-            await parts.commit_and_write(2)
-            assert parts.journal.forgotten == [], "a single one might be damaged"
-            await parts.commit_and_write(5, 9)
-            assert parts.journal.forgotten == [2, 5]
-
-    asyncio.run(scenario())
+async def test_the_journal_is_trimmed_behind_the_earlier_of_two_snapshots() -> None:
+    async with loaded(MemoryDisk()) as parts:
+        await parts.commit_and_write(2)
+        assert parts.journal.forgotten == [], "a single one might be damaged"
+        await parts.commit_and_write(5, 9)
+        assert parts.journal.forgotten == [2, 5]
 
 
-def test_a_voter_that_lags_is_sent_what_is_on_the_disk() -> None:
-    async def scenario() -> None:
-        async with loaded(MemoryDisk()) as parts:
-            await parts.commit_and_write(2)
-            image = parts.host.image
-            parts.commit(5)
-            snapshot = Snapshot(id=SnapshotId(index=2, term=2), chunks=tuple(encode_image(image)))
-            assert parts.snapshots.latest() is None, "it is read in a thread"
-            assert await latest(parts.snapshots) == snapshot
-
-    asyncio.run(scenario())
+async def test_a_voter_that_lags_is_sent_what_is_on_the_disk() -> None:
+    async with loaded(MemoryDisk()) as parts:
+        await parts.commit_and_write(2)
+        image = parts.host.image
+        parts.commit(5)
+        snapshot = Snapshot(id=SnapshotId(index=2, term=2), chunks=tuple(encode_image(image)))
+        assert parts.snapshots.latest() is None, "it is read in a thread"
+        assert await latest(parts.snapshots) == snapshot
 
 
-def test_what_cannot_be_read_is_not_sent_and_said() -> None:
-    async def scenario() -> None:
-        disk = MemoryDisk()
-        async with loaded(disk) as parts:
-            await parts.commit_and_write(2)
-            disk.write_file(parts.store.path(SnapshotId(index=2, term=2)), b"damaged")
-            with capture_logs() as events:
-                assert await latest(parts.snapshots) is None
-            assert [event["log_level"] for event in events] == ["error"]
-
-    asyncio.run(scenario())
+async def test_what_cannot_be_read_is_not_sent_and_said() -> None:
+    disk = MemoryDisk()
+    async with loaded(disk) as parts:
+        await parts.commit_and_write(2)
+        disk.write_file(parts.store.path(SnapshotId(index=2, term=2)), b"damaged")
+        with capture_logs() as events:
+            assert await latest(parts.snapshots) is None
+        assert [event["log_level"] for event in events] == ["error"]
 
 
-def test_a_snapshot_that_is_taken_over_is_durable_and_the_host_stands_there() -> None:
-    async def scenario() -> None:
-        disk = MemoryDisk()
-        image = cluster(1, 2)
-        chunks = tuple(encode_records([record]) for record in snapshot_records(image))
-        async with loaded(disk) as parts:
-            await parts.commit_and_write(2)
-            restore = await asyncio.to_thread(
-                parts.snapshots.keep, Snapshot(id=SnapshotId(index=70, term=4), chunks=chunks)
-            )
-            assert parts.host.committed_index == 2, "the quorum has not taken it over yet"
-            restore()
-            assert (parts.host.image, parts.host.committed_index) == (image, 70)
-            # It stands there already, so nothing is to be written.
-            await parts.snapshots.write()
-            assert parts.store.generations() == [SnapshotId(index=70, term=4), SnapshotId(index=2, term=2)]
-            disk.crash()
-        async with loaded(disk) as parts:
-            assert parts.host.image == image
-
-    asyncio.run(scenario())
+async def test_a_snapshot_that_is_taken_over_is_durable_and_the_host_stands_there() -> None:
+    disk = MemoryDisk()
+    image = cluster(1, 2)
+    chunks = tuple(encode_records([record]) for record in snapshot_records(image))
+    async with loaded(disk) as parts:
+        await parts.commit_and_write(2)
+        restore = await asyncio.to_thread(
+            parts.snapshots.keep, Snapshot(id=SnapshotId(index=70, term=4), chunks=chunks)
+        )
+        assert parts.host.committed_index == 2, "the quorum has not taken it over yet"
+        restore()
+        assert (parts.host.image, parts.host.committed_index) == (image, 70)
+        # It stands there already, so nothing is to be written.
+        await parts.snapshots.write()
+        assert parts.store.generations() == [SnapshotId(index=70, term=4), SnapshotId(index=2, term=2)]
+        disk.crash()
+    async with loaded(disk) as parts:
+        assert parts.host.image == image

@@ -19,7 +19,6 @@ from kraft.model.ids import BrokerId
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.handlers.brokers import BrokersHandler
 from kraft.server.handlers.describe_brokers import describe_brokers
-from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import cluster, with_topic
 from tests.unit.server.fake_controllers import FakeControllers
 from tests.unit.server.handlers.test_topics import Loader
@@ -56,38 +55,29 @@ def test_a_broker_that_is_not_registered_is_not_described() -> None:
     assert refused.value.error_code is ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
-def test_who_fences_a_broker_is_answered_when_this_broker_knows_it_too() -> None:
-    async def scenario() -> None:
-        loader = Loader(cluster(1, 2))
-        answer = asyncio.ensure_future(handler(loader, fence_broker=DONE).fence(FENCE))
-        await asyncio.sleep(0.5)
-        assert not answer.done()
-        loader.image = fenced(loader.image)
-        assert await answer == DONE
-
-    run_virtually(scenario())
+async def test_who_fences_a_broker_is_answered_when_this_broker_knows_it_too() -> None:
+    loader = Loader(cluster(1, 2))
+    answer = asyncio.ensure_future(handler(loader, fence_broker=DONE).fence(FENCE))
+    await asyncio.sleep(0.5)
+    assert not answer.done()
+    loader.image = fenced(loader.image)
+    assert await answer == DONE
 
 
-def test_unfencing_and_unregistering_are_waited_for_in_the_same_way() -> None:
-    async def scenario() -> None:
-        loader = Loader(fenced(cluster(1, 2)))
-        request = UnfenceBrokerRequest(broker_id=1, timeout_ms=30_000)
-        answer = asyncio.ensure_future(handler(loader, unfence_broker=DONE).unfence(request))
-        await asyncio.sleep(0.5)
-        assert not answer.done()
-        loader.image = loader.image.replay([OperatorFenceSet(broker_id=BrokerId(1), fenced=False)])
-        assert await answer == DONE
-        unregistering = UnregisterBrokerRequest(broker_id=9, timeout_ms=30_000)
-        assert await handler(loader, unregister_broker=DONE).unregister(unregistering) == DONE
-
-    run_virtually(scenario())
+async def test_unfencing_and_unregistering_are_waited_for_in_the_same_way() -> None:
+    loader = Loader(fenced(cluster(1, 2)))
+    request = UnfenceBrokerRequest(broker_id=1, timeout_ms=30_000)
+    answer = asyncio.ensure_future(handler(loader, unfence_broker=DONE).unfence(request))
+    await asyncio.sleep(0.5)
+    assert not answer.done()
+    loader.image = loader.image.replay([OperatorFenceSet(broker_id=BrokerId(1), fenced=False)])
+    assert await answer == DONE
+    unregistering = UnregisterBrokerRequest(broker_id=9, timeout_ms=30_000)
+    assert await handler(loader, unregister_broker=DONE).unregister(unregistering) == DONE
 
 
-def test_without_an_active_controller_the_caller_may_ask_again() -> None:
-    async def scenario() -> None:
-        nobody = NoController("no controller is active: connection refused")
-        with pytest.raises(Refusal, match="connection refused") as refused:
-            await handler(Loader(cluster(1)), fence_broker=nobody).fence(FENCE)
-        assert refused.value.error_code is ErrorCode.REQUEST_TIMED_OUT
-
-    run_virtually(scenario())
+async def test_without_an_active_controller_the_caller_may_ask_again() -> None:
+    nobody = NoController("no controller is active: connection refused")
+    with pytest.raises(Refusal, match="connection refused") as refused:
+        await handler(Loader(cluster(1)), fence_broker=nobody).fence(FENCE)
+    assert refused.value.error_code is ErrorCode.REQUEST_TIMED_OUT

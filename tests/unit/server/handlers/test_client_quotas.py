@@ -9,7 +9,6 @@ from kraft.model.client_quotas import AlterClientQuotasResponse
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.handlers.client_quotas import ClientQuotasHandler
-from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import cluster
 from tests.unit.metadata.test_quota_decisions import alteration, asked
 from tests.unit.server.fake_controllers import FakeControllers
@@ -23,24 +22,18 @@ def handler(loader: Loader, **answers: object) -> ClientQuotasHandler:
     return ClientQuotasHandler(FakeControllers(**answers).forwarder(loader))
 
 
-def test_who_sets_a_quota_is_answered_when_this_broker_can_tell_of_it() -> None:
-    async def scenario() -> None:
-        loader = Loader(cluster(1))
-        quotas = handler(loader, alter_client_quotas=DONE)
-        answer = asyncio.ensure_future(quotas.alter(REQUEST))
-        await asyncio.sleep(0.5)
-        assert not answer.done()
-        loader.image = loader.image.replay(alter_client_quotas(loader.image, REQUEST).records)
-        assert await answer == DONE
-
-    run_virtually(scenario())
+async def test_who_sets_a_quota_is_answered_when_this_broker_can_tell_of_it() -> None:
+    loader = Loader(cluster(1))
+    quotas = handler(loader, alter_client_quotas=DONE)
+    answer = asyncio.ensure_future(quotas.alter(REQUEST))
+    await asyncio.sleep(0.5)
+    assert not answer.done()
+    loader.image = loader.image.replay(alter_client_quotas(loader.image, REQUEST).records)
+    assert await answer == DONE
 
 
-def test_without_an_active_controller_the_caller_may_ask_again() -> None:
-    async def scenario() -> None:
-        nobody = handler(Loader(cluster(1)), alter_client_quotas=NoController("no controller is active"))
-        with pytest.raises(Refusal) as refused:
-            await nobody.alter(REQUEST)
-        assert refused.value.error_code is ErrorCode.REQUEST_TIMED_OUT
-
-    run_virtually(scenario())
+async def test_without_an_active_controller_the_caller_may_ask_again() -> None:
+    nobody = handler(Loader(cluster(1)), alter_client_quotas=NoController("no controller is active"))
+    with pytest.raises(Refusal) as refused:
+        await nobody.alter(REQUEST)
+    assert refused.value.error_code is ErrorCode.REQUEST_TIMED_OUT

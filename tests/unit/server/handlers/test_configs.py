@@ -20,7 +20,6 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.handlers.configs import AlterConfigsHandler
 from kraft.server.handlers.forwarding import LOCALLY_KNOWN_MAX_S
-from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import ORDERS, cluster, with_topic
 from tests.unit.server.fake_controllers import FakeControllers
 from tests.unit.server.handlers.test_topics import Loader
@@ -54,46 +53,34 @@ def handler(loader: Loader, given: object) -> AlterConfigsHandler:
     return AlterConfigsHandler(forwarder, {}, KAFKA_DEFAULTS)
 
 
-def test_who_alters_a_config_is_answered_when_this_broker_acts_on_it_too() -> None:
-    async def scenario() -> None:
-        loader = Loader(BEFORE)
-        answered = asyncio.ensure_future(handler(loader, answer()).handle(REQUEST))
-        await asyncio.sleep(0.5)
-        assert not answered.done()
-        loader.image = AFTER
-        assert await answered == answer()
-
-    run_virtually(scenario())
+async def test_who_alters_a_config_is_answered_when_this_broker_acts_on_it_too() -> None:
+    loader = Loader(BEFORE)
+    answered = asyncio.ensure_future(handler(loader, answer()).handle(REQUEST))
+    await asyncio.sleep(0.5)
+    assert not answered.done()
+    loader.image = AFTER
+    assert await answered == answer()
 
 
-def test_a_broker_that_hears_late_of_it_answers_all_the_same() -> None:
-    async def scenario() -> None:
-        began = asyncio.get_running_loop().time()
-        assert await handler(Loader(BEFORE), answer()).handle(REQUEST) == answer()
-        assert asyncio.get_running_loop().time() - began == pytest.approx(LOCALLY_KNOWN_MAX_S, abs=0.1)
-
-    run_virtually(scenario())
+async def test_a_broker_that_hears_late_of_it_answers_all_the_same() -> None:
+    began = asyncio.get_running_loop().time()
+    assert await handler(Loader(BEFORE), answer()).handle(REQUEST) == answer()
+    assert asyncio.get_running_loop().time() - began == pytest.approx(LOCALLY_KNOWN_MAX_S, abs=0.1)
 
 
-def test_what_is_only_checked_or_refused_or_undone_meanwhile_is_not_waited_for() -> None:
-    async def scenario() -> None:
-        began = asyncio.get_running_loop().time()
-        await handler(Loader(BEFORE), answer()).handle(replace(REQUEST, validate_only=True))
-        await handler(Loader(BEFORE), answer(ErrorCode.INVALID_CONFIG)).handle(REQUEST)
-        await handler(Loader(cluster(1)), answer()).handle(REQUEST)
-        assert asyncio.get_running_loop().time() == began
-
-    run_virtually(scenario())
+async def test_what_is_only_checked_or_refused_or_undone_meanwhile_is_not_waited_for() -> None:
+    began = asyncio.get_running_loop().time()
+    await handler(Loader(BEFORE), answer()).handle(replace(REQUEST, validate_only=True))
+    await handler(Loader(BEFORE), answer(ErrorCode.INVALID_CONFIG)).handle(REQUEST)
+    await handler(Loader(cluster(1)), answer()).handle(REQUEST)
+    assert asyncio.get_running_loop().time() == began
 
 
-def test_without_a_controller_every_resource_has_timed_out() -> None:
-    async def scenario() -> None:
-        nobody = NoController("no controller is active: nobody there")
-        (result,) = (await handler(Loader(BEFORE), nobody).handle(REQUEST)).results
-        assert (result.error_code, result.resource_name) == (ErrorCode.REQUEST_TIMED_OUT, "orders")
-        assert result.error_message == "no controller is active: nobody there"
-        refusal = Refusal(ErrorCode.INVALID_REQUEST, "no")
-        with pytest.raises(Refusal):
-            await handler(Loader(BEFORE), refusal).handle(REQUEST)
-
-    run_virtually(scenario())
+async def test_without_a_controller_every_resource_has_timed_out() -> None:
+    nobody = NoController("no controller is active: nobody there")
+    (result,) = (await handler(Loader(BEFORE), nobody).handle(REQUEST)).results
+    assert (result.error_code, result.resource_name) == (ErrorCode.REQUEST_TIMED_OUT, "orders")
+    assert result.error_message == "no controller is active: nobody there"
+    refusal = Refusal(ErrorCode.INVALID_REQUEST, "no")
+    with pytest.raises(Refusal):
+        await handler(Loader(BEFORE), refusal).handle(REQUEST)

@@ -17,7 +17,7 @@ from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
 from kraft.server.handlers.delete_records import DeleteRecordsHandler
 from kraft.server.replica.partition import Partition
-from tests.unit.client.virtual_time import run_virtually
+from tests.support.virtual_time import run_virtually
 from tests.unit.server.replicas import Broker, batch, follow, lead, settle, values_in
 
 
@@ -110,32 +110,26 @@ def test_each_partition_has_a_result_of_its_own_in_the_requests_order(broker: Br
     ]
 
 
-def test_the_answer_waits_for_every_in_sync_replica(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = led(broker, "a", "b", replicas=(1, 2, 3))
-        asked = asyncio.create_task(delete(broker, asking(1)))
-        await settle()
-        assert partition.log.log_start_offset == 1
-        followed(partition, 2, log_start=1)
-        await settle()
-        assert not asked.done()
-        followed(partition, 3, log_start=2)
-        (result,) = await asked
-        assert (result.error_code, result.low_watermark) == (ErrorCode.NONE, 1)
-
-    run_virtually(scenario())
+async def test_the_answer_waits_for_every_in_sync_replica(broker: Broker) -> None:
+    partition = led(broker, "a", "b", replicas=(1, 2, 3))
+    asked = asyncio.create_task(delete(broker, asking(1)))
+    await settle()
+    assert partition.log.log_start_offset == 1
+    followed(partition, 2, log_start=1)
+    await settle()
+    assert not asked.done()
+    followed(partition, 3, log_start=2)
+    (result,) = await asked
+    assert (result.error_code, result.low_watermark) == (ErrorCode.NONE, 1)
 
 
-def test_a_replica_that_leaves_the_isr_is_not_waited_for(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = led(broker, "a", "b", replicas=(1, 2))
-        asked = asyncio.create_task(delete(broker, asking(1)))
-        await settle()
-        lead(partition, replicas=(1, 2), isr=(1,), partition_epoch=1)
-        (result,) = await asked
-        assert result.low_watermark == 1
-
-    run_virtually(scenario())
+async def test_a_replica_that_leaves_the_isr_is_not_waited_for(broker: Broker) -> None:
+    partition = led(broker, "a", "b", replicas=(1, 2))
+    asked = asyncio.create_task(delete(broker, asking(1)))
+    await settle()
+    lead(partition, replicas=(1, 2), isr=(1,), partition_epoch=1)
+    (result,) = await asked
+    assert result.low_watermark == 1
 
 
 def test_a_replica_that_does_not_follow_in_time_is_told_of(broker: Broker) -> None:
@@ -146,29 +140,23 @@ def test_a_replica_that_does_not_follow_in_time_is_told_of(broker: Broker) -> No
     assert partition.log.log_start_offset == 1
 
 
-def test_a_leader_that_is_demoted_meanwhile_says_so(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = led(broker, "a", "b", replicas=(1, 2))
-        asked = asyncio.create_task(delete(broker, asking(1)))
-        await settle()
-        follow(partition, epoch=1)
-        (result,) = await asked
-        assert result.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert result.error_code.retriable
-
-    run_virtually(scenario())
+async def test_a_leader_that_is_demoted_meanwhile_says_so(broker: Broker) -> None:
+    partition = led(broker, "a", "b", replicas=(1, 2))
+    asked = asyncio.create_task(delete(broker, asking(1)))
+    await settle()
+    follow(partition, epoch=1)
+    (result,) = await asked
+    assert result.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert result.error_code.retriable
 
 
-def test_who_drops_segments_is_told_when_there_may_be_some(broker: Broker) -> None:
-    async def scenario() -> None:
-        led(broker, "a")
-        told: list[int] = []
-        handler = DeleteRecordsHandler(broker.partitions, lambda: told.append(len(told)))
-        for offset, times in ((7, 0), (1, 1)):
-            await handler.handle(DeleteRecordsRequest(timeout_ms=10, partitions=[asking(offset)]))
-            assert len(told) == times
-
-    run_virtually(scenario())
+async def test_who_drops_segments_is_told_when_there_may_be_some(broker: Broker) -> None:
+    led(broker, "a")
+    told: list[int] = []
+    handler = DeleteRecordsHandler(broker.partitions, lambda: told.append(len(told)))
+    for offset, times in ((7, 0), (1, 1)):
+        await handler.handle(DeleteRecordsRequest(timeout_ms=10, partitions=[asking(offset)]))
+        assert len(told) == times
 
 
 def test_a_request_for_nothing_is_answered_at_once(broker: Broker) -> None:

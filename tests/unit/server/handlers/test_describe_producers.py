@@ -8,7 +8,7 @@ from kraft.model.describe_producers import ActiveProducer, DescribeProducersRequ
 from kraft.model.errors import ErrorCode
 from kraft.model.partitions import PartitionName
 from kraft.server.handlers.describe_producers import DescribeProducersHandler
-from tests.unit.client.virtual_time import run_virtually
+from tests.support.virtual_time import run_virtually
 from tests.unit.metadata.clusters import cluster, with_topic
 from tests.unit.server.replicas import Broker, batch, follow, lead
 

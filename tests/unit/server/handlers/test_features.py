@@ -11,7 +11,6 @@ from kraft.model.features import FeatureDescription, FeatureUpdate, UpdateFeatur
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.handlers.describe_features import describe_features
 from kraft.server.handlers.features import FeaturesHandler
-from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import cluster
 from tests.unit.metadata.test_feature_decisions import TODAY, earlier_cluster
 from tests.unit.server.fake_controllers import FakeControllers
@@ -46,22 +45,16 @@ def test_features_are_described_with_what_all_brokers_support() -> None:
     assert metadata_version(1, 2, 1) in describe_features(EMPTY_IMAGE, 1).features
 
 
-def test_who_raises_a_level_is_answered_when_this_broker_acts_on_it_too() -> None:
-    async def scenario() -> None:
-        loader = Loader(earlier_cluster(TODAY))
-        answer = asyncio.ensure_future(handler(loader, update_features=DONE).update(REQUEST))
-        await asyncio.sleep(0.5)
-        assert not answer.done()
-        loader.image = loader.image.replay([FeatureLevelSet(feature="metadata.version", level=2)])
-        assert await answer == DONE
-
-    run_virtually(scenario())
+async def test_who_raises_a_level_is_answered_when_this_broker_acts_on_it_too() -> None:
+    loader = Loader(earlier_cluster(TODAY))
+    answer = asyncio.ensure_future(handler(loader, update_features=DONE).update(REQUEST))
+    await asyncio.sleep(0.5)
+    assert not answer.done()
+    loader.image = loader.image.replay([FeatureLevelSet(feature="metadata.version", level=2)])
+    assert await answer == DONE
 
 
-def test_without_an_active_controller_the_caller_may_ask_again() -> None:
-    async def scenario() -> None:
-        with pytest.raises(Refusal) as refused:
-            await handler(Loader(), update_features=NoController("no controller is active")).update(REQUEST)
-        assert refused.value.error_code is ErrorCode.REQUEST_TIMED_OUT
-
-    run_virtually(scenario())
+async def test_without_an_active_controller_the_caller_may_ask_again() -> None:
+    with pytest.raises(Refusal) as refused:
+        await handler(Loader(), update_features=NoController("no controller is active")).update(REQUEST)
+    assert refused.value.error_code is ErrorCode.REQUEST_TIMED_OUT

@@ -16,7 +16,7 @@ from kraft.model.fetch import FetchResponse
 from kraft.server.handlers import fetch as fetch_module
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.replica.partition import Partition
-from tests.unit.client.virtual_time import run_virtually
+from tests.support.virtual_time import run_virtually
 from tests.unit.server.handlers.fetches import asking, codes, committed, request, values
 from tests.unit.server.replicas import Broker, batch, fetched, follow, lead, remove_directory, settle
 
@@ -26,139 +26,111 @@ def broker(tmp_path: Path) -> Broker:
     return Broker(tmp_path)
 
 
-def test_what_is_committed_is_answered_at_once_and_nothing_above_it(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = broker.open()
-        lead(partition, epoch=4)
-        for value in ("a", "b"):
-            partition.append(batch(value), 1)
-        broker.sync()
-        fetched(partition, 1)
-        response = await FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=60_000))
-        assert values(response) == [["a"]]
-        (result,) = response.partitions
-        assert (response.request_id, result.high_watermark, result.log_start_offset) == (7, 1, 0)
-        assert (result.leader_id, result.leader_epoch) == (1, 4)
-
-    run_virtually(scenario())
+async def test_what_is_committed_is_answered_at_once_and_nothing_above_it(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition, epoch=4)
+    for value in ("a", "b"):
+        partition.append(batch(value), 1)
+    broker.sync()
+    fetched(partition, 1)
+    response = await FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=60_000))
+    assert values(response) == [["a"]]
+    (result,) = response.partitions
+    assert (response.request_id, result.high_watermark, result.log_start_offset) == (7, 1, 0)
+    assert (result.leader_id, result.leader_epoch) == (1, 4)
 
 
-def test_a_consumer_at_the_end_waits_and_is_woken_by_the_high_watermark_not_by_the_append(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = broker.open()
-        lead(partition)
-        began = asyncio.get_running_loop().time()
-        waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=60_000)))
-        await settle()
-        partition.append(batch("a"), 1)
-        broker.sync()
-        await settle()
-        assert not waiting.done()
-        fetched(partition, 1)
-        assert values(await waiting) == [["a"]]
-        assert asyncio.get_running_loop().time() == began
-
-    run_virtually(scenario())
+async def test_a_consumer_at_the_end_waits_and_is_woken_by_the_high_watermark_not_by_the_append(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition)
+    began = asyncio.get_running_loop().time()
+    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=60_000)))
+    await settle()
+    partition.append(batch("a"), 1)
+    broker.sync()
+    await settle()
+    assert not waiting.done()
+    fetched(partition, 1)
+    assert values(await waiting) == [["a"]]
+    assert asyncio.get_running_loop().time() == began
 
 
-def test_a_wait_ends_with_an_empty_answer_that_still_tells_the_high_watermark(broker: Broker) -> None:
-    async def scenario() -> None:
-        committed(broker, "a")
-        began = asyncio.get_running_loop().time()
-        response = await FetchHandler(broker.partitions).handle(request(asking(1), max_wait_ms=500))
-        assert asyncio.get_running_loop().time() - began == pytest.approx(0.5)
-        assert values(response) == [[]]
-        assert response.partitions[0].high_watermark == 1
-
-    run_virtually(scenario())
+async def test_a_wait_ends_with_an_empty_answer_that_still_tells_the_high_watermark(broker: Broker) -> None:
+    committed(broker, "a")
+    began = asyncio.get_running_loop().time()
+    response = await FetchHandler(broker.partitions).handle(request(asking(1), max_wait_ms=500))
+    assert asyncio.get_running_loop().time() - began == pytest.approx(0.5)
+    assert values(response) == [[]]
+    assert response.partitions[0].high_watermark == 1
 
 
-def test_fewer_than_the_wanted_bytes_are_waited_with(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = committed(broker, "a")
-        wanted = request(asking(), max_wait_ms=60_000, min_bytes=len(batch("a")) + 1)
-        waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
-        await settle()
-        assert not waiting.done()
-        partition.append(batch("b"), 1)
-        broker.sync()
-        assert values(await waiting) == [["a", "b"]]
-
-    run_virtually(scenario())
+async def test_fewer_than_the_wanted_bytes_are_waited_with(broker: Broker) -> None:
+    partition = committed(broker, "a")
+    wanted = request(asking(), max_wait_ms=60_000, min_bytes=len(batch("a")) + 1)
+    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+    await settle()
+    assert not waiting.done()
+    partition.append(batch("b"), 1)
+    broker.sync()
+    assert values(await waiting) == [["a", "b"]]
 
 
-def test_a_request_for_no_bytes_or_for_no_partition_is_answered_at_once(broker: Broker) -> None:
-    async def scenario() -> None:
-        committed(broker)
-        began = asyncio.get_running_loop().time()
-        handler = FetchHandler(broker.partitions)
-        assert values(await handler.handle(request(asking(), max_wait_ms=60_000, min_bytes=0))) == [[]]
-        assert values(await handler.handle(request(max_wait_ms=60_000))) == []
-        assert asyncio.get_running_loop().time() == began
-
-    run_virtually(scenario())
+async def test_a_request_for_no_bytes_or_for_no_partition_is_answered_at_once(broker: Broker) -> None:
+    committed(broker)
+    began = asyncio.get_running_loop().time()
+    handler = FetchHandler(broker.partitions)
+    assert values(await handler.handle(request(asking(), max_wait_ms=60_000, min_bytes=0))) == [[]]
+    assert values(await handler.handle(request(max_wait_ms=60_000))) == []
+    assert asyncio.get_running_loop().time() == began
 
 
-def test_the_first_batch_is_given_whatever_its_size_and_no_other(broker: Broker) -> None:
-    async def scenario() -> None:
-        committed(broker, number=0)
-        for number in (1, 2):
-            committed(broker, "x" * 1_000, "y" * 1_000, number=number)
-        handler = FetchHandler(broker.partitions)
-        for bytes_max in (-1, 0, 1, 500):
-            partitions = [asking(number=number, bytes_max=bytes_max) for number in (0, 1, 2)]
-            response = await handler.handle(request(*partitions, max_bytes=bytes_max))
-            assert values(response) == [[], ["x" * 1_000], []]
-
-    run_virtually(scenario())
+async def test_the_first_batch_is_given_whatever_its_size_and_no_other(broker: Broker) -> None:
+    committed(broker, number=0)
+    for number in (1, 2):
+        committed(broker, "x" * 1_000, "y" * 1_000, number=number)
+    handler = FetchHandler(broker.partitions)
+    for bytes_max in (-1, 0, 1, 500):
+        partitions = [asking(number=number, bytes_max=bytes_max) for number in (0, 1, 2)]
+        response = await handler.handle(request(*partitions, max_bytes=bytes_max))
+        assert values(response) == [[], ["x" * 1_000], []]
 
 
-def test_the_bound_of_a_partition_and_that_of_the_request_hold_both(broker: Broker) -> None:
-    async def scenario() -> None:
-        size = len(batch("a"))
-        for number in (0, 1, 2):
-            committed(broker, "a", "b", "c", number=number)
-        partitions = [asking(number=number, bytes_max=2 * size) for number in (0, 1, 2)]
-        response = await FetchHandler(broker.partitions).handle(request(*partitions, max_bytes=3 * size))
-        assert values(response) == [["a", "b"], ["a"], []]
-
-    run_virtually(scenario())
+async def test_the_bound_of_a_partition_and_that_of_the_request_hold_both(broker: Broker) -> None:
+    size = len(batch("a"))
+    for number in (0, 1, 2):
+        committed(broker, "a", "b", "c", number=number)
+    partitions = [asking(number=number, bytes_max=2 * size) for number in (0, 1, 2)]
+    response = await FetchHandler(broker.partitions).handle(request(*partitions, max_bytes=3 * size))
+    assert values(response) == [["a", "b"], ["a"], []]
 
 
-def test_an_answer_never_outgrows_what_one_message_may_hold(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        monkeypatch.setattr(fetch_module, "RESPONSE_BYTES_MAX", 3 * len(batch("a")))
-        committed(broker, "a", "b", "c", "d", "e")
-        greedy = request(asking(bytes_max=2**31 - 1), max_bytes=2**31 - 1)
-        assert values(await FetchHandler(broker.partitions).handle(greedy)) == [["a", "b", "c"]]
-        greedy = request(asking(bytes_max=2**31 - 1), max_bytes=2**31 - 1, min_bytes=2**31 - 1, max_wait_ms=60_000)
-        began = asyncio.get_running_loop().time()
-        await FetchHandler(broker.partitions).handle(greedy)
-        assert asyncio.get_running_loop().time() == began, "more than fits is not waited for"
-
-    run_virtually(scenario())
+async def test_an_answer_never_outgrows_what_one_message_may_hold(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_module, "RESPONSE_BYTES_MAX", 3 * len(batch("a")))
+    committed(broker, "a", "b", "c", "d", "e")
+    greedy = request(asking(bytes_max=2**31 - 1), max_bytes=2**31 - 1)
+    assert values(await FetchHandler(broker.partitions).handle(greedy)) == [["a", "b", "c"]]
+    greedy = request(asking(bytes_max=2**31 - 1), max_bytes=2**31 - 1, min_bytes=2**31 - 1, max_wait_ms=60_000)
+    began = asyncio.get_running_loop().time()
+    await FetchHandler(broker.partitions).handle(greedy)
+    assert asyncio.get_running_loop().time() == began, "more than fits is not waited for"
 
 
 @pytest.mark.parametrize(("offset", "code"), [(-1, ErrorCode.OFFSET_OUT_OF_RANGE), (2, ErrorCode.OFFSET_OUT_OF_RANGE)])
-def test_an_offset_outside_the_log_is_told_at_once(broker: Broker, offset: int, code: ErrorCode) -> None:
-    async def scenario() -> None:
-        committed(broker, "a")
-        response = await FetchHandler(broker.partitions).handle(request(asking(offset), max_wait_ms=60_000))
-        assert codes(response) == [code]
-        assert response.partitions[0].log_start_offset == 0
-
-    run_virtually(scenario())
+async def test_an_offset_outside_the_log_is_told_at_once(broker: Broker, offset: int, code: ErrorCode) -> None:
+    committed(broker, "a")
+    response = await FetchHandler(broker.partitions).handle(request(asking(offset), max_wait_ms=60_000))
+    assert codes(response) == [code]
+    assert response.partitions[0].log_start_offset == 0
 
 
-def test_an_offset_that_is_written_but_not_committed_is_waited_at_and_no_error(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = broker.open()
-        lead(partition)
-        partition.append(batch("a", "b"), 1)
-        response = await FetchHandler(broker.partitions).handle(request(asking(2), max_wait_ms=10))
-        assert (codes(response), values(response)) == ([ErrorCode.NONE], [[]])
-
-    run_virtually(scenario())
+async def test_an_offset_that_is_written_but_not_committed_is_waited_at_and_no_error(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition)
+    partition.append(batch("a", "b"), 1)
+    response = await FetchHandler(broker.partitions).handle(request(asking(2), max_wait_ms=10))
+    assert (codes(response), values(response)) == ([ErrorCode.NONE], [[]])
 
 
 @pytest.mark.parametrize(
@@ -170,164 +142,129 @@ def test_an_offset_that_is_written_but_not_committed_is_waited_at_and_no_error(b
         (-1, ErrorCode.NONE),
     ],
 )
-def test_a_consumer_is_fenced_by_the_leader_epoch_it_knows(broker: Broker, epoch: int, code: ErrorCode) -> None:
-    async def scenario() -> None:
-        lead(broker.open(), epoch=3)
-        assert codes(await FetchHandler(broker.partitions).handle(request(asking(epoch=epoch)))) == [code]
-
-    run_virtually(scenario())
+async def test_a_consumer_is_fenced_by_the_leader_epoch_it_knows(broker: Broker, epoch: int, code: ErrorCode) -> None:
+    lead(broker.open(), epoch=3)
+    assert codes(await FetchHandler(broker.partitions).handle(request(asking(epoch=epoch)))) == [code]
 
 
-def test_a_consumer_that_waits_at_a_leader_that_is_demoted_is_sent_to_the_next_one(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = broker.open()
-        lead(partition)
-        waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=60_000)))
-        await settle()
-        follow(partition, leader=2, epoch=1)
-        response = await waiting
-        assert codes(response) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-        assert (response.partitions[0].leader_id, response.partitions[0].leader_epoch) == (2, 1)
-
-    run_virtually(scenario())
+async def test_a_consumer_that_waits_at_a_leader_that_is_demoted_is_sent_to_the_next_one(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition)
+    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=60_000)))
+    await settle()
+    follow(partition, leader=2, epoch=1)
+    response = await waiting
+    assert codes(response) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert (response.partitions[0].leader_id, response.partitions[0].leader_epoch) == (2, 1)
 
 
-def test_a_consumer_that_waits_at_a_topic_that_is_deleted_hears_of_it(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = committed(broker)
-        waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=60_000)))
-        await settle()
-        broker.partitions.remove(partition)
-        partition.retire()
-        assert codes(await waiting) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-
-    run_virtually(scenario())
+async def test_a_consumer_that_waits_at_a_topic_that_is_deleted_hears_of_it(broker: Broker) -> None:
+    partition = committed(broker)
+    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=60_000)))
+    await settle()
+    broker.partitions.remove(partition)
+    partition.retire()
+    assert codes(await waiting) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
-def test_an_error_of_one_partition_keeps_the_records_of_the_others_from_waiting(broker: Broker) -> None:
-    async def scenario() -> None:
-        committed(broker, "a")
-        response = await FetchHandler(broker.partitions).handle(
-            request(asking(), asking(number=9), max_wait_ms=60_000, min_bytes=1 << 20)
-        )
-        assert codes(response) == [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER]
-        assert values(response) == [["a"], []]
-
-    run_virtually(scenario())
+async def test_an_error_of_one_partition_keeps_the_records_of_the_others_from_waiting(broker: Broker) -> None:
+    committed(broker, "a")
+    response = await FetchHandler(broker.partitions).handle(
+        request(asking(), asking(number=9), max_wait_ms=60_000, min_bytes=1 << 20)
+    )
+    assert codes(response) == [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert values(response) == [["a"], []]
 
 
-def test_a_consumer_that_goes_leaves_nothing_behind(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = committed(broker)
-        waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=60_000)))
-        await settle()
-        waiting.cancel()
-        await settle()
-        assert not partition.committed._watchers
-
-    run_virtually(scenario())
+async def test_a_consumer_that_goes_leaves_nothing_behind(broker: Broker) -> None:
+    partition = committed(broker)
+    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=60_000)))
+    await settle()
+    waiting.cancel()
+    await settle()
+    assert not partition.committed._watchers
 
 
-def test_others_have_their_turn_while_very_many_partitions_are_read(broker: Broker) -> None:
-    async def scenario() -> None:
-        committed(broker, "a")
-        reading = asyncio.ensure_future(FetchHandler(broker.partitions).handle(request(*[asking()] * 2_000)))
-        turns = 0
-        while not reading.done():
-            await asyncio.sleep(0)
-            turns += 1
-        assert turns >= 2_000 // fetch_module.PARTITIONS_AT_ONCE
-
-    run_virtually(scenario())
-
-
-def test_others_have_their_turn_while_much_is_read(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        for number in range(5):
-            committed(broker, "a", number=number)
-        monkeypatch.setattr(fetch_module, "TURN_S_MAX", 0.0)
-        begun = FetchHandler(broker.partitions).begin(request(*[asking(number=number) for number in range(5)]))
-        assert isinstance(begun, Awaitable)
-        reading = asyncio.ensure_future(begun)
-        turns = 0
-        while not reading.done():
-            await asyncio.sleep(0)
-            turns += 1
-        assert turns >= 4
-        assert values(reading.result()) == [["a"]] * 5
-
-    run_virtually(scenario())
-
-
-def test_what_came_while_much_was_read_is_not_waited_for(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        first = committed(broker, number=0)
-        for number in (1, 2):
-            committed(broker, number=number)
-        monkeypatch.setattr(fetch_module, "TURN_S_MAX", 0.0)
-        wanted = request(*[asking(number=number) for number in range(3)], max_wait_ms=60_000)
-        begun = FetchHandler(broker.partitions).begin(wanted)
-        assert isinstance(begun, Awaitable)
-        reading = asyncio.ensure_future(begun)
+async def test_others_have_their_turn_while_very_many_partitions_are_read(broker: Broker) -> None:
+    committed(broker, "a")
+    reading = asyncio.ensure_future(FetchHandler(broker.partitions).handle(request(*[asking()] * 2_000)))
+    turns = 0
+    while not reading.done():
         await asyncio.sleep(0)
-        first.append(batch("late"), 1)
-        broker.sync()
-        began = asyncio.get_running_loop().time()
-        assert values(await reading) == [["late"], [], []]
-        assert asyncio.get_running_loop().time() == began
-
-    run_virtually(scenario())
+        turns += 1
+    assert turns >= 2_000 // fetch_module.PARTITIONS_AT_ONCE
 
 
-def test_one_read_gives_so_many_batches_and_bytes_and_nobody_waits_for_more(
+async def test_others_have_their_turn_while_much_is_read(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(5):
+        committed(broker, "a", number=number)
+    monkeypatch.setattr(fetch_module, "TURN_S_MAX", 0.0)
+    begun = FetchHandler(broker.partitions).begin(request(*[asking(number=number) for number in range(5)]))
+    assert isinstance(begun, Awaitable)
+    reading = asyncio.ensure_future(begun)
+    turns = 0
+    while not reading.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= 4
+    assert values(reading.result()) == [["a"]] * 5
+
+
+async def test_what_came_while_much_was_read_is_not_waited_for(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = committed(broker, number=0)
+    for number in (1, 2):
+        committed(broker, number=number)
+    monkeypatch.setattr(fetch_module, "TURN_S_MAX", 0.0)
+    wanted = request(*[asking(number=number) for number in range(3)], max_wait_ms=60_000)
+    begun = FetchHandler(broker.partitions).begin(wanted)
+    assert isinstance(begun, Awaitable)
+    reading = asyncio.ensure_future(begun)
+    await asyncio.sleep(0)
+    first.append(batch("late"), 1)
+    broker.sync()
+    began = asyncio.get_running_loop().time()
+    assert values(await reading) == [["late"], [], []]
+    assert asyncio.get_running_loop().time() == began
+
+
+async def test_one_read_gives_so_many_batches_and_bytes_and_nobody_waits_for_more(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario() -> None:
-        monkeypatch.setattr(batches, "READ_BATCHES_MAX", 3)
-        monkeypatch.setattr(fetch_module, "READ_BATCHES_MAX", 3)
-        committed(broker, "a", "b", "c", "d", "e")
-        began = asyncio.get_running_loop().time()
-        for offset, expected in ((0, ["a", "b", "c"]), (3, ["d", "e"])):
-            wait_ms = 60_000 if offset == 0 else 0
-            wanted = request(
-                asking(offset, bytes_max=1 << 20), max_bytes=1 << 20, min_bytes=1 << 20, max_wait_ms=wait_ms
-            )
-            assert values(await FetchHandler(broker.partitions).handle(wanted)) == [expected]
-        monkeypatch.setattr(segment, "READ_BYTES_MAX", 2 * len(batch("a")))
-        monkeypatch.setattr(fetch_module, "READ_BYTES_MAX", 2 * len(batch("a")))
-        wanted = request(asking(bytes_max=1 << 20), max_bytes=1 << 20, min_bytes=1 << 20, max_wait_ms=60_000)
-        assert values(await FetchHandler(broker.partitions).handle(wanted)) == [["a", "b"]]
-        assert asyncio.get_running_loop().time() == began
-
-    run_virtually(scenario())
+    monkeypatch.setattr(batches, "READ_BATCHES_MAX", 3)
+    monkeypatch.setattr(fetch_module, "READ_BATCHES_MAX", 3)
+    committed(broker, "a", "b", "c", "d", "e")
+    began = asyncio.get_running_loop().time()
+    for offset, expected in ((0, ["a", "b", "c"]), (3, ["d", "e"])):
+        wait_ms = 60_000 if offset == 0 else 0
+        wanted = request(asking(offset, bytes_max=1 << 20), max_bytes=1 << 20, min_bytes=1 << 20, max_wait_ms=wait_ms)
+        assert values(await FetchHandler(broker.partitions).handle(wanted)) == [expected]
+    monkeypatch.setattr(segment, "READ_BYTES_MAX", 2 * len(batch("a")))
+    monkeypatch.setattr(fetch_module, "READ_BYTES_MAX", 2 * len(batch("a")))
+    wanted = request(asking(bytes_max=1 << 20), max_bytes=1 << 20, min_bytes=1 << 20, max_wait_ms=60_000)
+    assert values(await FetchHandler(broker.partitions).handle(wanted)) == [["a", "b"]]
+    assert asyncio.get_running_loop().time() == began
 
 
-def test_what_is_there_is_begun_and_answered_in_one(broker: Broker) -> None:
-    async def scenario() -> None:
-        committed(broker, "a")
-        handler = FetchHandler(broker.partitions)
-        for wanted in (request(asking(), max_wait_ms=60_000), request(asking(1), max_wait_ms=0)):
-            assert isinstance(handler.begin(wanted), FetchResponse)
-        assert isinstance(handler.begin(request(asking(1_000), max_wait_ms=60_000)), FetchResponse), "an error to tell"
-        at_the_end = handler.begin(request(asking(1), max_wait_ms=500))
-        assert isinstance(at_the_end, Awaitable)
-        assert values(await at_the_end) == [[]]
-
-    run_virtually(scenario())
+async def test_what_is_there_is_begun_and_answered_in_one(broker: Broker) -> None:
+    committed(broker, "a")
+    handler = FetchHandler(broker.partitions)
+    for wanted in (request(asking(), max_wait_ms=60_000), request(asking(1), max_wait_ms=0)):
+        assert isinstance(handler.begin(wanted), FetchResponse)
+    assert isinstance(handler.begin(request(asking(1_000), max_wait_ms=60_000)), FetchResponse), "an error to tell"
+    at_the_end = handler.begin(request(asking(1), max_wait_ms=500))
+    assert isinstance(at_the_end, Awaitable)
+    assert values(await at_the_end) == [[]]
 
 
-def test_what_is_committed_between_looking_and_waiting_is_not_missed(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = committed(broker, "a")
-        began = asyncio.get_running_loop().time()
-        begun = FetchHandler(broker.partitions).begin(request(asking(1), max_wait_ms=60_000))
-        partition.append(batch("b"), 1)
-        broker.sync()
-        assert isinstance(begun, Awaitable)
-        assert values(await begun) == [["b"]]
-        assert asyncio.get_running_loop().time() == began
-
-    run_virtually(scenario())
+async def test_what_is_committed_between_looking_and_waiting_is_not_missed(broker: Broker) -> None:
+    partition = committed(broker, "a")
+    began = asyncio.get_running_loop().time()
+    begun = FetchHandler(broker.partitions).begin(request(asking(1), max_wait_ms=60_000))
+    partition.append(batch("b"), 1)
+    broker.sync()
+    assert isinstance(begun, Awaitable)
+    assert values(await begun) == [["b"]]
+    assert asyncio.get_running_loop().time() == began
 
 
 class Reads:
@@ -351,86 +288,71 @@ def append(broker: Broker, partition: Partition, *values: str) -> None:
 
 
 @pytest.mark.parametrize("turn_s_max", [fetch_module.TURN_S_MAX, 0.0])
-def test_a_consumer_that_waits_in_vain_reads_every_partition_once(
+async def test_a_consumer_that_waits_in_vain_reads_every_partition_once(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, turn_s_max: float
 ) -> None:
-    async def scenario() -> None:
-        monkeypatch.setattr(fetch_module, "TURN_S_MAX", turn_s_max)
-        for number in range(3):
-            committed(broker, "a", number=number)
-        reads = Reads(monkeypatch)
-        wanted = request(*[asking(1, number=number) for number in range(3)], max_wait_ms=500)
-        begun = FetchHandler(broker.partitions).begin(wanted)
-        assert isinstance(begun, Awaitable)
-        assert values(await begun) == [[], [], []]
-        assert reads.counted == {0: 1, 1: 1, 2: 1}
-
-    run_virtually(scenario())
+    monkeypatch.setattr(fetch_module, "TURN_S_MAX", turn_s_max)
+    for number in range(3):
+        committed(broker, "a", number=number)
+    reads = Reads(monkeypatch)
+    wanted = request(*[asking(1, number=number) for number in range(3)], max_wait_ms=500)
+    begun = FetchHandler(broker.partitions).begin(wanted)
+    assert isinstance(begun, Awaitable)
+    assert values(await begun) == [[], [], []]
+    assert reads.counted == {0: 1, 1: 1, 2: 1}
 
 
-def test_a_consumer_that_waits_reads_again_only_what_has_changed(
+async def test_a_consumer_that_waits_reads_again_only_what_has_changed(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario() -> None:
-        held = [committed(broker, number=number) for number in range(3)]
-        reads = Reads(monkeypatch)
-        size = len(batch("a"))
-        asked = [asking(number=number) for number in range(3)]
-        wanted = request(*asked, max_wait_ms=60_000, min_bytes=3 * size, max_bytes=1 << 21)
-        waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+    held = [committed(broker, number=number) for number in range(3)]
+    reads = Reads(monkeypatch)
+    size = len(batch("a"))
+    asked = [asking(number=number) for number in range(3)]
+    wanted = request(*asked, max_wait_ms=60_000, min_bytes=3 * size, max_bytes=1 << 21)
+    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+    await settle()
+    for number, value in ((1, "a"), (0, "b"), (1, "c")):
+        assert not waiting.done()
+        append(broker, held[number], value)
         await settle()
-        for number, value in ((1, "a"), (0, "b"), (1, "c")):
-            assert not waiting.done()
-            append(broker, held[number], value)
-            await settle()
-        assert values(await waiting) == [["b"], ["a", "c"], []]
-        assert reads.counted == {0: 2, 1: 3, 2: 1}
-
-    run_virtually(scenario())
+    assert values(await waiting) == [["b"], ["a", "c"], []]
+    assert reads.counted == {0: 2, 1: 3, 2: 1}
 
 
-def test_a_log_that_begins_later_by_now_is_read_again(broker: Broker) -> None:
-    async def scenario() -> None:
-        first, second = [committed(broker, "a", "b", number=number) for number in range(2)]
-        wanted = request(asking(2), asking(2, number=1), max_wait_ms=60_000)
-        waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
-        await settle()
-        second.delete_records(1)
-        append(broker, first, "c")
-        response = await waiting
-        assert values(response) == [["c"], []]
-        assert [result.log_start_offset for result in response.partitions] == [0, 1]
-
-    run_virtually(scenario())
+async def test_a_log_that_begins_later_by_now_is_read_again(broker: Broker) -> None:
+    first, second = [committed(broker, "a", "b", number=number) for number in range(2)]
+    wanted = request(asking(2), asking(2, number=1), max_wait_ms=60_000)
+    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+    await settle()
+    second.delete_records(1)
+    append(broker, first, "c")
+    response = await waiting
+    assert values(response) == [["c"], []]
+    assert [result.log_start_offset for result in response.partitions] == [0, 1]
 
 
-def test_an_offset_below_the_log_that_begins_later_by_now_is_told(broker: Broker) -> None:
-    async def scenario() -> None:
-        first, second = [committed(broker, "a", "b", number=number) for number in range(2)]
-        wanted = request(asking(2), asking(0, number=1), max_wait_ms=60_000, min_bytes=1 << 20)
-        waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
-        await settle()
-        second.delete_records(1)
-        append(broker, first, "c")
-        assert codes(await waiting) == [ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE]
-
-    run_virtually(scenario())
+async def test_an_offset_below_the_log_that_begins_later_by_now_is_told(broker: Broker) -> None:
+    first, second = [committed(broker, "a", "b", number=number) for number in range(2)]
+    wanted = request(asking(2), asking(0, number=1), max_wait_ms=60_000, min_bytes=1 << 20)
+    waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))
+    await settle()
+    second.delete_records(1)
+    append(broker, first, "c")
+    assert codes(await waiting) == [ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE]
 
 
-def test_nothing_of_a_topic_that_was_deleted_is_given_when_another_has_its_name(broker: Broker) -> None:
-    async def scenario() -> None:
-        deleted = committed(broker, "old")
-        waiting = asyncio.ensure_future(
-            FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=1_000, min_bytes=1 << 20))
-        )
-        await settle()
-        broker.partitions.remove(deleted)
-        deleted.retire()
-        remove_directory(deleted)
-        committed(broker, "new")
-        assert values(await waiting) == [["new"]]
-
-    run_virtually(scenario())
+async def test_nothing_of_a_topic_that_was_deleted_is_given_when_another_has_its_name(broker: Broker) -> None:
+    deleted = committed(broker, "old")
+    waiting = asyncio.ensure_future(
+        FetchHandler(broker.partitions).handle(request(asking(), max_wait_ms=1_000, min_bytes=1 << 20))
+    )
+    await settle()
+    broker.partitions.remove(deleted)
+    deleted.retire()
+    remove_directory(deleted)
+    committed(broker, "new")
+    assert values(await waiting) == [["new"]]
 
 
 @given(

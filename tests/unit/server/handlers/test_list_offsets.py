@@ -45,6 +45,8 @@ from tests.unit.server.replicas import (
     remove_directory,
 )
 
+pytestmark = pytest.mark.real_time
+
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Broker:
@@ -185,18 +187,15 @@ def test_only_the_leader_in_the_epoch_that_the_client_knows_answers(broker: Brok
     assert ask(broker, LATEST_TIMESTAMP, epoch=3).error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def test_others_have_their_turn_while_very_many_partitions_are_looked_up(broker: Broker) -> None:
-    async def scenario() -> None:
-        wanted = [ListOffsetsPartition(topic="orders", partition=0, timestamp_ms=LATEST_TIMESTAMP)] * 2_000
-        asked = handler(broker).handle(ListOffsetsRequest(partitions=wanted))
-        looking = asyncio.ensure_future(asked)
-        turns = 0
-        while not looking.done():
-            await asyncio.sleep(0)
-            turns += 1
-        assert turns >= 2_000 // PARTITIONS_AT_ONCE
-
-    asyncio.run(scenario())
+async def test_others_have_their_turn_while_very_many_partitions_are_looked_up(broker: Broker) -> None:
+    wanted = [ListOffsetsPartition(topic="orders", partition=0, timestamp_ms=LATEST_TIMESTAMP)] * 2_000
+    asked = handler(broker).handle(ListOffsetsRequest(partitions=wanted))
+    looking = asyncio.ensure_future(asked)
+    turns = 0
+    while not looking.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= 2_000 // PARTITIONS_AT_ONCE
 
 
 # --- by time, while the partition goes on --------------------------------------------------------------------
@@ -331,21 +330,18 @@ def test_a_look_up_that_takes_too_long_is_given_up(broker: Broker, monkeypatch: 
     assert ask(broker, LATEST_TIMESTAMP).error_code is ErrorCode.NONE
 
 
-def test_others_have_their_turn_while_a_batch_is_unpacked(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = broker.open()
-        lead(partition, replicas=(1,))
-        pieces = 40
-        records = [Record(0, 1_000 + at, None, bytes(10_000)) for at in range(pieces * PIECE_BYTES // 10_000)]
-        partition.append(build_batch(records, Codec.ZSTD), 1)
-        broker.sync()
-        wanted = [ListOffsetsPartition(topic="orders", partition=0, timestamp_ms=records[-1].timestamp_ms)]
-        looking = asyncio.ensure_future(handler(broker).handle(ListOffsetsRequest(partitions=wanted)))
-        turns = 0
-        while not looking.done():
-            await asyncio.sleep(0)
-            turns += 1
-        assert looking.result().partitions[0].offset == len(records) - 1
-        assert turns >= pieces
-
-    asyncio.run(scenario())
+async def test_others_have_their_turn_while_a_batch_is_unpacked(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition, replicas=(1,))
+    pieces = 40
+    records = [Record(0, 1_000 + at, None, bytes(10_000)) for at in range(pieces * PIECE_BYTES // 10_000)]
+    partition.append(build_batch(records, Codec.ZSTD), 1)
+    broker.sync()
+    wanted = [ListOffsetsPartition(topic="orders", partition=0, timestamp_ms=records[-1].timestamp_ms)]
+    looking = asyncio.ensure_future(handler(broker).handle(ListOffsetsRequest(partitions=wanted)))
+    turns = 0
+    while not looking.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert looking.result().partitions[0].offset == len(records) - 1
+    assert turns >= pieces

@@ -26,7 +26,6 @@ from kraft.model.partitions import (
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.handlers.forwarding import LOCALLY_KNOWN_MAX_S
 from kraft.server.handlers.partition_changes import PartitionChangesHandler
-from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import cluster, with_topic
 from tests.unit.server.fake_controllers import FakeControllers
 from tests.unit.server.handlers.test_topics import Loader
@@ -69,30 +68,25 @@ async def answered_only_after(asking: Coroutine[Any, Any, Any], loader: Loader, 
     assert result.error_code is ErrorCode.NONE
 
 
-def test_who_changes_partitions_is_answered_when_this_broker_knows_it_too() -> None:
-    async def scenario() -> None:
-        loader = Loader()
-        asked = handler(
-            FakeControllers(
-                create_partitions=create_partitions(IMAGE, GROW, placement_start=0).response,
-                elect_leaders=elect_leaders(IMAGE, ELECT).response,
-                alter_partition_reassignments=alter_partition_reassignments(
-                    IMAGE, MOVE, defaults=KAFKA_DEFAULTS
-                ).response,
-            ),
-            loader,
-        )
-        loader.image = IMAGE
-        await answered_only_after(asked.create_partitions(GROW), loader, grown(IMAGE))
-        loader.image = IMAGE
-        await answered_only_after(asked.elect_leaders(ELECT), loader, elected(IMAGE))
-        loader.image = IMAGE
-        await answered_only_after(asked.alter_reassignments(MOVE), loader, moving(IMAGE))
-
-    run_virtually(scenario())
+async def test_who_changes_partitions_is_answered_when_this_broker_knows_it_too() -> None:
+    loader = Loader()
+    asked = handler(
+        FakeControllers(
+            create_partitions=create_partitions(IMAGE, GROW, placement_start=0).response,
+            elect_leaders=elect_leaders(IMAGE, ELECT).response,
+            alter_partition_reassignments=alter_partition_reassignments(IMAGE, MOVE, defaults=KAFKA_DEFAULTS).response,
+        ),
+        loader,
+    )
+    loader.image = IMAGE
+    await answered_only_after(asked.create_partitions(GROW), loader, grown(IMAGE))
+    loader.image = IMAGE
+    await answered_only_after(asked.elect_leaders(ELECT), loader, elected(IMAGE))
+    loader.image = IMAGE
+    await answered_only_after(asked.alter_reassignments(MOVE), loader, moving(IMAGE))
 
 
-def test_what_is_waited_for_is_judged_by_what_was_set_for_running_brokers() -> None:
+async def test_what_is_waited_for_is_judged_by_what_was_set_for_running_brokers() -> None:
     """By the broker's file alone one replica would be too few, and nothing would seem to be left to wait for."""
     settings = {"min.insync.replicas": "2"}
     lowered = IMAGE.replay([BrokerConfigSet(broker="", key="min.insync.replicas", value="1")])
@@ -100,72 +94,53 @@ def test_what_is_waited_for_is_judged_by_what_was_set_for_running_brokers() -> N
         partitions=[Reassignment(topic="orders", partition=0, replicas=[1])], timeout_ms=30_000
     )
     decision = alter_partition_reassignments(lowered, to_one, defaults=KAFKA_DEFAULTS)
-
-    async def scenario() -> None:
-        loader = Loader()
-        loader.image = lowered
-        asked = PartitionChangesHandler(
-            FakeControllers(alter_partition_reassignments=decision.response).forwarder(loader),
-            settings,
-            broker_defaults(settings),
-        )
-        await answered_only_after(asked.alter_reassignments(to_one), loader, lowered.replay(decision.records))
-
-    run_virtually(scenario())
+    loader = Loader()
+    loader.image = lowered
+    asked = PartitionChangesHandler(
+        FakeControllers(alter_partition_reassignments=decision.response).forwarder(loader),
+        settings,
+        broker_defaults(settings),
+    )
+    await answered_only_after(asked.alter_reassignments(to_one), loader, lowered.replay(decision.records))
 
 
-def test_a_broker_that_has_not_heard_of_the_level_for_reassignments_waits_for_it() -> None:
-    async def scenario() -> None:
-        loader = Loader()
-        loader.image = IMAGE.replay([FeatureLevelSet(feature=METADATA_VERSION, level=1)])
-        response = alter_partition_reassignments(IMAGE, MOVE, defaults=KAFKA_DEFAULTS).response
-        asked = handler(FakeControllers(alter_partition_reassignments=response), loader)
-        await answered_only_after(asked.alter_reassignments(MOVE), loader, moving(IMAGE))
-
-    run_virtually(scenario())
+async def test_a_broker_that_has_not_heard_of_the_level_for_reassignments_waits_for_it() -> None:
+    loader = Loader()
+    loader.image = IMAGE.replay([FeatureLevelSet(feature=METADATA_VERSION, level=1)])
+    response = alter_partition_reassignments(IMAGE, MOVE, defaults=KAFKA_DEFAULTS).response
+    asked = handler(FakeControllers(alter_partition_reassignments=response), loader)
+    await answered_only_after(asked.alter_reassignments(MOVE), loader, moving(IMAGE))
 
 
-def test_a_broker_that_hears_late_answers_all_the_same() -> None:
-    async def scenario() -> None:
-        response = elect_leaders(IMAGE, ELECT).response
-        began = asyncio.get_running_loop().time()
-        assert await handler(FakeControllers(elect_leaders=response), Loader(IMAGE)).elect_leaders(ELECT) == response
-        assert asyncio.get_running_loop().time() - began == pytest.approx(LOCALLY_KNOWN_MAX_S, abs=0.1)
-
-    run_virtually(scenario())
+async def test_a_broker_that_hears_late_answers_all_the_same() -> None:
+    response = elect_leaders(IMAGE, ELECT).response
+    began = asyncio.get_running_loop().time()
+    assert await handler(FakeControllers(elect_leaders=response), Loader(IMAGE)).elect_leaders(ELECT) == response
+    assert asyncio.get_running_loop().time() - began == pytest.approx(LOCALLY_KNOWN_MAX_S, abs=0.1)
 
 
-def test_what_was_refused_is_not_waited_for() -> None:
-    async def scenario() -> None:
-        settled = elected(IMAGE)
-        response = elect_leaders(settled, ELECT).response
-        assert response.results[0].error_code is ErrorCode.ELECTION_NOT_NEEDED
-        began = asyncio.get_running_loop().time()
-        await handler(FakeControllers(elect_leaders=response), Loader(IMAGE)).elect_leaders(ELECT)
-        assert asyncio.get_running_loop().time() == began
-
-    run_virtually(scenario())
+async def test_what_was_refused_is_not_waited_for() -> None:
+    settled = elected(IMAGE)
+    response = elect_leaders(settled, ELECT).response
+    assert response.results[0].error_code is ErrorCode.ELECTION_NOT_NEEDED
+    began = asyncio.get_running_loop().time()
+    await handler(FakeControllers(elect_leaders=response), Loader(IMAGE)).elect_leaders(ELECT)
+    assert asyncio.get_running_loop().time() == began
 
 
-def test_without_a_controller_the_answer_is_that_time_ran_out() -> None:
-    async def scenario() -> None:
-        controllers = FakeControllers(
-            create_partitions=NONE_ACTIVE, elect_leaders=NONE_ACTIVE, alter_partition_reassignments=NONE_ACTIVE
-        )
-        asked = handler(controllers, Loader(IMAGE))
-        (result,) = (await asked.create_partitions(GROW)).results
-        assert (result.topic, result.error_code) == ("orders", ErrorCode.REQUEST_TIMED_OUT)
-        assert (await asked.elect_leaders(ELECT)).error_code is ErrorCode.REQUEST_TIMED_OUT
-        assert (await asked.alter_reassignments(MOVE)).error_code is ErrorCode.REQUEST_TIMED_OUT
-
-    run_virtually(scenario())
+async def test_without_a_controller_the_answer_is_that_time_ran_out() -> None:
+    controllers = FakeControllers(
+        create_partitions=NONE_ACTIVE, elect_leaders=NONE_ACTIVE, alter_partition_reassignments=NONE_ACTIVE
+    )
+    asked = handler(controllers, Loader(IMAGE))
+    (result,) = (await asked.create_partitions(GROW)).results
+    assert (result.topic, result.error_code) == ("orders", ErrorCode.REQUEST_TIMED_OUT)
+    assert (await asked.elect_leaders(ELECT)).error_code is ErrorCode.REQUEST_TIMED_OUT
+    assert (await asked.alter_reassignments(MOVE)).error_code is ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_a_request_that_is_refused_as_a_whole_is_passed_on() -> None:
-    async def scenario() -> None:
-        refusal = Refusal(ErrorCode.INVALID_REQUEST, "fewer at a time")
-        controllers = FakeControllers(alter_partition_reassignments=refusal)
-        with pytest.raises(Refusal, match="fewer at a time"):
-            await handler(controllers, Loader(IMAGE)).alter_reassignments(MOVE)
-
-    run_virtually(scenario())
+async def test_a_request_that_is_refused_as_a_whole_is_passed_on() -> None:
+    refusal = Refusal(ErrorCode.INVALID_REQUEST, "fewer at a time")
+    controllers = FakeControllers(alter_partition_reassignments=refusal)
+    with pytest.raises(Refusal, match="fewer at a time"):
+        await handler(controllers, Loader(IMAGE)).alter_reassignments(MOVE)

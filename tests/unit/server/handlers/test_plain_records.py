@@ -26,6 +26,8 @@ from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.loop.slow_reads import SlowReads
 from tests.unit.server.replicas import WALL_MS, Broker, InlineExecutor, batch, follow, lead, leaders_batch, settle
 
+pytestmark = pytest.mark.real_time
+
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Broker:
@@ -142,44 +144,32 @@ def test_batches_without_a_record_for_consumers_are_passed_over(broker: Broker) 
     assert [record.value for record in fetch(broker, max_bytes=1).records] == [b"b"]
 
 
-def test_a_wait_for_records_ends_when_there_are_some(broker: Broker) -> None:
+async def test_a_wait_for_records_ends_when_there_are_some(broker: Broker) -> None:
     partition = broker.open()
     lead(partition, replicas=(1,))
-
-    async def scenario() -> None:
-        request = FetchRecordsRequest(
-            topic="orders", partition=0, fetch_offset=0, max_wait_ms=60_000, max_bytes=1 << 20
-        )
-        waiting = asyncio.ensure_future(_handler(broker).fetch(request))
-        await settle()
-        assert not waiting.done()
-        partition.append(batch("a"), 1)
-        async with asyncio.timeout(10):
-            assert [record.value for record in (await waiting).records] == [b"a"]
-        assert (await _handler(broker).fetch(replace(request, fetch_offset=1, max_wait_ms=1))).records == []
-
-    asyncio.run(scenario())
+    request = FetchRecordsRequest(topic="orders", partition=0, fetch_offset=0, max_wait_ms=60_000, max_bytes=1 << 20)
+    waiting = asyncio.ensure_future(_handler(broker).fetch(request))
+    await settle()
+    assert not waiting.done()
+    partition.append(batch("a"), 1)
+    async with asyncio.timeout(10):
+        assert [record.value for record in (await waiting).records] == [b"a"]
+    assert (await _handler(broker).fetch(replace(request, fetch_offset=1, max_wait_ms=1))).records == []
 
 
-def test_others_have_their_turn_while_a_batch_is_unpacked(broker: Broker) -> None:
+async def test_others_have_their_turn_while_a_batch_is_unpacked(broker: Broker) -> None:
     partition = broker.open()
     lead(partition, replicas=(1,))
     count, pieces = 40 * PIECE_BYTES // 1_000, 40
     partition.append(build_batch([Record(0, 1, None, bytes(1_000)) for _ in range(count)], Codec.ZSTD), 1)
-
-    async def scenario() -> None:
-        request = FetchRecordsRequest(
-            topic="orders", partition=0, fetch_offset=count - 1, max_wait_ms=0, max_bytes=1 << 20
-        )
-        fetching = asyncio.ensure_future(_handler(broker).fetch(request))
-        turns = 0
-        while not fetching.done():
-            await asyncio.sleep(0)
-            turns += 1
-        assert [record.offset for record in fetching.result().records] == [count - 1]
-        assert turns >= pieces
-
-    asyncio.run(scenario())
+    request = FetchRecordsRequest(topic="orders", partition=0, fetch_offset=count - 1, max_wait_ms=0, max_bytes=1 << 20)
+    fetching = asyncio.ensure_future(_handler(broker).fetch(request))
+    turns = 0
+    while not fetching.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert [record.offset for record in fetching.result().records] == [count - 1]
+    assert turns >= pieces
 
 
 def test_what_takes_too_long_to_unpack_is_given_up(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ from kraft.model.init_producer_id import InitProducerIdRequest
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.handlers.producer_ids import WAIT_MAX_S, ProducerIdHandler
-from tests.unit.client.virtual_time import run_virtually
 from tests.unit.server.fake_controllers import FakeControllers
 
 ASK = InitProducerIdRequest()
@@ -28,75 +27,60 @@ def blocks_of(size: int) -> FakeControllers:
     return FakeControllers(allocate_producer_ids=lambda _: ProducerIdBlock(first=ProducerId(next(first)), count=size))
 
 
-def test_every_producer_gets_another_id_and_a_block_serves_many() -> None:
-    async def scenario() -> None:
-        controllers = blocks_of(10)
-        ids = handler(controllers)
-        answers = await asyncio.gather(*(ids.handle(ASK) for _ in range(25)))
-        assert [answer.producer_id for answer in answers] == list(range(25))
-        assert {(answer.error_code, answer.producer_epoch) for answer in answers} == {(ErrorCode.NONE, 0)}
-        requests = controllers.requests("allocate_producer_ids")
-        assert requests == [AllocateProducerIdsRequest(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(4))] * 3
-
-    run_virtually(scenario())
+async def test_every_producer_gets_another_id_and_a_block_serves_many() -> None:
+    controllers = blocks_of(10)
+    ids = handler(controllers)
+    answers = await asyncio.gather(*(ids.handle(ASK) for _ in range(25)))
+    assert [answer.producer_id for answer in answers] == list(range(25))
+    assert {(answer.error_code, answer.producer_epoch) for answer in answers} == {(ErrorCode.NONE, 0)}
+    requests = controllers.requests("allocate_producer_ids")
+    assert requests == [AllocateProducerIdsRequest(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(4))] * 3
 
 
-def test_a_refusal_of_the_controller_is_told_and_the_next_producer_asks_again() -> None:
-    async def scenario() -> None:
-        controllers = blocks_of(10)
-        allocate = controllers.answers["allocate_producer_ids"]
-        controllers.answers["allocate_producer_ids"] = ProducerIdBlock(
-            error_code=ErrorCode.STALE_BROKER_EPOCH, error_message="epoch 4 is over"
-        )
-        ids = handler(controllers)
-        refused = await ids.handle(ASK)
-        assert (refused.error_code, refused.error_message, refused.producer_id) == (
-            ErrorCode.STALE_BROKER_EPOCH,
-            "epoch 4 is over",
-            -1,
-        )
-        controllers.answers["allocate_producer_ids"] = allocate
-        assert (await ids.handle(ASK)).producer_id == 0
-
-    run_virtually(scenario())
+async def test_a_refusal_of_the_controller_is_told_and_the_next_producer_asks_again() -> None:
+    controllers = blocks_of(10)
+    allocate = controllers.answers["allocate_producer_ids"]
+    controllers.answers["allocate_producer_ids"] = ProducerIdBlock(
+        error_code=ErrorCode.STALE_BROKER_EPOCH, error_message="epoch 4 is over"
+    )
+    ids = handler(controllers)
+    refused = await ids.handle(ASK)
+    assert (refused.error_code, refused.error_message, refused.producer_id) == (
+        ErrorCode.STALE_BROKER_EPOCH,
+        "epoch 4 is over",
+        -1,
+    )
+    controllers.answers["allocate_producer_ids"] = allocate
+    assert (await ids.handle(ASK)).producer_id == 0
 
 
-def test_without_a_controller_a_producer_is_told_to_come_back() -> None:
-    async def scenario() -> None:
-        answer = await handler(FakeControllers(allocate_producer_ids=NoController("no controller is active"))).handle(
-            InitProducerIdRequest()
-        )
-        assert (answer.error_code, answer.error_message) == (ErrorCode.REQUEST_TIMED_OUT, "no controller is active")
-
-    run_virtually(scenario())
+async def test_without_a_controller_a_producer_is_told_to_come_back() -> None:
+    answer = await handler(FakeControllers(allocate_producer_ids=NoController("no controller is active"))).handle(
+        InitProducerIdRequest()
+    )
+    assert (answer.error_code, answer.error_message) == (ErrorCode.REQUEST_TIMED_OUT, "no controller is active")
 
 
-def test_nobody_waits_for_longer_than_the_deadline_however_many_wait_before() -> None:
-    async def scenario() -> None:
-        controllers = blocks_of(10)
-        controllers.takes_s = 3_600
-        ids = handler(controllers)
-        began = asyncio.get_running_loop().time()
-        answers = await asyncio.gather(*(ids.handle(ASK) for _ in range(5)))
-        assert {answer.error_code for answer in answers} == {ErrorCode.REQUEST_TIMED_OUT}
-        assert asyncio.get_running_loop().time() - began == pytest.approx(WAIT_MAX_S)
-        controllers.takes_s = 0
-        assert (await ids.handle(ASK)).producer_id == 0
-
-    run_virtually(scenario())
+async def test_nobody_waits_for_longer_than_the_deadline_however_many_wait_before() -> None:
+    controllers = blocks_of(10)
+    controllers.takes_s = 3_600
+    ids = handler(controllers)
+    began = asyncio.get_running_loop().time()
+    answers = await asyncio.gather(*(ids.handle(ASK) for _ in range(5)))
+    assert {answer.error_code for answer in answers} == {ErrorCode.REQUEST_TIMED_OUT}
+    assert asyncio.get_running_loop().time() - began == pytest.approx(WAIT_MAX_S)
+    controllers.takes_s = 0
+    assert (await ids.handle(ASK)).producer_id == 0
 
 
-def test_a_producer_that_goes_while_a_block_is_fetched_holds_up_nobody() -> None:
-    async def scenario() -> None:
-        controllers = blocks_of(10)
-        controllers.takes_s = 1
-        ids = handler(controllers)
-        gone, stays = (
-            asyncio.ensure_future(ids.handle(ASK)),
-            asyncio.ensure_future(ids.handle(ASK)),
-        )
-        await asyncio.sleep(0.5)
-        gone.cancel()
-        assert (await stays).error_code is ErrorCode.NONE
-
-    run_virtually(scenario())
+async def test_a_producer_that_goes_while_a_block_is_fetched_holds_up_nobody() -> None:
+    controllers = blocks_of(10)
+    controllers.takes_s = 1
+    ids = handler(controllers)
+    gone, stays = (
+        asyncio.ensure_future(ids.handle(ASK)),
+        asyncio.ensure_future(ids.handle(ASK)),
+    )
+    await asyncio.sleep(0.5)
+    gone.cancel()
+    assert (await stays).error_code is ErrorCode.NONE

@@ -17,7 +17,6 @@ from kraft.model.replica_fetch import (
 )
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
 from kraft.server.replica.partition import Partition
-from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import ORDERS
 from tests.unit.server.replicas import Broker, batch, fetched, follow, lead, outcome, settle, values_of
 
@@ -82,214 +81,166 @@ def caught_up(broker: Broker) -> Partition:
     return partition
 
 
-def test_a_follower_gets_everything_in_the_log_committed_or_not(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = broker.open()
-        lead(partition)
-        partition.append(batch("a"), -1)
-        partition.append(batch("b"), -1)
-        result = await ask(broker, asking(0))
-        assert values_of(result.records) == ["a", "b"]
-        assert (result.error_code, result.leader_epoch, result.high_watermark) == (ErrorCode.NONE, 0, 0)
-
-    run_virtually(scenario())
+async def test_a_follower_gets_everything_in_the_log_committed_or_not(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition)
+    partition.append(batch("a"), -1)
+    partition.append(batch("b"), -1)
+    result = await ask(broker, asking(0))
+    assert values_of(result.records) == ["a", "b"]
+    assert (result.error_code, result.leader_epoch, result.high_watermark) == (ErrorCode.NONE, 0, 0)
 
 
-def test_a_fetch_is_the_promise_of_what_is_on_the_followers_disk(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = broker.open()
-        lead(partition)
-        partition.append(batch("a"), -1)
-        parked = partition.park_produce(Offset(1))
-        broker.sync()
-        await ask(broker, asking(0))
-        assert outcome(parked) is None, "it was sent, which is not yet stored"
-        result = await ask(broker, asking(1, last_epoch=0))
-        assert outcome(parked) is ErrorCode.NONE
-        assert (result.high_watermark, result.records) == (1, b""), "the news is the high watermark alone"
-
-    run_virtually(scenario())
+async def test_a_fetch_is_the_promise_of_what_is_on_the_followers_disk(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition)
+    partition.append(batch("a"), -1)
+    parked = partition.park_produce(Offset(1))
+    broker.sync()
+    await ask(broker, asking(0))
+    assert outcome(parked) is None, "it was sent, which is not yet stored"
+    result = await ask(broker, asking(1, last_epoch=0))
+    assert outcome(parked) is ErrorCode.NONE
+    assert (result.high_watermark, result.records) == (1, b""), "the news is the high watermark alone"
 
 
-def test_a_follower_at_the_end_waits_for_the_next_append(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = broker.open()
-        lead(partition)
-        waiting = begin(broker, asking(0))
-        await settle()
-        assert not waiting.done()
-        partition.append(batch("a"), -1)
-        (result,) = (await waiting).partitions
-        assert values_of(result.records) == ["a"]
-
-    run_virtually(scenario())
+async def test_a_follower_at_the_end_waits_for_the_next_append(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition)
+    waiting = begin(broker, asking(0))
+    await settle()
+    assert not waiting.done()
+    partition.append(batch("a"), -1)
+    (result,) = (await waiting).partitions
+    assert values_of(result.records) == ["a"]
 
 
-def test_a_high_watermark_that_moves_on_is_news_for_a_follower_that_waits(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = broker.open()
-        lead(partition, replicas=(1, 2, 3))
-        partition.append(batch("a"), -1)
-        broker.sync()
-        waiting = begin(broker, asking(1, last_epoch=0))
-        await settle()
-        assert not waiting.done()
-        fetched(partition, 1, broker_id=3, broker_epoch=3)
-        (result,) = (await waiting).partitions
-        assert (result.high_watermark, result.records) == (1, b"")
-
-    run_virtually(scenario())
+async def test_a_high_watermark_that_moves_on_is_news_for_a_follower_that_waits(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition, replicas=(1, 2, 3))
+    partition.append(batch("a"), -1)
+    broker.sync()
+    waiting = begin(broker, asking(1, last_epoch=0))
+    await settle()
+    assert not waiting.done()
+    fetched(partition, 1, broker_id=3, broker_epoch=3)
+    (result,) = (await waiting).partitions
+    assert (result.high_watermark, result.records) == (1, b"")
 
 
-def test_without_news_the_wait_ends_in_an_empty_answer(broker: Broker) -> None:
-    async def scenario() -> None:
-        lead(broker.open())
-        began = asyncio.get_running_loop().time()
-        result = await ask(broker, asking(0))
-        assert asyncio.get_running_loop().time() - began == pytest.approx(0.5)
-        assert (result.error_code, result.records) == (ErrorCode.NONE, b"")
-
-    run_virtually(scenario())
+async def test_without_news_the_wait_ends_in_an_empty_answer(broker: Broker) -> None:
+    lead(broker.open())
+    began = asyncio.get_running_loop().time()
+    result = await ask(broker, asking(0))
+    assert asyncio.get_running_loop().time() - began == pytest.approx(0.5)
+    assert (result.error_code, result.records) == (ErrorCode.NONE, b"")
 
 
-def test_a_follower_whose_log_parts_from_ours_is_told_where_and_counts_for_nothing(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = broker.open()
-        lead(partition, epoch=1)
-        partition.append(batch("a"), -1)
-        broker.sync()
-        follow(partition, epoch=2)
-        lead(partition, epoch=3)
-        parked = partition.park_produce(Offset(1))
-        result = await ask(broker, asking(4, last_epoch=2, leader_epoch=3))
-        assert (result.diverging_epoch, result.diverging_end_offset, result.records) == (1, 1, b"")
-        assert outcome(parked) is None
-
-    run_virtually(scenario())
+async def test_a_follower_whose_log_parts_from_ours_is_told_where_and_counts_for_nothing(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition, epoch=1)
+    partition.append(batch("a"), -1)
+    broker.sync()
+    follow(partition, epoch=2)
+    lead(partition, epoch=3)
+    parked = partition.park_produce(Offset(1))
+    result = await ask(broker, asking(4, last_epoch=2, leader_epoch=3))
+    assert (result.diverging_epoch, result.diverging_end_offset, result.records) == (1, 1, b"")
+    assert outcome(parked) is None
 
 
 @pytest.mark.parametrize(("epoch", "code"), [(2, ErrorCode.FENCED_LEADER_EPOCH), (4, ErrorCode.UNKNOWN_LEADER_EPOCH)])
-def test_a_follower_of_another_epoch_is_told_at_once(broker: Broker, epoch: int, code: ErrorCode) -> None:
-    async def scenario() -> None:
-        lead(broker.open(), epoch=3)
-        began = asyncio.get_running_loop().time()
-        assert (await ask(broker, asking(0, leader_epoch=epoch))).error_code is code
-        assert asyncio.get_running_loop().time() == began
-
-    run_virtually(scenario())
+async def test_a_follower_of_another_epoch_is_told_at_once(broker: Broker, epoch: int, code: ErrorCode) -> None:
+    lead(broker.open(), epoch=3)
+    began = asyncio.get_running_loop().time()
+    assert (await ask(broker, asking(0, leader_epoch=epoch))).error_code is code
+    assert asyncio.get_running_loop().time() == began
 
 
-def test_a_fetch_of_an_earlier_life_of_the_follower_counts_for_nothing(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = broker.open()
+async def test_a_fetch_of_an_earlier_life_of_the_follower_counts_for_nothing(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition)
+    partition.append(batch("a"), -1)
+    broker.sync()
+    await ask(broker, asking(0), broker_epoch=7)
+    stale = await ask(broker, asking(1, last_epoch=0), broker_epoch=6)
+    assert stale.error_code is ErrorCode.STALE_BROKER_EPOCH
+    assert partition.high_watermark == 0
+
+
+async def test_a_fetch_past_the_end_of_the_log_is_out_of_range(broker: Broker) -> None:
+    lead(broker.open())
+    result = await ask(broker, asking(9))
+    assert (result.error_code, result.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, 0)
+
+
+async def test_a_topic_of_the_same_name_but_another_id_is_not_this_one(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition)
+    partition.append(batch("a"), -1)
+    result = await ask(broker, asking(0, topic_id=TopicId(UUID(int=200))))
+    assert (result.error_code, result.records) == (ErrorCode.UNKNOWN_TOPIC_ID, b"")
+
+
+async def test_a_follower_that_waits_at_a_leader_that_is_demoted_is_told_so(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition)
+    waiting = begin(broker, asking(0))
+    await settle()
+    follow(partition, epoch=1)
+    (result,) = (await waiting).partitions
+    assert (result.error_code, result.leader_epoch) == (ErrorCode.FENCED_LEADER_EPOCH, 1)
+
+
+async def test_a_wait_that_outlives_a_change_of_epoch_gets_nothing_of_the_new_one(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition)
+    waiting = begin(broker, asking(0))
+    await settle()
+    lead(partition, epoch=1)
+    partition.append(batch("a"), -1)
+    (result,) = (await waiting).partitions
+    assert (result.error_code, result.records) == (ErrorCode.FENCED_LEADER_EPOCH, b"")
+
+
+async def test_the_first_batch_is_given_whatever_its_size_and_no_other(broker: Broker) -> None:
+    for number in (0, 1, 2):
+        partition = broker.open(TopicPartition("orders", number))
         lead(partition)
-        partition.append(batch("a"), -1)
-        broker.sync()
-        await ask(broker, asking(0), broker_epoch=7)
-        stale = await ask(broker, asking(1, last_epoch=0), broker_epoch=6)
-        assert stale.error_code is ErrorCode.STALE_BROKER_EPOCH
-        assert partition.high_watermark == 0
-
-    run_virtually(scenario())
-
-
-def test_a_fetch_past_the_end_of_the_log_is_out_of_range(broker: Broker) -> None:
-    async def scenario() -> None:
-        lead(broker.open())
-        result = await ask(broker, asking(9))
-        assert (result.error_code, result.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, 0)
-
-    run_virtually(scenario())
+        if number:
+            partition.append(batch("x" * 1_000), 1)
+            partition.append(batch("y" * 1_000), 1)
+    handler = ReplicaFetchHandler(broker.partitions)
+    for max_bytes in (0, 1, 500):
+        wanted = [asking(0, number=number) for number in (0, 1, 2)]
+        response = await handler.handle(request(*wanted, max_bytes=max_bytes))
+        assert [values_of(result.records) for result in response.partitions] == [[], ["x" * 1_000], []]
 
 
-def test_a_topic_of_the_same_name_but_another_id_is_not_this_one(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = broker.open()
-        lead(partition)
-        partition.append(batch("a"), -1)
-        result = await ask(broker, asking(0, topic_id=TopicId(UUID(int=200))))
-        assert (result.error_code, result.records) == (ErrorCode.UNKNOWN_TOPIC_ID, b"")
-
-    run_virtually(scenario())
+async def test_a_caught_up_follower_is_proposed_for_the_isr(broker: Broker) -> None:
+    lead(broker.open(), isr=(1,))
+    await ask(broker, asking(0))
+    (proposal,) = broker.proposals
+    assert [(member.broker_id, member.broker_epoch) for member in proposal.isr] == [(1, 1), (2, 2)]
 
 
-def test_a_follower_that_waits_at_a_leader_that_is_demoted_is_told_so(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = broker.open()
-        lead(partition)
-        waiting = begin(broker, asking(0))
-        await settle()
-        follow(partition, epoch=1)
-        (result,) = (await waiting).partitions
-        assert (result.error_code, result.leader_epoch) == (ErrorCode.FENCED_LEADER_EPOCH, 1)
-
-    run_virtually(scenario())
+async def test_a_log_start_that_moves_on_is_news_for_a_follower_that_waits(broker: Broker) -> None:
+    partition = caught_up(broker)
+    at_the_end = asking(1, last_epoch=0, high_watermark=1)
+    waiting = asyncio.create_task(ReplicaFetchHandler(broker.partitions).handle(request(at_the_end)))
+    await settle()
+    assert not waiting.done()
+    partition.delete_records(1)
+    (result,) = (await waiting).partitions
+    assert (result.log_start_offset, result.high_watermark, result.records) == (1, 1, b"")
 
 
-def test_a_wait_that_outlives_a_change_of_epoch_gets_nothing_of_the_new_one(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = broker.open()
-        lead(partition)
-        waiting = begin(broker, asking(0))
-        await settle()
-        lead(partition, epoch=1)
-        partition.append(batch("a"), -1)
-        (result,) = (await waiting).partitions
-        assert (result.error_code, result.records) == (ErrorCode.FENCED_LEADER_EPOCH, b"")
-
-    run_virtually(scenario())
-
-
-def test_the_first_batch_is_given_whatever_its_size_and_no_other(broker: Broker) -> None:
-    async def scenario() -> None:
-        for number in (0, 1, 2):
-            partition = broker.open(TopicPartition("orders", number))
-            lead(partition)
-            if number:
-                partition.append(batch("x" * 1_000), 1)
-                partition.append(batch("y" * 1_000), 1)
-        handler = ReplicaFetchHandler(broker.partitions)
-        for max_bytes in (0, 1, 500):
-            wanted = [asking(0, number=number) for number in (0, 1, 2)]
-            response = await handler.handle(request(*wanted, max_bytes=max_bytes))
-            assert [values_of(result.records) for result in response.partitions] == [[], ["x" * 1_000], []]
-
-    run_virtually(scenario())
-
-
-def test_a_caught_up_follower_is_proposed_for_the_isr(broker: Broker) -> None:
-    async def scenario() -> None:
-        lead(broker.open(), isr=(1,))
-        await ask(broker, asking(0))
-        (proposal,) = broker.proposals
-        assert [(member.broker_id, member.broker_epoch) for member in proposal.isr] == [(1, 1), (2, 2)]
-
-    run_virtually(scenario())
-
-
-def test_a_log_start_that_moves_on_is_news_for_a_follower_that_waits(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = caught_up(broker)
-        at_the_end = asking(1, last_epoch=0, high_watermark=1)
-        waiting = asyncio.create_task(ReplicaFetchHandler(broker.partitions).handle(request(at_the_end)))
-        await settle()
-        assert not waiting.done()
-        partition.delete_records(1)
-        (result,) = (await waiting).partitions
-        assert (result.log_start_offset, result.high_watermark, result.records) == (1, 1, b"")
-
-    run_virtually(scenario())
-
-
-def test_a_fetch_tells_where_the_followers_log_begins(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = caught_up(broker)
-        partition.delete_records(1)
-        behind = replace(asking(1, last_epoch=0, high_watermark=1), log_start_offset=0)
-        await ReplicaFetchHandler(broker.partitions).handle(request(behind))
-        assert partition.as_leader().low_watermark == 0
-        level = replace(behind, log_start_offset=1)
-        await ReplicaFetchHandler(broker.partitions).handle(request(level))
-        assert partition.as_leader().low_watermark == 1
-
-    run_virtually(scenario())
+async def test_a_fetch_tells_where_the_followers_log_begins(broker: Broker) -> None:
+    partition = caught_up(broker)
+    partition.delete_records(1)
+    behind = replace(asking(1, last_epoch=0, high_watermark=1), log_start_offset=0)
+    await ReplicaFetchHandler(broker.partitions).handle(request(behind))
+    assert partition.as_leader().low_watermark == 0
+    level = replace(behind, log_start_offset=1)
+    await ReplicaFetchHandler(broker.partitions).handle(request(level))
+    assert partition.as_leader().low_watermark == 1

@@ -13,6 +13,8 @@ from kraft.wire.schema.metadata import MetadataResponse
 from tests.unit.metadata.clusters import cluster
 from tests.unit.server.replicas import settle
 
+pytestmark = pytest.mark.real_time
+
 
 class Metadata:
     def __init__(self) -> None:
@@ -31,70 +33,55 @@ class Metadata:
         return (await self.answers.get(key, make or self.make)).body
 
 
-def test_all_who_ask_at_the_same_time_and_later_get_what_was_made_once() -> None:
-    async def scenario() -> None:
-        metadata = Metadata()
-        waiting = [asyncio.create_task(metadata.get()) for _ in range(3)]
-        await settle()
-        metadata.may_end.set()
-        assert await asyncio.gather(*waiting) == [b"1"] * 3
-        assert await metadata.get() == b"1"
-
-    asyncio.run(scenario())
+async def test_all_who_ask_at_the_same_time_and_later_get_what_was_made_once() -> None:
+    metadata = Metadata()
+    waiting = [asyncio.create_task(metadata.get()) for _ in range(3)]
+    await settle()
+    metadata.may_end.set()
+    assert await asyncio.gather(*waiting) == [b"1"] * 3
+    assert await metadata.get() == b"1"
 
 
-def test_metadata_that_changed_is_told_anew_also_to_who_asks_while_the_old_is_made() -> None:
-    async def scenario() -> None:
-        metadata = Metadata()
-        early = asyncio.create_task(metadata.get())
-        await settle()
-        metadata.image = cluster(1, 2)
-        late = asyncio.create_task(metadata.get())
-        await settle()
-        metadata.may_end.set()
-        assert (await early, await late, await metadata.get()) == (b"1", b"2", b"2")
-
-    asyncio.run(scenario())
+async def test_metadata_that_changed_is_told_anew_also_to_who_asks_while_the_old_is_made() -> None:
+    metadata = Metadata()
+    early = asyncio.create_task(metadata.get())
+    await settle()
+    metadata.image = cluster(1, 2)
+    late = asyncio.create_task(metadata.get())
+    await settle()
+    metadata.may_end.set()
+    assert (await early, await late, await metadata.get()) == (b"1", b"2", b"2")
 
 
-def test_a_client_that_goes_takes_nothing_from_the_others() -> None:
-    async def scenario() -> None:
-        metadata = Metadata()
-        gone, stays = asyncio.create_task(metadata.get()), asyncio.create_task(metadata.get())
-        await settle()
-        gone.cancel()
-        metadata.may_end.set()
-        assert await stays == b"1"
-        assert gone.cancelled()
-
-    asyncio.run(scenario())
+async def test_a_client_that_goes_takes_nothing_from_the_others() -> None:
+    metadata = Metadata()
+    gone, stays = asyncio.create_task(metadata.get()), asyncio.create_task(metadata.get())
+    await settle()
+    gone.cancel()
+    metadata.may_end.set()
+    assert await stays == b"1"
+    assert gone.cancelled()
 
 
-def test_what_could_not_be_made_is_tried_again() -> None:
+async def test_what_could_not_be_made_is_tried_again() -> None:
     async def fail() -> EncodedMessage:
         raise Refusal(ErrorCode.REQUEST_TIMED_OUT, "not now")
 
-    async def scenario() -> None:
-        metadata = Metadata()
-        metadata.may_end.set()
-        with pytest.raises(Refusal, match="not now"):
-            await metadata.get(make=fail)
-        assert await metadata.get() == b"1"
-
-    asyncio.run(scenario())
+    metadata = Metadata()
+    metadata.may_end.set()
+    with pytest.raises(Refusal, match="not now"):
+        await metadata.get(make=fail)
+    assert await metadata.get() == b"1"
 
 
-def test_few_are_kept_those_that_were_used_last() -> None:
-    async def scenario() -> None:
-        metadata = Metadata()
-        metadata.may_end.set()
-        for key in range(ANSWERS_MAX):
-            await metadata.get(key)
-        await metadata.get(0)
-        await metadata.get(ANSWERS_MAX)
-        made = len(metadata.made_of)
-        assert await metadata.get(0) == b"1"
-        assert len(metadata.made_of) == made
-        assert await metadata.get(1) == b"%d" % (made + 1)
-
-    asyncio.run(scenario())
+async def test_few_are_kept_those_that_were_used_last() -> None:
+    metadata = Metadata()
+    metadata.may_end.set()
+    for key in range(ANSWERS_MAX):
+        await metadata.get(key)
+    await metadata.get(0)
+    await metadata.get(ANSWERS_MAX)
+    made = len(metadata.made_of)
+    assert await metadata.get(0) == b"1"
+    assert len(metadata.made_of) == made
+    assert await metadata.get(1) == b"%d" % (made + 1)

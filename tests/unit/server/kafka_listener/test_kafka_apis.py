@@ -27,6 +27,8 @@ from tests.unit.metadata.clusters import cluster, with_topic
 from tests.unit.server.broker.test_broker_node import broker
 from tests.wire.random_messages import random_message
 
+pytestmark = pytest.mark.real_time
+
 SEED = 6
 REQUESTS_A_VERSION = 3
 DEADLINE_S = 20.0
@@ -74,27 +76,24 @@ PAIRS = list(advertised_pairs())
 
 
 @pytest.mark.parametrize(("key", "version"), PAIRS, ids=[f"{key.name}-{version}" for key, version in PAIRS])
-def test_every_advertised_version_of_every_api_is_answered(key: ApiKey, version: int, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        apis = node(tmp_path).apis.kafka_apis("PLAINTEXT")
-        if (key, version) in REFUSED:
-            await check_refused(apis, version)
-            return
-        chance = Random(f"{SEED} {key.name} {version}")
-        for number in range(REQUESTS_A_VERSION):
-            request = random_message(request_type(key), version, chance)
-            if isinstance(request, ProduceRequest):
-                request = ProduceRequest(acks=1, timeout_ms=100, topic_data=request.topic_data)
-            if isinstance(request, ApiVersionsRequest) and number:
-                request = ApiVersionsRequest(client_software_name="tests", client_software_version="1")
-            frame = memoryview(b"".join(encode_request(request, version, number, "tester")))[4:]
-            begun = KafkaRequests(apis, "10.0.0.7:5100").begin(frame)
-            async with asyncio.timeout(DEADLINE_S):
-                answer = await begun if isinstance(begun, Awaitable) else begun
-            correlation_id, _ = decode_response(response_type(key), version, memoryview(b"".join(answer))[4:])
-            assert correlation_id == number
-
-    asyncio.run(scenario())
+async def test_every_advertised_version_of_every_api_is_answered(key: ApiKey, version: int, tmp_path: Path) -> None:
+    apis = node(tmp_path).apis.kafka_apis("PLAINTEXT")
+    if (key, version) in REFUSED:
+        await check_refused(apis, version)
+        return
+    chance = Random(f"{SEED} {key.name} {version}")
+    for number in range(REQUESTS_A_VERSION):
+        request = random_message(request_type(key), version, chance)
+        if isinstance(request, ProduceRequest):
+            request = ProduceRequest(acks=1, timeout_ms=100, topic_data=request.topic_data)
+        if isinstance(request, ApiVersionsRequest) and number:
+            request = ApiVersionsRequest(client_software_name="tests", client_software_version="1")
+        frame = memoryview(b"".join(encode_request(request, version, number, "tester")))[4:]
+        begun = KafkaRequests(apis, "10.0.0.7:5100").begin(frame)
+        async with asyncio.timeout(DEADLINE_S):
+            answer = await begun if isinstance(begun, Awaitable) else begun
+        correlation_id, _ = decode_response(response_type(key), version, memoryview(b"".join(answer))[4:])
+        assert correlation_id == number
 
 
 async def check_refused(apis: Mapping[ApiKey, Api], version: int) -> None:
@@ -109,18 +108,15 @@ def test_every_declared_api_is_served_or_named_as_without_a_handler() -> None:
     assert sorted(served + without_handler) == sorted(key.name.lower() for key in ApiKey)
 
 
-def test_what_is_advertised_is_what_is_served(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        apis = node(tmp_path).apis.kafka_apis("PLAINTEXT")
-        request = encode_request(ApiVersionsRequest(), 0, 1, "tester")
-        begun = KafkaRequests(apis, "").begin(memoryview(b"".join(request))[4:])
-        assert isinstance(begun, Awaitable)
-        _, response = decode_response(ApiVersionsResponse, 0, memoryview(b"".join(await begun))[4:])
-        assert [each.api_key for each in response.api_keys] == sorted(apis)
-        assert {
-            (ApiKey(each.api_key), version)
-            for each in response.api_keys
-            for version in range(each.min_version, each.max_version + 1)
-        } == set(PAIRS)
-
-    asyncio.run(scenario())
+async def test_what_is_advertised_is_what_is_served(tmp_path: Path) -> None:
+    apis = node(tmp_path).apis.kafka_apis("PLAINTEXT")
+    request = encode_request(ApiVersionsRequest(), 0, 1, "tester")
+    begun = KafkaRequests(apis, "").begin(memoryview(b"".join(request))[4:])
+    assert isinstance(begun, Awaitable)
+    _, response = decode_response(ApiVersionsResponse, 0, memoryview(b"".join(await begun))[4:])
+    assert [each.api_key for each in response.api_keys] == sorted(apis)
+    assert {
+        (ApiKey(each.api_key), version)
+        for each in response.api_keys
+        for version in range(each.min_version, each.max_version + 1)
+    } == set(PAIRS)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kraft.server.kafka_listener.unread_answers import ANSWER_BYTES_MAX, SMALL_ANSWER_BYTES, UnreadAnswers
-from tests.unit.client.virtual_time import run_virtually
+from tests.support.virtual_time import run_virtually
 
 MIB = 1 << 20
 

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraft.server.loop.budget import Beyond, Budget
-from tests.unit.client.virtual_time import run_virtually
 
 
 class Crowd:
@@ -127,39 +126,33 @@ def test_who_releases_while_it_waits_is_not_granted_anything() -> None:
     assert crowd.granted == [2]
 
 
-def test_a_wait_ends_when_there_is_room_or_the_time_is_over() -> None:
-    async def scenario() -> None:
-        budget, loop = Budget(10), asyncio.get_running_loop()
-        began = loop.time()
-        assert await budget.wait("first", 10, began + 1)
-        second = asyncio.ensure_future(budget.wait("second", 3, began + 60))
-        assert not await budget.wait("third", 3, began + 5)
-        assert loop.time() - began == pytest.approx(5)
-        budget.release("first")
-        assert await second
-        assert (budget.held, budget.waiting_count) == (3, 0)
-
-    run_virtually(scenario())
+async def test_a_wait_ends_when_there_is_room_or_the_time_is_over() -> None:
+    budget, loop = Budget(10), asyncio.get_running_loop()
+    began = loop.time()
+    assert await budget.wait("first", 10, began + 1)
+    second = asyncio.ensure_future(budget.wait("second", 3, began + 60))
+    assert not await budget.wait("third", 3, began + 5)
+    assert loop.time() - began == pytest.approx(5)
+    budget.release("first")
+    assert await second
+    assert (budget.held, budget.waiting_count) == (3, 0)
 
 
-def test_who_goes_while_it_waits_leaves_nothing_behind() -> None:
-    async def scenario() -> None:
-        budget = Budget(10)
-        budget.hold("first", 10)
-        waits = [
-            asyncio.ensure_future(budget.wait(number, 10, asyncio.get_running_loop().time() + 60)) for number in (1, 2)
-        ]
-        await asyncio.sleep(0)
-        waits[0].cancel()
-        await asyncio.sleep(0)
-        assert budget.waiting_count == 1
-        budget.release("first")
-        # Granted, and gone before it noticed.
-        waits[1].cancel()
-        await asyncio.wait(waits)
-        assert (budget.held, budget.waiting_count) == (0, 0)
-
-    run_virtually(scenario())
+async def test_who_goes_while_it_waits_leaves_nothing_behind() -> None:
+    budget = Budget(10)
+    budget.hold("first", 10)
+    waits = [
+        asyncio.ensure_future(budget.wait(number, 10, asyncio.get_running_loop().time() + 60)) for number in (1, 2)
+    ]
+    await asyncio.sleep(0)
+    waits[0].cancel()
+    await asyncio.sleep(0)
+    assert budget.waiting_count == 1
+    budget.release("first")
+    # Granted, and gone before it noticed.
+    waits[1].cancel()
+    await asyncio.wait(waits)
+    assert (budget.held, budget.waiting_count) == (0, 0)
 
 
 _BOUNDS: dict[Beyond, Callable[[list[int]], bool]] = {

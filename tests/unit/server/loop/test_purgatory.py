@@ -7,106 +7,86 @@ import pytest
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import Offset
 from kraft.server.loop.purgatory import Notifier, ProducePurgatory, Watch
-from tests.unit.client.virtual_time import run_virtually
 
 
 def outcomes(*parked: asyncio.Future[ErrorCode]) -> list[ErrorCode | None]:
     return [future.result() if future.done() else None for future in parked]
 
 
-def test_a_high_watermark_completes_those_below_it_and_no_others() -> None:
-    async def scenario() -> None:
-        purgatory = ProducePurgatory()
-        parked = [purgatory.park(Offset(offset)) for offset in (10, 20, 30)]
-        purgatory.complete_below(Offset(20))
-        assert outcomes(*parked) == [ErrorCode.NONE, ErrorCode.NONE, None]
-
-    asyncio.run(scenario())
+@pytest.mark.real_time
+async def test_a_high_watermark_completes_those_below_it_and_no_others() -> None:
+    purgatory = ProducePurgatory()
+    parked = [purgatory.park(Offset(offset)) for offset in (10, 20, 30)]
+    purgatory.complete_below(Offset(20))
+    assert outcomes(*parked) == [ErrorCode.NONE, ErrorCode.NONE, None]
 
 
-def test_a_duplicate_that_is_parked_behind_later_records_does_not_wait_for_them() -> None:
-    async def scenario() -> None:
-        purgatory = ProducePurgatory()
-        later, duplicate = purgatory.park(Offset(20)), purgatory.park(Offset(10))
-        purgatory.complete_below(Offset(10))
-        assert outcomes(later, duplicate) == [None, ErrorCode.NONE]
-        purgatory.complete_below(Offset(20))
-        assert outcomes(later) == [ErrorCode.NONE]
-
-    asyncio.run(scenario())
+@pytest.mark.real_time
+async def test_a_duplicate_that_is_parked_behind_later_records_does_not_wait_for_them() -> None:
+    purgatory = ProducePurgatory()
+    later, duplicate = purgatory.park(Offset(20)), purgatory.park(Offset(10))
+    purgatory.complete_below(Offset(10))
+    assert outcomes(later, duplicate) == [None, ErrorCode.NONE]
+    purgatory.complete_below(Offset(20))
+    assert outcomes(later) == [ErrorCode.NONE]
 
 
-def test_whose_outcome_is_decided_is_told_and_the_others_go_on_waiting() -> None:
-    async def scenario() -> None:
-        purgatory = ProducePurgatory()
-        parked = [purgatory.park(Offset(offset)) for offset in (10, 20)]
-        purgatory.complete(lambda offset: ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if offset == 20 else None)
-        assert outcomes(*parked) == [None, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
-        purgatory.abandon(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        assert outcomes(*parked)[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-    asyncio.run(scenario())
+@pytest.mark.real_time
+async def test_whose_outcome_is_decided_is_told_and_the_others_go_on_waiting() -> None:
+    purgatory = ProducePurgatory()
+    parked = [purgatory.park(Offset(offset)) for offset in (10, 20)]
+    purgatory.complete(lambda offset: ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if offset == 20 else None)
+    assert outcomes(*parked) == [None, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
+    purgatory.abandon(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert outcomes(*parked)[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_one_that_gave_up_waiting_is_told_nothing() -> None:
-    async def scenario() -> None:
-        purgatory = ProducePurgatory()
-        gone, waiting = purgatory.park(Offset(10)), purgatory.park(Offset(10))
-        gone.cancel()
-        purgatory.complete_below(Offset(10))
-        assert gone.cancelled()
-        assert outcomes(waiting) == [ErrorCode.NONE]
-
-    asyncio.run(scenario())
+@pytest.mark.real_time
+async def test_one_that_gave_up_waiting_is_told_nothing() -> None:
+    purgatory = ProducePurgatory()
+    gone, waiting = purgatory.park(Offset(10)), purgatory.park(Offset(10))
+    gone.cancel()
+    purgatory.complete_below(Offset(10))
+    assert gone.cancelled()
+    assert outcomes(waiting) == [ErrorCode.NONE]
 
 
-def test_those_that_gave_up_while_nothing_is_committed_take_no_room() -> None:
-    async def scenario() -> None:
-        purgatory = ProducePurgatory()
-        first = purgatory.park(Offset(5))
-        for _ in range(1_000):
-            purgatory.park(Offset(10)).cancel()
-            await asyncio.sleep(0)
-        assert len(purgatory) == 1
-        purgatory.abandon(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        assert outcomes(first) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-
-    asyncio.run(scenario())
+@pytest.mark.real_time
+async def test_those_that_gave_up_while_nothing_is_committed_take_no_room() -> None:
+    purgatory = ProducePurgatory()
+    first = purgatory.park(Offset(5))
+    for _ in range(1_000):
+        purgatory.park(Offset(10)).cancel()
+        await asyncio.sleep(0)
+    assert len(purgatory) == 1
+    purgatory.abandon(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert outcomes(first) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
-def test_a_watch_is_woken_by_any_of_the_notifiers_it_watches() -> None:
-    async def scenario() -> None:
-        first, second = Notifier(), Notifier()
-        with Watch([first, second]) as watch:
-            watch.again()
-            asyncio.get_running_loop().call_later(1, second.notify)
-            assert await watch.wait(60)
-            assert asyncio.get_running_loop().time() == pytest.approx(1_001)
-
-    run_virtually(scenario())
+async def test_a_watch_is_woken_by_any_of_the_notifiers_it_watches() -> None:
+    first, second = Notifier(), Notifier()
+    with Watch([first, second]) as watch:
+        watch.again()
+        asyncio.get_running_loop().call_later(1, second.notify)
+        assert await watch.wait(60)
+        assert asyncio.get_running_loop().time() == pytest.approx(1_001)
 
 
-def test_what_moves_between_the_look_and_the_wait_is_not_missed() -> None:
-    async def scenario() -> None:
-        notifier = Notifier()
-        with Watch([notifier]) as watch:
-            watch.again()
-            notifier.notify()
-            assert await watch.wait(60)
-            assert await watch.wait(0)
-            watch.again()
-            assert not await watch.wait(0)
-
-    run_virtually(scenario())
-
-
-def test_a_watch_gives_up_at_its_deadline_and_is_forgotten_afterwards() -> None:
-    async def scenario() -> None:
-        notifier = Notifier()
-        with Watch([notifier]) as watch:
-            assert not await watch.wait(0.5)
-            assert not await watch.wait(-1)
+async def test_what_moves_between_the_look_and_the_wait_is_not_missed() -> None:
+    notifier = Notifier()
+    with Watch([notifier]) as watch:
+        watch.again()
         notifier.notify()
-        assert not watch.moved.is_set()
+        assert await watch.wait(60)
+        assert await watch.wait(0)
+        watch.again()
+        assert not await watch.wait(0)
 
-    run_virtually(scenario())
+
+async def test_a_watch_gives_up_at_its_deadline_and_is_forgotten_afterwards() -> None:
+    notifier = Notifier()
+    with Watch([notifier]) as watch:
+        assert not await watch.wait(0.5)
+        assert not await watch.wait(-1)
+    notifier.notify()
+    assert not watch.moved.is_set()

@@ -10,6 +10,8 @@ import pytest
 from kraft.server.loop.slow_reads import SlowReads
 from tests.unit.server.replicas import InlineExecutor, settle
 
+pytestmark = pytest.mark.real_time
+
 HOUR_S = 3_600.0
 
 
@@ -54,150 +56,126 @@ class Steps:
         return f"{self.name} is done"
 
 
-def test_what_the_steps_end_with_is_the_outcome() -> None:
-    async def scenario() -> None:
-        with ThreadPoolExecutor(1) as thread:
-            reads = SlowReads(thread)
-            log: list[str] = []
-            assert await reads.of_request(HOUR_S).run(Steps("a", 5, log)()) == "a is done"
-            assert log == ["a"] * 5
-
-    asyncio.run(scenario())
+async def test_what_the_steps_end_with_is_the_outcome() -> None:
+    with ThreadPoolExecutor(1) as thread:
+        reads = SlowReads(thread)
+        log: list[str] = []
+        assert await reads.of_request(HOUR_S).run(Steps("a", 5, log)()) == "a is done"
+        assert log == ["a"] * 5
 
 
-def test_what_the_steps_raise_is_raised_and_others_go_on() -> None:
+async def test_what_the_steps_raise_is_raised_and_others_go_on() -> None:
     def broken() -> Generator[None, None, str]:
         yield
         raise FileNotFoundError("gone")
 
-    async def scenario() -> None:
-        reads = SlowReads(InlineExecutor())
-        with pytest.raises(FileNotFoundError, match="gone"):
-            await reads.of_request(HOUR_S).run(broken())
-        assert await reads.of_request(HOUR_S).run(Steps("a", 1, [])()) == "a is done"
-
-    asyncio.run(scenario())
+    reads = SlowReads(InlineExecutor())
+    with pytest.raises(FileNotFoundError, match="gone"):
+        await reads.of_request(HOUR_S).run(broken())
+    assert await reads.of_request(HOUR_S).run(Steps("a", 1, [])()) == "a is done"
 
 
-def test_one_step_is_done_at_a_time_and_the_next_is_of_the_one_that_has_had_the_fewest() -> None:
-    async def scenario() -> None:
-        thread, log = HeldThread(), list[str]()
-        reads = SlowReads(thread)
-        long = [asyncio.ensure_future(reads.of_request(HOUR_S).run(Steps(name, 50, log)())) for name in "ab"]
-        await settle()
-        for _ in range(20):
-            assert thread.waiting == 1
-            await thread.let_go()
-        assert log == ["a", "b"] * 10
-        short = asyncio.ensure_future(reads.of_request(HOUR_S).run(Steps("short", 2, log)()))
-        await settle()
-        for _ in range(6):
-            await thread.let_go()
-        assert log[20:] == ["a", "short", "b", "short", "a"], "the one under way, then every second one, the end too"
-        assert short.done()
-        for each in long:
-            each.cancel()
-        await settle()
-
-    asyncio.run(scenario())
-
-
-def test_a_request_with_many_reads_is_counted_as_one() -> None:
-    async def scenario() -> None:
-        thread, log = HeldThread(), list[str]()
-        reads = SlowReads(thread)
-        many = reads.of_request(HOUR_S)
-
-        async def one_after_the_other() -> None:
-            for _ in range(10):
-                await many.run(Steps("many", 1, log)())
-
-        running = asyncio.ensure_future(one_after_the_other())
-        await settle()
-        for _ in range(8):
-            await thread.let_go()
-        log.clear()
-        others = [asyncio.ensure_future(reads.of_request(HOUR_S).run(Steps(name, 3, log)())) for name in "xy"]
-        await settle()
-        for _ in range(9):
-            await thread.let_go()
-        assert log == ["many", "x", "y", "x", "y", "x", "y"][: len(log)]
-        assert all(each.done() for each in others)
-        running.cancel()
-        await settle()
-
-    asyncio.run(scenario())
-
-
-def test_who_goes_away_leaves_the_step_under_way_and_nothing_open() -> None:
-    async def scenario() -> None:
-        thread, log = HeldThread(), list[str]()
-        reads = SlowReads(thread)
-        gone, stays = Steps("gone", 50, log), Steps("stays", 1, log)
-        going = asyncio.ensure_future(reads.of_request(HOUR_S).run(gone()))
-        staying = asyncio.ensure_future(reads.of_request(HOUR_S).run(stays()))
-        await settle()
+async def test_one_step_is_done_at_a_time_and_the_next_is_of_the_one_that_has_had_the_fewest() -> None:
+    thread, log = HeldThread(), list[str]()
+    reads = SlowReads(thread)
+    long = [asyncio.ensure_future(reads.of_request(HOUR_S).run(Steps(name, 50, log)())) for name in "ab"]
+    await settle()
+    for _ in range(20):
+        assert thread.waiting == 1
         await thread.let_go()
+    assert log == ["a", "b"] * 10
+    short = asyncio.ensure_future(reads.of_request(HOUR_S).run(Steps("short", 2, log)()))
+    await settle()
+    for _ in range(6):
         await thread.let_go()
-        assert log == ["gone", "stays"]
-        going.cancel()
-        await settle()
-        assert going.cancelled()
-        assert gone.closed == 0
-        while thread.waiting:
-            await thread.let_go()
-        assert gone.closed == 1
-        assert await staying == "stays is done"
-
-    asyncio.run(scenario())
+    assert log[20:] == ["a", "short", "b", "short", "a"], "the one under way, then every second one, the end too"
+    assert short.done()
+    for each in long:
+        each.cancel()
+    await settle()
 
 
-def test_who_goes_away_while_it_waits_holds_nobody_up() -> None:
-    async def scenario() -> None:
-        thread, log = HeldThread(), list[str]()
-        reads = SlowReads(thread)
-        tasks = [asyncio.ensure_future(reads.of_request(HOUR_S).run(Steps(name, 1, log)())) for name in "abc"]
-        await settle()
-        tasks[1].cancel()
-        await settle()
-        while thread.waiting:
-            await thread.let_go()
-        assert log == ["a", "c"]
-        assert [task.done() for task in tasks] == [True] * 3
+async def test_a_request_with_many_reads_is_counted_as_one() -> None:
+    thread, log = HeldThread(), list[str]()
+    reads = SlowReads(thread)
+    many = reads.of_request(HOUR_S)
 
-    asyncio.run(scenario())
+    async def one_after_the_other() -> None:
+        for _ in range(10):
+            await many.run(Steps("many", 1, log)())
 
-
-def test_a_turn_that_comes_just_when_its_request_goes_away_is_passed_on() -> None:
-    async def scenario() -> None:
-        thread, log = HeldThread(), list[str]()
-        reads = SlowReads(thread)
-        tasks = [asyncio.ensure_future(reads.of_request(HOUR_S).run(Steps(name, 1, log)())) for name in "abc"]
-        await settle()
-        work = thread._waiting.pop(0)
-        work[0].set_result(work[1]())
-        # The turn is given to b now, and b is gone before it takes it.
-        await asyncio.sleep(0)
-        tasks[1].cancel()
-        await settle()
-        while thread.waiting:
-            await thread.let_go()
-        assert "c" in log
-        assert tasks[2].done()
-
-    asyncio.run(scenario())
+    running = asyncio.ensure_future(one_after_the_other())
+    await settle()
+    for _ in range(8):
+        await thread.let_go()
+    log.clear()
+    others = [asyncio.ensure_future(reads.of_request(HOUR_S).run(Steps(name, 3, log)())) for name in "xy"]
+    await settle()
+    for _ in range(9):
+        await thread.let_go()
+    assert log == ["many", "x", "y", "x", "y", "x", "y"][: len(log)]
+    assert all(each.done() for each in others)
+    running.cancel()
+    await settle()
 
 
-def test_the_time_of_a_request_is_for_all_its_reads_together() -> None:
-    async def scenario() -> None:
-        reads = SlowReads(InlineExecutor())
-        request = reads.of_request(0.0)
-        endless = Steps("a", 1_000_000, [])
-        with pytest.raises(TimeoutError):
-            await request.run(endless())
-        assert endless.closed == 1
-        with pytest.raises(TimeoutError):
-            await request.run(Steps("b", 1_000_000, [])())
-        assert await reads.of_request(HOUR_S).run(Steps("c", 1, [])()) == "c is done"
+async def test_who_goes_away_leaves_the_step_under_way_and_nothing_open() -> None:
+    thread, log = HeldThread(), list[str]()
+    reads = SlowReads(thread)
+    gone, stays = Steps("gone", 50, log), Steps("stays", 1, log)
+    going = asyncio.ensure_future(reads.of_request(HOUR_S).run(gone()))
+    staying = asyncio.ensure_future(reads.of_request(HOUR_S).run(stays()))
+    await settle()
+    await thread.let_go()
+    await thread.let_go()
+    assert log == ["gone", "stays"]
+    going.cancel()
+    await settle()
+    assert going.cancelled()
+    assert gone.closed == 0
+    while thread.waiting:
+        await thread.let_go()
+    assert gone.closed == 1
+    assert await staying == "stays is done"
 
-    asyncio.run(scenario())
+
+async def test_who_goes_away_while_it_waits_holds_nobody_up() -> None:
+    thread, log = HeldThread(), list[str]()
+    reads = SlowReads(thread)
+    tasks = [asyncio.ensure_future(reads.of_request(HOUR_S).run(Steps(name, 1, log)())) for name in "abc"]
+    await settle()
+    tasks[1].cancel()
+    await settle()
+    while thread.waiting:
+        await thread.let_go()
+    assert log == ["a", "c"]
+    assert [task.done() for task in tasks] == [True] * 3
+
+
+async def test_a_turn_that_comes_just_when_its_request_goes_away_is_passed_on() -> None:
+    thread, log = HeldThread(), list[str]()
+    reads = SlowReads(thread)
+    tasks = [asyncio.ensure_future(reads.of_request(HOUR_S).run(Steps(name, 1, log)())) for name in "abc"]
+    await settle()
+    work = thread._waiting.pop(0)
+    work[0].set_result(work[1]())
+    # The turn is given to b now, and b is gone before it takes it.
+    await asyncio.sleep(0)
+    tasks[1].cancel()
+    await settle()
+    while thread.waiting:
+        await thread.let_go()
+    assert "c" in log
+    assert tasks[2].done()
+
+
+async def test_the_time_of_a_request_is_for_all_its_reads_together() -> None:
+    reads = SlowReads(InlineExecutor())
+    request = reads.of_request(0.0)
+    endless = Steps("a", 1_000_000, [])
+    with pytest.raises(TimeoutError):
+        await request.run(endless())
+    assert endless.closed == 1
+    with pytest.raises(TimeoutError):
+        await request.run(Steps("b", 1_000_000, [])())
+    assert await reads.of_request(HOUR_S).run(Steps("c", 1, [])()) == "c is done"

@@ -22,6 +22,8 @@ from kraft.wire.frame import encode_response
 from kraft.wire.schema.metadata import MetadataResponse
 from tests.unit.rpc.servers import served
 
+pytestmark = pytest.mark.real_time
+
 OWN = Identity(
     cluster_id="kJ2Yk0mVT0ma0wV2Yk0mVQ", node_id=BrokerId(1), process_id=bytes(16), features=[], listener=GRPC
 )
@@ -61,20 +63,14 @@ async def check(node: NodeConfig) -> None:
     await check_advertised(node, OWN, dial_openly)
 
 
-def test_a_node_that_finds_itself_goes_on(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with answering(OWN) as address:
-            await check(advertising(tmp_path, address))
-
-    asyncio.run(scenario())
+async def test_a_node_that_finds_itself_goes_on(tmp_path: Path) -> None:
+    async with answering(OWN) as address:
+        await check(advertising(tmp_path, address))
 
 
-def test_a_name_of_this_machine_is_as_good_as_its_address(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with answering(OWN) as address:
-            await check(advertising(tmp_path, f"localhost:{address.partition(':')[2]}"))
-
-    asyncio.run(scenario())
+async def test_a_name_of_this_machine_is_as_good_as_its_address(tmp_path: Path) -> None:
+    async with answering(OWN) as address:
+        await check(advertising(tmp_path, f"localhost:{address.partition(':')[2]}"))
 
 
 @pytest.mark.parametrize(
@@ -111,13 +107,10 @@ def test_an_address_at_which_nobody_answers_is_refused_with_the_remedy_in_one_li
     assert "\n" not in told
 
 
-def test_a_service_that_is_no_node_is_refused(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with served() as (_, address):
-            with pytest.raises(NotFoundThere, match=r"cannot reach \(UNIMPLEMENTED"):
-                await check(advertising(tmp_path, address))
-
-    asyncio.run(scenario())
+async def test_a_service_that_is_no_node_is_refused(tmp_path: Path) -> None:
+    async with served() as (_, address):
+        with pytest.raises(NotFoundThere, match=r"cannot reach \(UNIMPLEMENTED"):
+            await check(advertising(tmp_path, address))
 
 
 def test_an_address_that_works_a_moment_later_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

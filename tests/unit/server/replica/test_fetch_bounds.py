@@ -10,7 +10,7 @@ import pytest
 
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
-from tests.unit.client.virtual_time import run_virtually
+from tests.support.virtual_time import run_virtually
 from tests.unit.server.fetching_replicas import CONFIG, Leader, fetching, followed, led
 from tests.unit.server.replicas import Broker, batch, until, values_in
 

@@ -6,7 +6,6 @@ from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.server.replica.fetcher import NO_ROOM_RETRY_AFTER_S, RECONNECT_AFTER_S
 from kraft.server.replica.partition import Partition
-from tests.unit.client.virtual_time import run_virtually
 from tests.unit.server.fetching_replicas import Leader, fetcher_of, fetching, followed, led, result
 from tests.unit.server.replicas import Broker, batch, follow, lead, leaders_batch, state, until, values_in
 
@@ -25,290 +24,240 @@ def diverging(leader: Leader, follower: Broker) -> Partition:
     return copy
 
 
-def test_a_follower_copies_the_log_and_learns_what_is_committed(leader: Leader, follower: Broker) -> None:
-    async def scenario() -> None:
-        source, copy = led(leader, "a", "b"), followed(follower)
-        async with fetching(leader, follower):
-            await until(lambda: copy.high_watermark == 2)
-            source.append(batch("c"), 1)
-            leader.broker.sync()
-            await until(lambda: copy.high_watermark == 3)
-        assert values_in(copy) == ["a", "b", "c"]
-        assert source.high_watermark == 3
-        assert {request.broker_epoch for request in leader.requests} == {7}
-
-    run_virtually(scenario())
+async def test_a_follower_copies_the_log_and_learns_what_is_committed(leader: Leader, follower: Broker) -> None:
+    source, copy = led(leader, "a", "b"), followed(follower)
+    async with fetching(leader, follower):
+        await until(lambda: copy.high_watermark == 2)
+        source.append(batch("c"), 1)
+        leader.broker.sync()
+        await until(lambda: copy.high_watermark == 3)
+    assert values_in(copy) == ["a", "b", "c"]
+    assert source.high_watermark == 3
+    assert {request.broker_epoch for request in leader.requests} == {7}
 
 
-def test_a_fetch_names_no_offset_before_everything_below_it_is_on_the_disk(leader: Leader, follower: Broker) -> None:
-    async def scenario() -> None:
-        led(leader, "a")
-        copy = followed(follower)
-        fetcher = asyncio.create_task(fetcher_of(leader, follower).run())
+async def test_a_fetch_names_no_offset_before_everything_below_it_is_on_the_disk(
+    leader: Leader, follower: Broker
+) -> None:
+    led(leader, "a")
+    copy = followed(follower)
+    fetcher = asyncio.create_task(fetcher_of(leader, follower).run())
+    await asyncio.sleep(10)
+    assert leader.offsets_asked() == [0]
+    follower.sync()
+    await until(lambda: leader.offsets_asked()[-1] == 1)
+    assert copy.durable_end == 1
+    fetcher.cancel()
+    await asyncio.wait([fetcher])
+    await asyncio.sleep(0.01)
+
+
+async def test_a_disk_that_hangs_delays_the_copies_on_other_disks_once_only(leader: Leader, follower: Broker) -> None:
+    led(leader, "a", number=0)
+    source = led(leader, number=1)
+    hanging, healthy = followed(follower, number=0), followed(follower, number=1)
+    fetcher = asyncio.create_task(fetcher_of(leader, follower).run())
+    await until(lambda: hanging.log.log_end_offset == 1)
+    began_s = asyncio.get_running_loop().time()
+    for number in range(1, 31):
+        source.append(batch("a"), 1)
+        leader.broker.sync()
+        while healthy.durable_end < number:
+            follower.unsynced[:] = [partition for partition in follower.unsynced if partition is not hanging]
+            follower.sync()
+            await asyncio.sleep(0.001)
+    assert asyncio.get_running_loop().time() - began_s < 2 * RECONNECT_AFTER_S
+    follower.unsynced.append(hanging)
+    follower.sync()
+    await until(lambda: leader.offsets_asked(0)[-1] == 1)
+    fetcher.cancel()
+    await asyncio.wait([fetcher])
+    await asyncio.sleep(0.01)
+
+
+async def test_a_high_watermark_without_records_is_taken_up(leader: Leader, follower: Broker) -> None:
+    source, copy = led(leader, "a"), followed(follower)
+    source.lead(state(2, replicas=(1, 2, 3), partition_epoch=1), BrokerEpoch(1))
+    async with fetching(leader, follower):
+        await until(lambda: leader.offsets_asked()[-1:] == [1])
+        assert copy.high_watermark == 0
+        source.follower_fetched(BrokerId(3), BrokerEpoch(3), source.log.log_end_offset)
+        await until(lambda: copy.high_watermark == 1)
+
+
+async def test_a_log_that_parts_from_the_leaders_is_cut_back_and_copied_on(leader: Leader, follower: Broker) -> None:
+    copy = diverging(leader, follower)
+    async with fetching(leader, follower):
+        await until(lambda: values_in(copy) == ["a", "of epoch 3"])
+
+
+async def test_a_follower_of_an_epoch_that_is_over_waits_for_the_metadata(leader: Leader, follower: Broker) -> None:
+    led(leader, "a", epoch=5)
+    copy = followed(follower, epoch=4)
+    async with fetching(leader, follower) as fetcher:
         await asyncio.sleep(10)
         assert leader.offsets_asked() == [0]
-        follower.sync()
-        await until(lambda: leader.offsets_asked()[-1] == 1)
-        assert copy.durable_end == 1
-        fetcher.cancel()
-        await asyncio.wait([fetcher])
-        await asyncio.sleep(0.01)
-
-    run_virtually(scenario())
-
-
-def test_a_disk_that_hangs_delays_the_copies_on_other_disks_once_only(leader: Leader, follower: Broker) -> None:
-    async def scenario() -> None:
-        led(leader, "a", number=0)
-        source = led(leader, number=1)
-        hanging, healthy = followed(follower, number=0), followed(follower, number=1)
-        fetcher = asyncio.create_task(fetcher_of(leader, follower).run())
-        await until(lambda: hanging.log.log_end_offset == 1)
-        began_s = asyncio.get_running_loop().time()
-        for number in range(1, 31):
-            source.append(batch("a"), 1)
-            leader.broker.sync()
-            while healthy.durable_end < number:
-                follower.unsynced[:] = [partition for partition in follower.unsynced if partition is not hanging]
-                follower.sync()
-                await asyncio.sleep(0.001)
-        assert asyncio.get_running_loop().time() - began_s < 2 * RECONNECT_AFTER_S
-        follower.unsynced.append(hanging)
-        follower.sync()
-        await until(lambda: leader.offsets_asked(0)[-1] == 1)
-        fetcher.cancel()
-        await asyncio.wait([fetcher])
-        await asyncio.sleep(0.01)
-
-    run_virtually(scenario())
-
-
-def test_a_high_watermark_without_records_is_taken_up(leader: Leader, follower: Broker) -> None:
-    async def scenario() -> None:
-        source, copy = led(leader, "a"), followed(follower)
-        source.lead(state(2, replicas=(1, 2, 3), partition_epoch=1), BrokerEpoch(1))
-        async with fetching(leader, follower):
-            await until(lambda: leader.offsets_asked()[-1:] == [1])
-            assert copy.high_watermark == 0
-            source.follower_fetched(BrokerId(3), BrokerEpoch(3), source.log.log_end_offset)
-            await until(lambda: copy.high_watermark == 1)
-
-    run_virtually(scenario())
-
-
-def test_a_log_that_parts_from_the_leaders_is_cut_back_and_copied_on(leader: Leader, follower: Broker) -> None:
-    async def scenario() -> None:
-        copy = diverging(leader, follower)
-        async with fetching(leader, follower):
-            await until(lambda: values_in(copy) == ["a", "of epoch 3"])
-
-    run_virtually(scenario())
-
-
-def test_a_follower_of_an_epoch_that_is_over_waits_for_the_metadata(leader: Leader, follower: Broker) -> None:
-    async def scenario() -> None:
-        led(leader, "a", epoch=5)
-        copy = followed(follower, epoch=4)
-        async with fetching(leader, follower) as fetcher:
-            await asyncio.sleep(10)
-            assert leader.offsets_asked() == [0]
-            assert values_in(copy) == []
-            follow(copy, epoch=5)
-            fetcher.assignment_changed()
-            await until(lambda: values_in(copy) == ["a"])
-
-    run_virtually(scenario())
-
-
-def test_a_leader_that_does_not_know_its_epoch_yet_is_asked_again_soon_and_not_without_end_in_between(
-    leader: Leader, follower: Broker
-) -> None:
-    async def scenario() -> None:
-        source = led(leader, "a")
-        copy = followed(follower, epoch=1)
-        async with fetching(leader, follower):
-            await asyncio.sleep(1)
-            assert 5 <= len(leader.requests) <= 12
-            source.lead(state(2, epoch=1), BrokerEpoch(1))
-            await until(lambda: values_in(copy) == ["a"], within_s=0.5)
-
-    run_virtually(scenario())
-
-
-def test_damaged_records_are_refused_and_asked_for_again(leader: Leader, follower: Broker) -> None:
-    async def scenario() -> None:
-        led(leader, "a")
-        honest, copy = leader.answer, followed(follower)
-
-        async def damaged(request: ReplicaFetchRequest) -> ReplicaFetchResponse:
-            response: ReplicaFetchResponse = await honest(request)
-            records = bytearray(response.partitions[0].records)
-            records[-1] ^= 1
-            return ReplicaFetchResponse(partitions=[result(request.partitions[0], records=bytes(records))])
-
-        leader.answer = damaged
-        async with fetching(leader, follower):
-            await asyncio.sleep(1)
-            assert values_in(copy) == []
-            assert len(leader.requests) <= 12
-            leader.answer = honest
-            await until(lambda: values_in(copy) == ["a"])
-        assert follower.failures == []
-
-    run_virtually(scenario())
-
-
-def test_an_answer_that_comes_after_the_role_has_changed_is_dropped(leader: Leader, follower: Broker) -> None:
-    async def scenario() -> None:
-        led(leader, "a")
-        copy, honest = followed(follower), leader.answer
-
-        async def late(request: ReplicaFetchRequest) -> ReplicaFetchResponse:
-            response: ReplicaFetchResponse = await honest(request)
-            lead(copy, epoch=1)
-            return response
-
-        leader.answer = late
-        async with fetching(leader, follower):
-            await asyncio.sleep(1)
         assert values_in(copy) == []
-        assert copy.leader is not None
+        follow(copy, epoch=5)
+        fetcher.assignment_changed()
+        await until(lambda: values_in(copy) == ["a"])
 
-    run_virtually(scenario())
 
-
-def test_partitions_that_come_to_follow_the_same_leader_do_not_wait_for_the_fetch_that_is_under_way(
+async def test_a_leader_that_does_not_know_its_epoch_yet_is_asked_again_soon_and_not_without_end_in_between(
     leader: Leader, follower: Broker
 ) -> None:
-    async def scenario() -> None:
-        led(leader)
-        led(leader, "b", number=1)
-        followed(follower)
-        async with fetching(leader, follower) as fetcher:
-            await until(lambda: len(leader.requests) == 1)
-            copy = followed(follower, number=1)
-            fetcher.assignment_changed()
-            await until(lambda: values_in(copy) == ["b"], within_s=0.3)
-        assert leader.closed_streams == leader.streams
-
-    run_virtually(scenario())
+    source = led(leader, "a")
+    copy = followed(follower, epoch=1)
+    async with fetching(leader, follower):
+        await asyncio.sleep(1)
+        assert 5 <= len(leader.requests) <= 12
+        source.lead(state(2, epoch=1), BrokerEpoch(1))
+        await until(lambda: values_in(copy) == ["a"], within_s=0.5)
 
 
-def test_no_partition_starves_behind_others_that_always_have_more(leader: Leader, follower: Broker) -> None:
-    async def scenario() -> None:
-        copies = [followed(follower, number=number) for number in range(4)]
-        for number in range(4):
-            led(leader, number=number)
+async def test_damaged_records_are_refused_and_asked_for_again(leader: Leader, follower: Broker) -> None:
+    led(leader, "a")
+    honest, copy = leader.answer, followed(follower)
 
-        async def only_the_first_two(request: ReplicaFetchRequest) -> ReplicaFetchResponse:
-            results = []
-            for place, wanted in enumerate(request.partitions):
-                more = leaders_batch("x", at=wanted.fetch_offset) if place < 2 else b""
-                results.append(result(wanted, records=more))
-            await asyncio.sleep(0.01)
-            return ReplicaFetchResponse(partitions=results)
+    async def damaged(request: ReplicaFetchRequest) -> ReplicaFetchResponse:
+        response: ReplicaFetchResponse = await honest(request)
+        records = bytearray(response.partitions[0].records)
+        records[-1] ^= 1
+        return ReplicaFetchResponse(partitions=[result(request.partitions[0], records=bytes(records))])
 
-        leader.answer = only_the_first_two
-        async with fetching(leader, follower):
-            await asyncio.sleep(2)
-        ends = [copy.log.log_end_offset for copy in copies]
-        assert min(ends) > max(ends) / 2 > 10
-
-    run_virtually(scenario())
+    leader.answer = damaged
+    async with fetching(leader, follower):
+        await asyncio.sleep(1)
+        assert values_in(copy) == []
+        assert len(leader.requests) <= 12
+        leader.answer = honest
+        await until(lambda: values_in(copy) == ["a"])
+    assert follower.failures == []
 
 
-def test_a_partition_that_is_gone_is_not_remembered(leader: Leader, follower: Broker) -> None:
-    async def scenario() -> None:
-        copy = followed(follower)
-        followed(follower, number=1)
-        async with fetching(leader, follower) as fetcher:
-            await asyncio.sleep(0.05)
-            assert copy in fetcher._not_before
-            follower.partitions.remove(copy)
-            await asyncio.sleep(1)
-            assert copy not in fetcher._not_before
+async def test_an_answer_that_comes_after_the_role_has_changed_is_dropped(leader: Leader, follower: Broker) -> None:
+    led(leader, "a")
+    copy, honest = followed(follower), leader.answer
 
-    run_virtually(scenario())
+    async def late(request: ReplicaFetchRequest) -> ReplicaFetchResponse:
+        response: ReplicaFetchResponse = await honest(request)
+        lead(copy, epoch=1)
+        return response
+
+    leader.answer = late
+    async with fetching(leader, follower):
+        await asyncio.sleep(1)
+    assert values_in(copy) == []
+    assert copy.leader is not None
+
+
+async def test_partitions_that_come_to_follow_the_same_leader_do_not_wait_for_the_fetch_that_is_under_way(
+    leader: Leader, follower: Broker
+) -> None:
+    led(leader)
+    led(leader, "b", number=1)
+    followed(follower)
+    async with fetching(leader, follower) as fetcher:
+        await until(lambda: len(leader.requests) == 1)
+        copy = followed(follower, number=1)
+        fetcher.assignment_changed()
+        await until(lambda: values_in(copy) == ["b"], within_s=0.3)
+    assert leader.closed_streams == leader.streams
+
+
+async def test_no_partition_starves_behind_others_that_always_have_more(leader: Leader, follower: Broker) -> None:
+    copies = [followed(follower, number=number) for number in range(4)]
+    for number in range(4):
+        led(leader, number=number)
+
+    async def only_the_first_two(request: ReplicaFetchRequest) -> ReplicaFetchResponse:
+        results = []
+        for place, wanted in enumerate(request.partitions):
+            more = leaders_batch("x", at=wanted.fetch_offset) if place < 2 else b""
+            results.append(result(wanted, records=more))
+        await asyncio.sleep(0.01)
+        return ReplicaFetchResponse(partitions=results)
+
+    leader.answer = only_the_first_two
+    async with fetching(leader, follower):
+        await asyncio.sleep(2)
+    ends = [copy.log.log_end_offset for copy in copies]
+    assert min(ends) > max(ends) / 2 > 10
+
+
+async def test_a_partition_that_is_gone_is_not_remembered(leader: Leader, follower: Broker) -> None:
+    copy = followed(follower)
+    followed(follower, number=1)
+    async with fetching(leader, follower) as fetcher:
+        await asyncio.sleep(0.05)
+        assert copy in fetcher._not_before
+        follower.partitions.remove(copy)
+        await asyncio.sleep(1)
+        assert copy not in fetcher._not_before
 
 
 # --- the log start, and room on the disk ------------------------------------------------------------------------
 
 
-def test_the_log_start_follows_the_leaders_and_the_leader_hears_of_it(leader: Leader, follower: Broker) -> None:
-    async def scenario() -> None:
-        source, copy = led(leader, "a", "b", "c"), followed(follower)
-        async with fetching(leader, follower):
-            await until(lambda: copy.high_watermark == 3)
-            source.delete_records(2)
-            await until(lambda: source.as_leader().low_watermark == 2)
-        assert values_in(copy) == ["c"]
-
-    run_virtually(scenario())
-
-
-def test_a_new_follower_takes_up_a_log_that_has_lost_its_beginning(leader: Leader, follower: Broker) -> None:
-    async def scenario() -> None:
-        source = led(leader, "a", "b", "c")
-        source.follower_fetched(BrokerId(1), BrokerEpoch(1), source.log.log_end_offset)
+async def test_the_log_start_follows_the_leaders_and_the_leader_hears_of_it(leader: Leader, follower: Broker) -> None:
+    source, copy = led(leader, "a", "b", "c"), followed(follower)
+    async with fetching(leader, follower):
+        await until(lambda: copy.high_watermark == 3)
         source.delete_records(2)
-        copy = followed(follower)
-        async with fetching(leader, follower):
-            await until(lambda: copy.high_watermark == 3)
-        assert (copy.log.log_start_offset, values_in(copy)) == (2, ["c"])
-
-    run_virtually(scenario())
+        await until(lambda: source.as_leader().low_watermark == 2)
+    assert values_in(copy) == ["c"]
 
 
-def test_a_follower_without_room_stops_asking_all_the_time_and_goes_on_when_there_is_some(
+async def test_a_new_follower_takes_up_a_log_that_has_lost_its_beginning(leader: Leader, follower: Broker) -> None:
+    source = led(leader, "a", "b", "c")
+    source.follower_fetched(BrokerId(1), BrokerEpoch(1), source.log.log_end_offset)
+    source.delete_records(2)
+    copy = followed(follower)
+    async with fetching(leader, follower):
+        await until(lambda: copy.high_watermark == 3)
+    assert (copy.log.log_start_offset, values_in(copy)) == (2, ["c"])
+
+
+async def test_a_follower_without_room_stops_asking_all_the_time_and_goes_on_when_there_is_some(
     leader: Leader, follower: Broker
 ) -> None:
-    async def scenario() -> None:
-        led(leader, "a")
-        led(leader, "b", number=1)
-        copy, other = followed(follower), followed(follower, number=1)
-        follower.is_full = True
-        async with fetching(leader, follower):
-            await asyncio.sleep(NO_ROOM_RETRY_AFTER_S * 5)
-            asked = leader.offsets_asked()
-            assert set(asked) == {0}
-            assert len(asked) < 10
-            assert leader.streams == 1
-            follower.is_full = False
-            await until(lambda: copy.high_watermark == other.high_watermark == 1)
-        assert follower.failures == []
-
-    run_virtually(scenario())
+    led(leader, "a")
+    led(leader, "b", number=1)
+    copy, other = followed(follower), followed(follower, number=1)
+    follower.is_full = True
+    async with fetching(leader, follower):
+        await asyncio.sleep(NO_ROOM_RETRY_AFTER_S * 5)
+        asked = leader.offsets_asked()
+        assert set(asked) == {0}
+        assert len(asked) < 10
+        assert leader.streams == 1
+        follower.is_full = False
+        await until(lambda: copy.high_watermark == other.high_watermark == 1)
+    assert follower.failures == []
 
 
-def test_a_follower_that_found_room_for_a_part_only_goes_on_behind_it(leader: Leader, follower: Broker) -> None:
+async def test_a_follower_that_found_room_for_a_part_only_goes_on_behind_it(leader: Leader, follower: Broker) -> None:
     """The records go into several segments, and the disk runs full between them."""
-
-    async def scenario() -> None:
-        led(leader, "a" * 100, "b" * 100, "c" * 100)
-        copy = follower.open(segment_bytes=250)
-        follow(copy)
-        follower.disk.appends_left = 1
-        async with fetching(leader, follower):
-            await until(lambda: leader.offsets_asked()[-1:] == [1])
-            follower.disk.appends_left = None
-            await until(lambda: copy.high_watermark == 3)
-        assert [value[0] for value in values_in(copy)] == ["a", "b", "c"]
-        assert follower.failures == []
-
-    run_virtually(scenario())
+    led(leader, "a" * 100, "b" * 100, "c" * 100)
+    copy = follower.open(segment_bytes=250)
+    follow(copy)
+    follower.disk.appends_left = 1
+    async with fetching(leader, follower):
+        await until(lambda: leader.offsets_asked()[-1:] == [1])
+        follower.disk.appends_left = None
+        await until(lambda: copy.high_watermark == 3)
+    assert [value[0] for value in values_in(copy)] == ["a", "b", "c"]
+    assert follower.failures == []
 
 
-def test_a_log_that_finds_no_room_to_be_cut_back_is_cut_back_when_there_is_some(
+async def test_a_log_that_finds_no_room_to_be_cut_back_is_cut_back_when_there_is_some(
     leader: Leader, follower: Broker
 ) -> None:
-    async def scenario() -> None:
-        copy = diverging(leader, follower)
-        follower.disk.is_full = True
-        async with fetching(leader, follower):
-            await asyncio.sleep(NO_ROOM_RETRY_AFTER_S * 3)
-            assert len(leader.requests) < 10
-            follower.disk.is_full = False
-            await until(lambda: values_in(copy) == ["a", "of epoch 3"])
-        assert follower.failures == []
-
-    run_virtually(scenario())
+    copy = diverging(leader, follower)
+    follower.disk.is_full = True
+    async with fetching(leader, follower):
+        await asyncio.sleep(NO_ROOM_RETRY_AFTER_S * 3)
+        assert len(leader.requests) < 10
+        follower.disk.is_full = False
+        await until(lambda: values_in(copy) == ["a", "of epoch 3"])
+    assert follower.failures == []

@@ -11,7 +11,6 @@ from kraft.model.ids import BrokerId
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.rpc.peers import NotAdmitted, NotServed, Unreachable
 from kraft.server.replica.fetcher import ANSWER_GRACE_S, RECONNECT_AFTER_S
-from tests.unit.client.virtual_time import run_virtually
 from tests.unit.server.fetching_replicas import CONFIG, Leader, fetching, followed, led, result
 from tests.unit.server.replicas import Broker, until, values_in
 
@@ -21,126 +20,110 @@ async def unreachable(_: ReplicaFetchRequest) -> ReplicaFetchResponse:
 
 
 @pytest.mark.parametrize("hang", ["it takes no requests", "it does not answer"])
-def test_a_leader_that_hangs_is_left_after_a_while_and_reached_when_it_is_back(
+async def test_a_leader_that_hangs_is_left_after_a_while_and_reached_when_it_is_back(
     leader: Leader, follower: Broker, hang: str
 ) -> None:
-    async def scenario() -> None:
-        led(leader, "a")
-        copy, honest = followed(follower), leader.answer
+    led(leader, "a")
+    copy, honest = followed(follower), leader.answer
 
-        async def silent(_: ReplicaFetchRequest) -> ReplicaFetchResponse:
-            await asyncio.sleep(3_600)
-            raise AssertionError("nobody waits that long")
+    async def silent(_: ReplicaFetchRequest) -> ReplicaFetchResponse:
+        await asyncio.sleep(3_600)
+        raise AssertionError("nobody waits that long")
 
-        leader.takes_no_requests, leader.answer = hang == "it takes no requests", silent
-        async with fetching(leader, follower):
+    leader.takes_no_requests, leader.answer = hang == "it takes no requests", silent
+    async with fetching(leader, follower):
+        await asyncio.sleep(1)
+        leader.takes_no_requests, leader.answer = False, honest
+        await until(lambda: values_in(copy) == ["a"], within_s=ANSWER_GRACE_S + 2)
+        assert leader.streams == 2
+
+
+async def test_a_leader_that_is_down_or_not_registered_is_tried_again_and_again(
+    leader: Leader, follower: Broker
+) -> None:
+    led(leader, "a")
+    copy, honest = followed(follower), leader.answer
+
+    leader.is_known, leader.answer = False, unreachable
+    async with fetching(leader, follower):
+        await asyncio.sleep(1)
+        assert leader.streams == 0
+        leader.is_known = True
+        await asyncio.sleep(1)
+        assert 5 <= leader.streams <= 12
+        leader.answer = honest
+        await until(lambda: values_in(copy) == ["a"])
+
+
+async def test_a_leader_that_goes_away_is_reported_once_each_time(leader: Leader, follower: Broker) -> None:
+    led(leader, "a")
+    copy, honest, lost = followed(follower), leader.answer, list[BrokerId]()
+
+    async with fetching(leader, follower, lost.append):
+        await until(lambda: values_in(copy) == ["a"])
+        assert lost == []
+        for times in (1, 2):
+            leader.answer = unreachable
+            await until(lambda times=times: len(lost) == times)  # type: ignore[misc]
             await asyncio.sleep(1)
-            leader.takes_no_requests, leader.answer = False, honest
-            await until(lambda: values_in(copy) == ["a"], within_s=ANSWER_GRACE_S + 2)
-            assert leader.streams == 2
-
-    run_virtually(scenario())
-
-
-def test_a_leader_that_is_down_or_not_registered_is_tried_again_and_again(leader: Leader, follower: Broker) -> None:
-    async def scenario() -> None:
-        led(leader, "a")
-        copy, honest = followed(follower), leader.answer
-
-        leader.is_known, leader.answer = False, unreachable
-        async with fetching(leader, follower):
-            await asyncio.sleep(1)
-            assert leader.streams == 0
-            leader.is_known = True
-            await asyncio.sleep(1)
-            assert 5 <= leader.streams <= 12
+            assert lost == [BrokerId(2)] * times
             leader.answer = honest
-            await until(lambda: values_in(copy) == ["a"])
-
-    run_virtually(scenario())
+            await asyncio.sleep(1)
 
 
-def test_a_leader_that_goes_away_is_reported_once_each_time(leader: Leader, follower: Broker) -> None:
-    async def scenario() -> None:
-        led(leader, "a")
-        copy, honest, lost = followed(follower), leader.answer, list[BrokerId]()
-
-        async with fetching(leader, follower, lost.append):
-            await until(lambda: values_in(copy) == ["a"])
-            assert lost == []
-            for times in (1, 2):
-                leader.answer = unreachable
-                await until(lambda times=times: len(lost) == times)  # type: ignore[misc]
-                await asyncio.sleep(1)
-                assert lost == [BrokerId(2)] * times
-                leader.answer = honest
-                await asyncio.sleep(1)
-
-    run_virtually(scenario())
-
-
-def test_a_leader_that_answers_again_is_reported_at_once_though_it_has_nothing_new(
+async def test_a_leader_that_answers_again_is_reported_at_once_though_it_has_nothing_new(
     leader: Leader, follower: Broker
 ) -> None:
-    async def scenario() -> None:
-        led(leader, "a")
-        copy, honest, reported = followed(follower), leader.answer, list[str]()
+    led(leader, "a")
+    copy, honest, reported = followed(follower), leader.answer, list[str]()
 
-        lost, found = lambda _: reported.append("lost"), lambda _: reported.append("found")
-        async with fetching(leader, follower, lost, CONFIG, found):
-            await until(lambda: copy.high_watermark == 1)
-            for times in (1, 2):
-                leader.answer = unreachable
-                await asyncio.sleep(1)
-                assert reported == ["lost", "found"] * (times - 1) + ["lost"]
-                leader.answer = honest
-                await asyncio.sleep(2 * RECONNECT_AFTER_S)
-                assert reported == ["lost", "found"] * times
-                await asyncio.sleep(2)
-        assert reported == ["lost", "found"] * 2
-
-    run_virtually(scenario())
-
-
-def test_a_broker_that_was_started_again_and_leads_nothing_is_not_reported_as_found(
-    leader: Leader, follower: Broker
-) -> None:
-    async def scenario() -> None:
-        led(leader, "a")
-        copy, reported = followed(follower), list[str]()
-
-        async def started_again(request: ReplicaFetchRequest) -> ReplicaFetchResponse:
-            refused = [result(wanted, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER) for wanted in request.partitions]
-            return ReplicaFetchResponse(partitions=refused)
-
-        lost, found = lambda _: reported.append("lost"), lambda _: reported.append("found")
-        async with fetching(leader, follower, lost, CONFIG, found):
-            await until(lambda: copy.high_watermark == 1)
+    lost, found = lambda _: reported.append("lost"), lambda _: reported.append("found")
+    async with fetching(leader, follower, lost, CONFIG, found):
+        await until(lambda: copy.high_watermark == 1)
+        for times in (1, 2):
             leader.answer = unreachable
             await asyncio.sleep(1)
-            leader.answer = started_again
-            await asyncio.sleep(1)
-            assert reported == ["lost"]
+            assert reported == ["lost", "found"] * (times - 1) + ["lost"]
+            leader.answer = honest
+            await asyncio.sleep(2 * RECONNECT_AFTER_S)
+            assert reported == ["lost", "found"] * times
+            await asyncio.sleep(2)
+    assert reported == ["lost", "found"] * 2
 
-    run_virtually(scenario())
+
+async def test_a_broker_that_was_started_again_and_leads_nothing_is_not_reported_as_found(
+    leader: Leader, follower: Broker
+) -> None:
+    led(leader, "a")
+    copy, reported = followed(follower), list[str]()
+
+    async def started_again(request: ReplicaFetchRequest) -> ReplicaFetchResponse:
+        refused = [result(wanted, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER) for wanted in request.partitions]
+        return ReplicaFetchResponse(partitions=refused)
+
+    lost, found = lambda _: reported.append("lost"), lambda _: reported.append("found")
+    async with fetching(leader, follower, lost, CONFIG, found):
+        await until(lambda: copy.high_watermark == 1)
+        leader.answer = unreachable
+        await asyncio.sleep(1)
+        leader.answer = started_again
+        await asyncio.sleep(1)
+        assert reported == ["lost"]
 
 
 @pytest.mark.parametrize("error", [NotAdmitted, NotServed])
-def test_a_leader_that_answers_something_is_not_reported_as_lost(
+async def test_a_leader_that_answers_something_is_not_reported_as_lost(
     leader: Leader, follower: Broker, error: type[Unreachable]
 ) -> None:
-    async def scenario() -> None:
-        led(leader, "a")
-        copy, honest, lost = followed(follower), leader.answer, list[BrokerId]()
+    led(leader, "a")
+    copy, honest, lost = followed(follower), leader.answer, list[BrokerId]()
 
-        async def refusing(_: ReplicaFetchRequest) -> ReplicaFetchResponse:
-            raise error("localhost:9094", "not you")
+    async def refusing(_: ReplicaFetchRequest) -> ReplicaFetchResponse:
+        raise error("localhost:9094", "not you")
 
-        leader.answer = refusing
-        async with fetching(leader, follower, lost.append):
-            await asyncio.sleep(1)
-            leader.answer = honest
-            await until(lambda: values_in(copy) == ["a"])
-        assert lost == []
-
-    run_virtually(scenario())
+    leader.answer = refusing
+    async with fetching(leader, follower, lost.append):
+        await asyncio.sleep(1)
+        leader.answer = honest
+        await until(lambda: values_in(copy) == ["a"])
+    assert lost == []

@@ -14,7 +14,6 @@ from kraft.server.cluster.controller_client import NoController
 from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.replica.isr_proposals import IsrProposals
 from kraft.server.replica.partition import Partition
-from tests.unit.client.virtual_time import run_virtually
 from tests.unit.metadata.clusters import ORDERS, ids
 from tests.unit.server.fake_controllers import FakeControllers
 from tests.unit.server.replicas import Broker, fetched, lead
@@ -53,117 +52,93 @@ def broker(tmp_path: Path) -> Broker:
     return Broker(tmp_path)
 
 
-def test_an_isr_that_the_controller_accepts_is_the_leaders_from_then_on(broker: Broker) -> None:
-    async def scenario() -> None:
-        world = leading(broker, ACCEPTED)
-        fetched(world.partition, 0)
-        await asyncio.sleep(1)
-        assert world.partition.as_leader().isr == (1, 2)
-        (request,) = world.controllers.requests("alter_partition")
-        assert request == AlterPartitionRequest(
-            broker_id=BrokerId(1),
-            broker_epoch=BrokerEpoch(1),
-            topic_id=ORDERS,
-            partition=0,
-            leader_epoch=LeaderEpoch(0),
-            partition_epoch=PartitionEpoch(0),
-            new_isr=[
-                IsrMember(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1)),
-                IsrMember(broker_id=BrokerId(2), broker_epoch=BrokerEpoch(2)),
-            ],
-        )
-
-    run_virtually(scenario())
+async def test_an_isr_that_the_controller_accepts_is_the_leaders_from_then_on(broker: Broker) -> None:
+    world = leading(broker, ACCEPTED)
+    fetched(world.partition, 0)
+    await asyncio.sleep(1)
+    assert world.partition.as_leader().isr == (1, 2)
+    (request,) = world.controllers.requests("alter_partition")
+    assert request == AlterPartitionRequest(
+        broker_id=BrokerId(1),
+        broker_epoch=BrokerEpoch(1),
+        topic_id=ORDERS,
+        partition=0,
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=PartitionEpoch(0),
+        new_isr=[
+            IsrMember(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(1)),
+            IsrMember(broker_id=BrokerId(2), broker_epoch=BrokerEpoch(2)),
+        ],
+    )
 
 
-def test_without_a_controller_the_replica_is_waited_for_and_proposed_again(broker: Broker) -> None:
-    async def scenario() -> None:
-        world = leading(broker, NoController("no controller is active"))
-        fetched(world.partition, 0)
-        await asyncio.sleep(1)
-        leader = world.partition.as_leader()
-        assert (set(leader.isr), set(leader.maximal_isr)) == ({1}, {1, 2})
-        world.controllers.answers["alter_partition"] = ACCEPTED
-        world.tick(1, broker)
-        await asyncio.sleep(1)
-        assert leader.isr == (1, 2)
-
-    run_virtually(scenario())
+async def test_without_a_controller_the_replica_is_waited_for_and_proposed_again(broker: Broker) -> None:
+    world = leading(broker, NoController("no controller is active"))
+    fetched(world.partition, 0)
+    await asyncio.sleep(1)
+    leader = world.partition.as_leader()
+    assert (set(leader.isr), set(leader.maximal_isr)) == ({1}, {1, 2})
+    world.controllers.answers["alter_partition"] = ACCEPTED
+    world.tick(1, broker)
+    await asyncio.sleep(1)
+    assert leader.isr == (1, 2)
 
 
-def test_a_refused_replica_is_not_waited_for_any_longer(broker: Broker) -> None:
-    async def scenario() -> None:
-        refusal = AlterPartitionResult(
-            error_code=ErrorCode.INELIGIBLE_REPLICA,
-            error_message="fenced",
-            leader_epoch=LeaderEpoch(0),
-            partition_epoch=PartitionEpoch(1),
-            isr=[BrokerId(1)],
-        )
-        world = leading(broker, refusal)
-        fetched(world.partition, 0)
-        await asyncio.sleep(1)
-        assert world.partition.as_leader().maximal_isr == {1}
-
-    run_virtually(scenario())
+async def test_a_refused_replica_is_not_waited_for_any_longer(broker: Broker) -> None:
+    refusal = AlterPartitionResult(
+        error_code=ErrorCode.INELIGIBLE_REPLICA,
+        error_message="fenced",
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=PartitionEpoch(1),
+        isr=[BrokerId(1)],
+    )
+    world = leading(broker, refusal)
+    fetched(world.partition, 0)
+    await asyncio.sleep(1)
+    assert world.partition.as_leader().maximal_isr == {1}
 
 
-def test_an_attempt_is_over_before_the_next_one_is_sent(broker: Broker) -> None:
-    async def scenario() -> None:
-        world = leading(broker, ACCEPTED)
-        world.controllers.takes_s = 60
-        fetched(world.partition, 0)
-        await asyncio.sleep(0.5)
-        world.tick(6, broker)
-        await asyncio.sleep(0)
-        assert len([task for task in asyncio.all_tasks() if not task.done()]) == 2, "this test and one attempt"
-        await world.proposals.close()
-
-    run_virtually(scenario())
+async def test_an_attempt_is_over_before_the_next_one_is_sent(broker: Broker) -> None:
+    world = leading(broker, ACCEPTED)
+    world.controllers.takes_s = 60
+    fetched(world.partition, 0)
+    await asyncio.sleep(0.5)
+    world.tick(6, broker)
+    await asyncio.sleep(0)
+    assert len([task for task in asyncio.all_tasks() if not task.done()]) == 2, "this test and one attempt"
+    await world.proposals.close()
 
 
-def test_an_answer_after_the_partition_was_deleted_is_nobodys(broker: Broker) -> None:
-    async def scenario() -> None:
-        world = leading(broker, ACCEPTED)
-        world.controllers.takes_s = 1
-        fetched(world.partition, 0)
-        await asyncio.sleep(0.5)
-        world.partition.retire()
-        await asyncio.sleep(5)
-        assert world.failures == []
-
-    run_virtually(scenario())
+async def test_an_answer_after_the_partition_was_deleted_is_nobodys(broker: Broker) -> None:
+    world = leading(broker, ACCEPTED)
+    world.controllers.takes_s = 1
+    fetched(world.partition, 0)
+    await asyncio.sleep(0.5)
+    world.partition.retire()
+    await asyncio.sleep(5)
+    assert world.failures == []
 
 
-def test_an_answer_that_is_a_bug_ends_the_node(broker: Broker) -> None:
-    async def scenario() -> None:
-        world = leading(broker, lambda _: 1 / 0)
-        fetched(world.partition, 0)
-        await asyncio.sleep(1)
-        (failure,) = world.failures
-        assert "ISR proposal of orders-0" in failure
-
-    run_virtually(scenario())
+async def test_an_answer_that_is_a_bug_ends_the_node(broker: Broker) -> None:
+    world = leading(broker, lambda _: 1 / 0)
+    fetched(world.partition, 0)
+    await asyncio.sleep(1)
+    (failure,) = world.failures
+    assert "ISR proposal of orders-0" in failure
 
 
-def test_a_refusal_of_the_whole_call_is_taken_as_no_answer(broker: Broker) -> None:
-    async def scenario() -> None:
-        world = leading(broker, Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "no"))
-        fetched(world.partition, 0)
-        await asyncio.sleep(1)
-        assert world.partition.as_leader().maximal_isr == {1, 2}
-        assert world.failures == []
-
-    run_virtually(scenario())
+async def test_a_refusal_of_the_whole_call_is_taken_as_no_answer(broker: Broker) -> None:
+    world = leading(broker, Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "no"))
+    fetched(world.partition, 0)
+    await asyncio.sleep(1)
+    assert world.partition.as_leader().maximal_isr == {1, 2}
+    assert world.failures == []
 
 
-def test_closing_gives_up_what_is_under_way(broker: Broker) -> None:
-    async def scenario() -> None:
-        world = leading(broker, ACCEPTED)
-        world.controllers.takes_s = 60
-        fetched(world.partition, 0)
-        await asyncio.sleep(0.5)
-        await world.proposals.close()
-        assert world.partition.as_leader().isr == (1,)
-
-    run_virtually(scenario())
+async def test_closing_gives_up_what_is_under_way(broker: Broker) -> None:
+    world = leading(broker, ACCEPTED)
+    world.controllers.takes_s = 60
+    fetched(world.partition, 0)
+    await asyncio.sleep(0.5)
+    await world.proposals.close()
+    assert world.partition.as_leader().isr == (1,)

@@ -15,118 +15,107 @@ from kraft.server.replica.partition import Partition
 from tests.unit.server.changing_replicas import DEADLINE_S, changing, held_in_a_roll, held_in_a_truncation
 from tests.unit.server.replicas import Broker, batch, follow, lead, leaders_batch, settle, until, values_in
 
-
-def test_no_change_of_a_log_syncs_anything_on_the_event_loops_thread(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with changing(tmp_path, retention_bytes=2_000) as replica:
-            partition, disk = replica.partition, replica.disk
-            lead(partition, replicas=(1,))
-            for number in range(60):
-                await replica.append(f"value {number}" * 5)
-            await replica.synced()
-            assert len(partition.log.segments()) > 3
-            _, deleted = partition.delete_records(3)
-            await replica.over(deleted)
-            assert partition.log.log_start_offset == 3
-            assert await replica.over(partition.apply_retention())
-            assert partition.log.log_start_offset > 3
-            lead(partition, epoch=4, replicas=(1,))
-            await replica.append("in another epoch")
-            follow(partition, epoch=5)
-            end = partition.log.log_end_offset
-            await replica.over(partition.cut_back(TruncateTo(offset=Offset(end - 20))))
-            assert partition.log.log_end_offset == end - 20
-            for at in range(end - 20, end + 20):
-                await replica.over(partition.append_as_follower(leaders_batch("copied" * 20, at=at, epoch=5)))
-            await replica.over(partition.cut_back(RestartAt(offset=Offset(1_000))))
-            await replica.over(partition.append_as_follower(leaders_batch("after", at=1_000, epoch=6)))
-            await replica.synced()
-            assert values_in(partition) == ["after"]
-            # The bytes appended since the last checkpoint are many: the recovery point moves on.
-            partition.log._files.sync.bytes_since_checkpoint = 1 << 40
-            await replica.over(partition.append_as_follower(leaders_batch("more", at=1_001, epoch=6)))
-            await until(lambda: partition.log._files.checkpoint.recovery_point == 1_002)
-            assert len(disk.threads) > 100
-            assert disk.on_loop() == []
-            assert replica.broker.failures == []
-
-    asyncio.run(scenario())
+pytestmark = pytest.mark.real_time
 
 
-def test_records_wait_in_order_behind_a_roll_and_are_read_meanwhile(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with held_in_a_roll(tmp_path) as (replica, appending):
-            partition, disk = replica.partition, replica.disk
-            with pytest.raises(AppendMustWait):
-                partition.append(batch("5"), 1)
-            assert len(partition.read(Offset(0), 1 << 20, Offset(4), at_least_one=True)) > 500
-            assert partition.log.log_end_offset == 4
-            disk.open_gate.set()
-            await appending
-            await replica.append("5")
-            assert [value[0] for value in values_in(partition)] == list("012345")
-            assert [segment.base_offset for segment in partition.log.segments()] == [0, 4]
+async def test_no_change_of_a_log_syncs_anything_on_the_event_loops_thread(tmp_path: Path) -> None:
+    async with changing(tmp_path, retention_bytes=2_000) as replica:
+        partition, disk = replica.partition, replica.disk
+        lead(partition, replicas=(1,))
+        for number in range(60):
+            await replica.append(f"value {number}" * 5)
+        await replica.synced()
+        assert len(partition.log.segments()) > 3
+        _, deleted = partition.delete_records(3)
+        await replica.over(deleted)
+        assert partition.log.log_start_offset == 3
+        assert await replica.over(partition.apply_retention())
+        assert partition.log.log_start_offset > 3
+        lead(partition, epoch=4, replicas=(1,))
+        await replica.append("in another epoch")
+        follow(partition, epoch=5)
+        end = partition.log.log_end_offset
+        await replica.over(partition.cut_back(TruncateTo(offset=Offset(end - 20))))
+        assert partition.log.log_end_offset == end - 20
+        for at in range(end - 20, end + 20):
+            await replica.over(partition.append_as_follower(leaders_batch("copied" * 20, at=at, epoch=5)))
+        await replica.over(partition.cut_back(RestartAt(offset=Offset(1_000))))
+        await replica.over(partition.append_as_follower(leaders_batch("after", at=1_000, epoch=6)))
+        await replica.synced()
+        assert values_in(partition) == ["after"]
+        # The bytes appended since the last checkpoint are many: the recovery point moves on.
+        partition.log._files.sync.bytes_since_checkpoint = 1 << 40
+        await replica.over(partition.append_as_follower(leaders_batch("more", at=1_001, epoch=6)))
+        await until(lambda: partition.log._files.checkpoint.recovery_point == 1_002)
+        assert len(disk.threads) > 100
+        assert disk.on_loop() == []
+        assert replica.broker.failures == []
 
-    asyncio.run(scenario())
+
+async def test_records_wait_in_order_behind_a_roll_and_are_read_meanwhile(tmp_path: Path) -> None:
+    async with held_in_a_roll(tmp_path) as (replica, appending):
+        partition, disk = replica.partition, replica.disk
+        with pytest.raises(AppendMustWait):
+            partition.append(batch("5"), 1)
+        assert len(partition.read(Offset(0), 1 << 20, Offset(4), at_least_one=True)) > 500
+        assert partition.log.log_end_offset == 4
+        disk.open_gate.set()
+        await appending
+        await replica.append("5")
+        assert [value[0] for value in values_in(partition)] == list("012345")
+        assert [segment.base_offset for segment in partition.log.segments()] == [0, 4]
 
 
-def test_a_replica_that_gets_another_role_in_the_middle_of_a_truncation_takes_it_up_afterwards(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with held_in_a_truncation(tmp_path) as (replica, cut):
-            partition, disk = replica.partition, replica.disk
-            queued = partition.append_as_follower(leaders_batch("of an epoch that is over", at=2))
-            lead(partition, epoch=1, replicas=(1,))
-            assert partition.leader is None
-            with pytest.raises(Refusal, match="NOT_LEADER_OR_FOLLOWER"):
-                partition.append(batch("too early"), 1)
-            follow(partition, leader=3, epoch=2)
-            assert (partition.follower, partition.followed) == (None, 3)
-            lead(partition, epoch=3, replicas=(1,))
-            disk.open_gate.set()
+async def test_a_replica_that_gets_another_role_in_the_middle_of_a_truncation_takes_it_up_afterwards(
+    tmp_path: Path,
+) -> None:
+    async with held_in_a_truncation(tmp_path) as (replica, cut):
+        partition, disk = replica.partition, replica.disk
+        queued = partition.append_as_follower(leaders_batch("of an epoch that is over", at=2))
+        lead(partition, epoch=1, replicas=(1,))
+        assert partition.leader is None
+        with pytest.raises(Refusal, match="NOT_LEADER_OR_FOLLOWER"):
+            partition.append(batch("too early"), 1)
+        follow(partition, leader=3, epoch=2)
+        assert (partition.follower, partition.followed) == (None, 3)
+        lead(partition, epoch=3, replicas=(1,))
+        disk.open_gate.set()
+        await replica.over(cut)
+        await until(lambda: partition.leader is not None)
+        with pytest.raises(Refusal, match="role has changed"):
+            await replica.over(queued)
+        assert (partition.log.log_end_offset, partition.as_leader().high_watermark) == (2, 2)
+        await replica.append("led")
+        assert values_in(partition)[2:] == ["led"]
+
+
+async def test_a_replica_whose_disk_fails_in_a_truncation_takes_up_no_role_afterwards(tmp_path: Path) -> None:
+    async with held_in_a_truncation(tmp_path) as (replica, cut):
+        partition, disk = replica.partition, replica.disk
+        lead(partition, epoch=1, replicas=(1,))
+        disk.fails_syncs = True
+        disk.open_gate.set()
+        with pytest.raises(Refusal, match="KAFKA_STORAGE_ERROR"):
             await replica.over(cut)
-            await until(lambda: partition.leader is not None)
-            with pytest.raises(Refusal, match="role has changed"):
-                await replica.over(queued)
-            assert (partition.log.log_end_offset, partition.as_leader().high_watermark) == (2, 2)
-            await replica.append("led")
-            assert values_in(partition)[2:] == ["led"]
-
-    asyncio.run(scenario())
+        await settle()
+        assert replica.broker.failures
+        assert (partition.leader, partition.follower) == (None, None)
 
 
-def test_a_replica_whose_disk_fails_in_a_truncation_takes_up_no_role_afterwards(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with held_in_a_truncation(tmp_path) as (replica, cut):
-            partition, disk = replica.partition, replica.disk
-            lead(partition, epoch=1, replicas=(1,))
-            disk.fails_syncs = True
-            disk.open_gate.set()
-            with pytest.raises(Refusal, match="KAFKA_STORAGE_ERROR"):
-                await replica.over(cut)
-            await settle()
-            assert replica.broker.failures
-            assert (partition.leader, partition.follower) == (None, None)
-
-    asyncio.run(scenario())
-
-
-def test_a_replica_that_is_deleted_in_the_middle_of_a_roll_writes_nothing_more(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with held_in_a_roll(tmp_path) as (replica, appending):
-            partition, disk = replica.partition, replica.disk
-            partition.retire()
-            with pytest.raises(Refusal, match="NOT_LEADER_OR_FOLLOWER"):
-                await appending
-            taking_away = asyncio.create_task(asyncio.to_thread(take_away, partition, tmp_path / "orders-0.0-delete"))
-            await settle()
-            assert not taking_away.done(), "it waits for the step"
-            disk.open_gate.set()
-            await asyncio.wait_for(taking_away, DEADLINE_S)
-            await asyncio.sleep(0.05)
-            assert names(tmp_path) == ["orders-0.0-delete"]
-            assert replica.broker.failures == []
-
-    asyncio.run(scenario())
+async def test_a_replica_that_is_deleted_in_the_middle_of_a_roll_writes_nothing_more(tmp_path: Path) -> None:
+    async with held_in_a_roll(tmp_path) as (replica, appending):
+        partition, disk = replica.partition, replica.disk
+        partition.retire()
+        with pytest.raises(Refusal, match="NOT_LEADER_OR_FOLLOWER"):
+            await appending
+        taking_away = asyncio.create_task(asyncio.to_thread(take_away, partition, tmp_path / "orders-0.0-delete"))
+        await settle()
+        assert not taking_away.done(), "it waits for the step"
+        disk.open_gate.set()
+        await asyncio.wait_for(taking_away, DEADLINE_S)
+        await asyncio.sleep(0.05)
+        assert names(tmp_path) == ["orders-0.0-delete"]
+        assert replica.broker.failures == []
 
 
 def names(directory: Path) -> list[str]:
@@ -182,33 +171,27 @@ def test_what_is_asked_of_a_deleted_replica_while_its_last_step_runs_is_refused(
     assert partition.log.failure == "the log is closed", "its files are given up when the step is over"
 
 
-def test_a_disk_that_fails_in_a_roll_takes_the_directory_out_of_use(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with changing(tmp_path) as replica:
-            await replica.lead_full_segment()
-            replica.disk.fails_syncs = True
-            with pytest.raises(Refusal, match="KAFKA_STORAGE_ERROR"):
-                await replica.append("4" * 150)
-            (failure,) = replica.broker.failures
-            assert "input/output error" in failure
-
-    asyncio.run(scenario())
-
-
-def test_a_roll_that_finds_no_room_refuses_the_append_and_is_tried_again(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with changing(tmp_path) as replica:
-            partition, disk = replica.partition, replica.disk
-            await replica.lead_full_segment()
-            disk.refuses = ".index"
-            with pytest.raises(Refusal, match="the disk is full"):
-                await replica.append("4" * 150)
-            assert replica.broker.failures == []
-            disk.refuses = ""
+async def test_a_disk_that_fails_in_a_roll_takes_the_directory_out_of_use(tmp_path: Path) -> None:
+    async with changing(tmp_path) as replica:
+        await replica.lead_full_segment()
+        replica.disk.fails_syncs = True
+        with pytest.raises(Refusal, match="KAFKA_STORAGE_ERROR"):
             await replica.append("4" * 150)
-            assert [segment.base_offset for segment in partition.log.segments()] == [0, 4]
+        (failure,) = replica.broker.failures
+        assert "input/output error" in failure
 
-    asyncio.run(scenario())
+
+async def test_a_roll_that_finds_no_room_refuses_the_append_and_is_tried_again(tmp_path: Path) -> None:
+    async with changing(tmp_path) as replica:
+        partition, disk = replica.partition, replica.disk
+        await replica.lead_full_segment()
+        disk.refuses = ".index"
+        with pytest.raises(Refusal, match="the disk is full"):
+            await replica.append("4" * 150)
+        assert replica.broker.failures == []
+        disk.refuses = ""
+        await replica.append("4" * 150)
+        assert [segment.base_offset for segment in partition.log.segments()] == [0, 4]
 
 
 def test_a_sync_that_is_asked_for_in_a_change_comes_after_it(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ from kraft.server.upkeep.throttle import Throttle
 from tests.unit.server.changing_replicas import DEADLINE_S, Changing, changing
 from tests.unit.server.replicas import WALL_MS, lead, until
 
+pytestmark = pytest.mark.real_time
+
 MERGED, ALONE = 1 << 20, 300
 """segment.bytes, by which one cleaned file takes the place of several segments, or of each one its own."""
 
@@ -86,66 +88,56 @@ async def look_up(
     ("timestamp_ms", "merging_into"), [(500, MERGED), (2_500, MERGED), (4_500, MERGED), (500, ALONE)]
 )
 @pytest.mark.parametrize("holds", ["before", "behind"])
-def test_a_look_up_by_time_in_the_middle_of_a_swap_waits_for_its_end(
+async def test_a_look_up_by_time_in_the_middle_of_a_swap_waits_for_its_end(
     tmp_path: Path, timestamp_ms: int, holds: str, merging_into: int
 ) -> None:
-    async def scenario() -> None:
-        async with half_swapped(tmp_path, holds, merging_into) as (replica, swap):
-            thread = CountingThread()
-            looking = asyncio.create_task(look_up(replica, timestamp_ms, thread))
-            await asyncio.wait([looking], timeout=0.1)
-            assert not looking.done()
-            assert thread.tasks < 10, "it looks once, and waits"
-            assert (replica.broker.failures, replica.broker.rotten) == ([], [])
-            replica.disk.open_gate.set()
-            await replica.over(swap)
-            found = await asyncio.wait_for(looking, DEADLINE_S)
-            # All records before the last one of each key are gone.
-            assert (found.error_code, found.offset, found.timestamp_ms) == (ErrorCode.NONE, 8, 8_000)
-            assert (replica.broker.failures, replica.broker.rotten) == ([], [])
-
-    asyncio.run(scenario())
+    async with half_swapped(tmp_path, holds, merging_into) as (replica, swap):
+        thread = CountingThread()
+        looking = asyncio.create_task(look_up(replica, timestamp_ms, thread))
+        await asyncio.wait([looking], timeout=0.1)
+        assert not looking.done()
+        assert thread.tasks < 10, "it looks once, and waits"
+        assert (replica.broker.failures, replica.broker.rotten) == ([], [])
+        replica.disk.open_gate.set()
+        await replica.over(swap)
+        found = await asyncio.wait_for(looking, DEADLINE_S)
+        # All records before the last one of each key are gone.
+        assert (found.error_code, found.offset, found.timestamp_ms) == (ErrorCode.NONE, 8, 8_000)
+        assert (replica.broker.failures, replica.broker.rotten) == ([], [])
 
 
 @pytest.mark.parametrize("holds", ["before", "behind"])
-def test_a_look_up_does_not_wait_for_a_swap_beyond_its_time(
+async def test_a_look_up_does_not_wait_for_a_swap_beyond_its_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, holds: str
 ) -> None:
-    async def scenario() -> None:
-        async with half_swapped(tmp_path, holds) as (replica, swap):
-            monkeypatch.setattr(list_offsets, "LOOK_UP_S_MAX", 0.2)
-            assert (await look_up(replica, 2_500)).error_code is ErrorCode.REQUEST_TIMED_OUT
-            assert (replica.broker.failures, replica.broker.rotten) == ([], [])
-            replica.disk.open_gate.set()
-            await replica.over(swap)
-            assert (await look_up(replica, 2_500)).error_code is ErrorCode.NONE
-
-    asyncio.run(scenario())
+    async with half_swapped(tmp_path, holds) as (replica, swap):
+        monkeypatch.setattr(list_offsets, "LOOK_UP_S_MAX", 0.2)
+        assert (await look_up(replica, 2_500)).error_code is ErrorCode.REQUEST_TIMED_OUT
+        assert (replica.broker.failures, replica.broker.rotten) == ([], [])
+        replica.disk.open_gate.set()
+        await replica.over(swap)
+        assert (await look_up(replica, 2_500)).error_code is ErrorCode.NONE
 
 
 @pytest.mark.parametrize("holds", ["before", "behind"])
-def test_a_look_up_that_waits_for_a_swap_is_refused_when_the_replica_is_deleted(tmp_path: Path, holds: str) -> None:
-    async def scenario() -> None:
-        async with half_swapped(tmp_path, holds) as (replica, _):
-            looking = asyncio.create_task(look_up(replica, 2_500))
-            await asyncio.wait([looking], timeout=0.1)
-            assert not looking.done()
-            replica.partition.retire()
-            found = await asyncio.wait_for(looking, DEADLINE_S)
-            assert found.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-    asyncio.run(scenario())
+async def test_a_look_up_that_waits_for_a_swap_is_refused_when_the_replica_is_deleted(
+    tmp_path: Path, holds: str
+) -> None:
+    async with half_swapped(tmp_path, holds) as (replica, _):
+        looking = asyncio.create_task(look_up(replica, 2_500))
+        await asyncio.wait([looking], timeout=0.1)
+        assert not looking.done()
+        replica.partition.retire()
+        found = await asyncio.wait_for(looking, DEADLINE_S)
+        assert found.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @pytest.mark.parametrize("timestamp_ms", [11_000, MAX_TIMESTAMP])
-def test_a_look_up_in_a_segment_that_is_not_swapped_does_not_wait(tmp_path: Path, timestamp_ms: int) -> None:
-    async def scenario() -> None:
-        async with half_swapped(tmp_path, "behind") as (replica, swap):
-            found = await asyncio.wait_for(look_up(replica, timestamp_ms), DEADLINE_S)
-            assert (found.error_code, found.offset) == (ErrorCode.NONE, 11)
-            assert not swap.is_done
-
-    asyncio.run(scenario())
+async def test_a_look_up_in_a_segment_that_is_not_swapped_does_not_wait(tmp_path: Path, timestamp_ms: int) -> None:
+    async with half_swapped(tmp_path, "behind") as (replica, swap):
+        found = await asyncio.wait_for(look_up(replica, timestamp_ms), DEADLINE_S)
+        assert (found.error_code, found.offset) == (ErrorCode.NONE, 11)
+        assert not swap.is_done
 
 
 async def scrubbed(replica: Changing) -> list[str]:
@@ -166,66 +158,55 @@ async def scrubbed(replica: Changing) -> list[str]:
 
 @pytest.mark.parametrize("merging_into", [MERGED, ALONE])
 @pytest.mark.parametrize("holds", ["before", "behind"])
-def test_a_scrub_in_the_middle_of_a_swap_finds_no_rot(tmp_path: Path, holds: str, merging_into: int) -> None:
-    async def scenario() -> None:
-        async with half_swapped(tmp_path, holds, merging_into) as (replica, swap):
-            assert await scrubbed(replica) == []
-            replica.disk.open_gate.set()
-            await replica.over(swap)
-            assert await scrubbed(replica) == []
-            assert replica.broker.failures == []
-
-    asyncio.run(scenario())
+async def test_a_scrub_in_the_middle_of_a_swap_finds_no_rot(tmp_path: Path, holds: str, merging_into: int) -> None:
+    async with half_swapped(tmp_path, holds, merging_into) as (replica, swap):
+        assert await scrubbed(replica) == []
+        replica.disk.open_gate.set()
+        await replica.over(swap)
+        assert await scrubbed(replica) == []
+        assert replica.broker.failures == []
 
 
-def test_a_scrub_in_the_middle_of_a_truncation_finds_no_rot(tmp_path: Path) -> None:
+async def test_a_scrub_in_the_middle_of_a_truncation_finds_no_rot(tmp_path: Path) -> None:
     """The file is cut, and the log does not know yet."""
-
-    async def scenario() -> None:
-        async with changing(tmp_path) as replica:
-            partition, disk = replica.partition, replica.disk
-            await replica.follow_records(4)
-            size = partition.log.size_bytes
-            disk.hold()
-            cut = partition.cut_back(TruncateTo(offset=Offset(2)))
-            while True:
-                await until(disk.held.is_set)
-                if partition.log.size_bytes < size:
-                    break
-                # It was held in an earlier step, and goes on to the next sync.
-                disk.held.clear()
-                disk.open_gate.set()
-                disk.open_gate.clear()
-            assert partition.log.log_end_offset == 4
-            assert await scrubbed(replica) == []
+    async with changing(tmp_path) as replica:
+        partition, disk = replica.partition, replica.disk
+        await replica.follow_records(4)
+        size = partition.log.size_bytes
+        disk.hold()
+        cut = partition.cut_back(TruncateTo(offset=Offset(2)))
+        while True:
+            await until(disk.held.is_set)
+            if partition.log.size_bytes < size:
+                break
+            # It was held in an earlier step, and goes on to the next sync.
+            disk.held.clear()
             disk.open_gate.set()
-            assert await replica.over(cut) == 2
-            assert await scrubbed(replica) == []
+            disk.open_gate.clear()
+        assert partition.log.log_end_offset == 4
+        assert await scrubbed(replica) == []
+        disk.open_gate.set()
+        assert await replica.over(cut) == 2
+        assert await scrubbed(replica) == []
 
-    asyncio.run(scenario())
 
-
-def test_reads_in_the_middle_of_a_swap_find_their_indexes_in_memory(
+async def test_reads_in_the_middle_of_a_swap_find_their_indexes_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To make one anew is to read the segment to its end, and that would hold the loop."""
+    rebuilt = list[Offset]()
+    rebuild = Segment.rebuild_indexes
 
-    async def scenario() -> None:
-        rebuilt = list[Offset]()
-        rebuild = Segment.rebuild_indexes
+    def noted(segment: Segment) -> None:
+        rebuilt.append(segment.base_offset)
+        rebuild(segment)
 
-        def noted(segment: Segment) -> None:
-            rebuilt.append(segment.base_offset)
-            rebuild(segment)
-
-        monkeypatch.setattr(Segment, "rebuild_indexes", noted)
-        async with half_swapped(tmp_path, "before") as (replica, swap):
-            for offset in range(12):
-                assert replica.partition.read(Offset(offset), 1, Offset(12), at_least_one=True)
-            assert rebuilt == []
-            replica.disk.open_gate.set()
-            await replica.over(swap)
-            assert replica.partition.read(Offset(0), 1, Offset(12), at_least_one=True)
-            assert rebuilt == []
-
-    asyncio.run(scenario())
+    monkeypatch.setattr(Segment, "rebuild_indexes", noted)
+    async with half_swapped(tmp_path, "before") as (replica, swap):
+        for offset in range(12):
+            assert replica.partition.read(Offset(offset), 1, Offset(12), at_least_one=True)
+        assert rebuilt == []
+        replica.disk.open_gate.set()
+        await replica.over(swap)
+        assert replica.partition.read(Offset(0), 1, Offset(12), at_least_one=True)
+        assert rebuilt == []

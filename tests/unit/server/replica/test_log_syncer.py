@@ -16,6 +16,8 @@ from kraft.server.replica.log_syncer import LogSyncer
 from kraft.server.replica.partition import Partition
 from tests.unit.server.replicas import Broker, batch, lead, outcome, remove_directory, until
 
+pytestmark = pytest.mark.real_time
+
 DEADLINE_S = 5.0
 DISKS = ("disk-a", "disk-b")
 
@@ -62,116 +64,101 @@ def broker(tmp_path: Path) -> Broker:
     return Broker(tmp_path)
 
 
-def test_one_sync_serves_every_append_that_waits_and_appends_go_on_meanwhile(broker: Broker) -> None:
-    async def scenario() -> None:
-        async with syncing(broker) as syncer:
-            partition = led(broker, syncer)
-            gate = Gate(partition)
-            partition.append(batch("first"), -1)
-            first = partition.park_produce(Offset(1))
-            await until(gate.began.is_set)
-            later = []
-            for number in range(2, 50):
-                partition.append(batch(f"value {number}"), -1)
-                later.append(partition.park_produce(Offset(number)))
-            assert outcome(first) is None
-            gate.open.set()
-            assert isinstance(first, asyncio.Future)
-            assert await asyncio.wait_for(first, DEADLINE_S) is ErrorCode.NONE
-            for waiting in later:
-                assert isinstance(waiting, asyncio.Future)
-                assert await asyncio.wait_for(waiting, DEADLINE_S) is ErrorCode.NONE
-            assert gate.syncs == 2
-
-    asyncio.run(scenario())
-
-
-def test_what_was_appended_during_a_sync_is_not_taken_for_synced_by_it(broker: Broker) -> None:
-    async def scenario() -> None:
-        async with syncing(broker) as syncer:
-            partition = led(broker, syncer)
-            gate = Gate(partition)
-            partition.append(batch("a"), 1)
-            await until(gate.began.is_set)
-            partition.append(batch("b"), 1)
-            ends: list[int] = []
-            partition._surroundings = replace(
-                partition._surroundings, request_sync=lambda each: ends.append(each.durable_end)
-            )
-            complete_sync = partition.complete_sync
-
-            def noting(ticket: Any) -> None:
-                complete_sync(ticket)
-                ends.append(partition.durable_end)
-
-            partition.complete_sync = noting  # type: ignore[method-assign]  # Listens in.
-            gate.open.set()
-            await until(lambda: partition.durable_end == 2)
-            assert ends == [1, 2]
-
-    asyncio.run(scenario())
-
-
-def test_one_round_covers_every_partition_that_was_appended_to(broker: Broker) -> None:
-    async def scenario() -> None:
-        async with syncing(broker) as syncer:
-            partitions = [led(broker, syncer, number) for number in range(5)]
-            for partition in partitions:
-                partition.append(batch("a"), -1)
-            waiting = [partition.park_produce(Offset(1)) for partition in partitions]
-            for one in waiting:
-                assert isinstance(one, asyncio.Future)
-                assert await asyncio.wait_for(one, DEADLINE_S) is ErrorCode.NONE
-
-    asyncio.run(scenario())
-
-
-def test_a_failed_sync_is_told_acknowledges_nothing_and_leaves_the_other_logs_synced(broker: Broker) -> None:
-    async def scenario() -> None:
-        async with syncing(broker) as syncer:
-            broken, sound = (led(broker, syncer, number) for number in range(2))
-            gate = Gate(broken)
-
-            def fail() -> None:
-                raise OSError("input/output error")
-
-            gate._sync = fail
-            gate.open.set()
-            broken.append(batch("a"), -1)
-            sound.append(batch("a"), -1)
-            lost, kept = broken.park_produce(Offset(1)), sound.park_produce(Offset(1))
-            assert isinstance(kept, asyncio.Future)
-            assert await asyncio.wait_for(kept, DEADLINE_S) is ErrorCode.NONE
-            assert broker.failures == ["orders-0 goes offline: input/output error"]
-            gate._sync = lambda: None
-            syncer.request(broken)
-            sound.append(batch("b"), -1)
-            later = sound.park_produce(Offset(2))
-            assert isinstance(later, asyncio.Future)
-            await asyncio.wait_for(later, DEADLINE_S)
-            assert outcome(lost) is None
-            assert broken.high_watermark == 0
-
-    asyncio.run(scenario())
-
-
-def test_a_partition_that_is_deleted_during_its_sync_holds_up_nobody(broker: Broker) -> None:
-    async def scenario() -> None:
-        async with syncing(broker) as syncer:
-            deleted, other = (led(broker, syncer, number) for number in range(2))
-            gate = Gate(deleted)
-            deleted.append(batch("a"), -1)
-            await until(gate.began.is_set)
-            deleted.retire()
-            remove_directory(deleted)
-            gate.open.set()
-            other.append(batch("a"), -1)
-            waiting = other.park_produce(Offset(1))
+async def test_one_sync_serves_every_append_that_waits_and_appends_go_on_meanwhile(broker: Broker) -> None:
+    async with syncing(broker) as syncer:
+        partition = led(broker, syncer)
+        gate = Gate(partition)
+        partition.append(batch("first"), -1)
+        first = partition.park_produce(Offset(1))
+        await until(gate.began.is_set)
+        later = []
+        for number in range(2, 50):
+            partition.append(batch(f"value {number}"), -1)
+            later.append(partition.park_produce(Offset(number)))
+        assert outcome(first) is None
+        gate.open.set()
+        assert isinstance(first, asyncio.Future)
+        assert await asyncio.wait_for(first, DEADLINE_S) is ErrorCode.NONE
+        for waiting in later:
             assert isinstance(waiting, asyncio.Future)
             assert await asyncio.wait_for(waiting, DEADLINE_S) is ErrorCode.NONE
-            assert broker.failures == []
+        assert gate.syncs == 2
 
-    asyncio.run(scenario())
+
+async def test_what_was_appended_during_a_sync_is_not_taken_for_synced_by_it(broker: Broker) -> None:
+    async with syncing(broker) as syncer:
+        partition = led(broker, syncer)
+        gate = Gate(partition)
+        partition.append(batch("a"), 1)
+        await until(gate.began.is_set)
+        partition.append(batch("b"), 1)
+        ends: list[int] = []
+        partition._surroundings = replace(
+            partition._surroundings, request_sync=lambda each: ends.append(each.durable_end)
+        )
+        complete_sync = partition.complete_sync
+
+        def noting(ticket: Any) -> None:
+            complete_sync(ticket)
+            ends.append(partition.durable_end)
+
+        partition.complete_sync = noting  # type: ignore[method-assign]  # Listens in.
+        gate.open.set()
+        await until(lambda: partition.durable_end == 2)
+        assert ends == [1, 2]
+
+
+async def test_one_round_covers_every_partition_that_was_appended_to(broker: Broker) -> None:
+    async with syncing(broker) as syncer:
+        partitions = [led(broker, syncer, number) for number in range(5)]
+        for partition in partitions:
+            partition.append(batch("a"), -1)
+        waiting = [partition.park_produce(Offset(1)) for partition in partitions]
+        for one in waiting:
+            assert isinstance(one, asyncio.Future)
+            assert await asyncio.wait_for(one, DEADLINE_S) is ErrorCode.NONE
+
+
+async def test_a_failed_sync_is_told_acknowledges_nothing_and_leaves_the_other_logs_synced(broker: Broker) -> None:
+    async with syncing(broker) as syncer:
+        broken, sound = (led(broker, syncer, number) for number in range(2))
+        gate = Gate(broken)
+
+        def fail() -> None:
+            raise OSError("input/output error")
+
+        gate._sync = fail
+        gate.open.set()
+        broken.append(batch("a"), -1)
+        sound.append(batch("a"), -1)
+        lost, kept = broken.park_produce(Offset(1)), sound.park_produce(Offset(1))
+        assert isinstance(kept, asyncio.Future)
+        assert await asyncio.wait_for(kept, DEADLINE_S) is ErrorCode.NONE
+        assert broker.failures == ["orders-0 goes offline: input/output error"]
+        gate._sync = lambda: None
+        syncer.request(broken)
+        sound.append(batch("b"), -1)
+        later = sound.park_produce(Offset(2))
+        assert isinstance(later, asyncio.Future)
+        await asyncio.wait_for(later, DEADLINE_S)
+        assert outcome(lost) is None
+        assert broken.high_watermark == 0
+
+
+async def test_a_partition_that_is_deleted_during_its_sync_holds_up_nobody(broker: Broker) -> None:
+    async with syncing(broker) as syncer:
+        deleted, other = (led(broker, syncer, number) for number in range(2))
+        gate = Gate(deleted)
+        deleted.append(batch("a"), -1)
+        await until(gate.began.is_set)
+        deleted.retire()
+        remove_directory(deleted)
+        gate.open.set()
+        other.append(batch("a"), -1)
+        waiting = other.park_produce(Offset(1))
+        assert isinstance(waiting, asyncio.Future)
+        assert await asyncio.wait_for(waiting, DEADLINE_S) is ErrorCode.NONE
+        assert broker.failures == []
 
 
 async def replicas_on_two_disks(broker: Broker, syncer: LogSyncer) -> tuple[Partition, Partition]:
@@ -183,56 +170,50 @@ async def replicas_on_two_disks(broker: Broker, syncer: LogSyncer) -> tuple[Part
     return partitions[0], partitions[1]
 
 
-def test_a_disk_that_hangs_delays_no_produce_to_another_directory(broker: Broker) -> None:
-    async def scenario() -> None:
-        async with syncing(broker) as syncer:
-            hanging, healthy = await replicas_on_two_disks(broker, syncer)
-            gate = Gate(hanging)
-            hanging.append(batch("a"), -1)
-            stuck = hanging.park_produce(Offset(1))
-            await until(gate.began.is_set)
-            try:
-                for number in range(1, 4):
-                    healthy.append(batch("a"), -1)
-                    waiting = healthy.park_produce(Offset(number))
-                    assert isinstance(waiting, asyncio.Future)
-                    assert await asyncio.wait_for(waiting, DEADLINE_S) is ErrorCode.NONE
-                assert outcome(stuck) is None
-            finally:
-                gate.open.set()
-            assert isinstance(stuck, asyncio.Future)
-            assert await asyncio.wait_for(stuck, DEADLINE_S) is ErrorCode.NONE
-
-    asyncio.run(scenario())
-
-
-def test_a_replica_that_moved_off_a_disk_that_hangs_is_synced_where_it_is(broker: Broker) -> None:
-    async def scenario() -> None:
-        async with syncing(broker) as syncer:
-            moved, target = await replicas_on_two_disks(broker, syncer)
-            gate = Gate(moved)
-            moved.append(batch("a"), -1)
-            await until(gate.began.is_set)
-            try:
-                moved.append(batch("b"), -1)
-                copy = target.log
-                copy.append_as_follower(moved.log.read(Offset(0), 1 << 20, Offset(2)))
-                copy.settle()
-                moved.log_moved(copy)
-                moved.log_became_durable()
-                there = Gate(moved)
-                moved.append(batch("c"), -1)
-                await until(there.began.is_set)
-                # The first disk's next round finds the replica gone, and the second disk syncs it just now.
-                gate.open.set()
-                await until(lambda: not syncer._directories[str(broker.directory / "disk-a")]._wanted.is_set())
-                await asyncio.sleep(0.02)
-                there.open.set()
-                waiting = moved.park_produce(Offset(3))
+async def test_a_disk_that_hangs_delays_no_produce_to_another_directory(broker: Broker) -> None:
+    async with syncing(broker) as syncer:
+        hanging, healthy = await replicas_on_two_disks(broker, syncer)
+        gate = Gate(hanging)
+        hanging.append(batch("a"), -1)
+        stuck = hanging.park_produce(Offset(1))
+        await until(gate.began.is_set)
+        try:
+            for number in range(1, 4):
+                healthy.append(batch("a"), -1)
+                waiting = healthy.park_produce(Offset(number))
                 assert isinstance(waiting, asyncio.Future)
                 assert await asyncio.wait_for(waiting, DEADLINE_S) is ErrorCode.NONE
-            finally:
-                gate.open.set()
-            assert (moved.log.synced_end_offset, broker.failures) == (3, [])
+            assert outcome(stuck) is None
+        finally:
+            gate.open.set()
+        assert isinstance(stuck, asyncio.Future)
+        assert await asyncio.wait_for(stuck, DEADLINE_S) is ErrorCode.NONE
 
-    asyncio.run(scenario())
+
+async def test_a_replica_that_moved_off_a_disk_that_hangs_is_synced_where_it_is(broker: Broker) -> None:
+    async with syncing(broker) as syncer:
+        moved, target = await replicas_on_two_disks(broker, syncer)
+        gate = Gate(moved)
+        moved.append(batch("a"), -1)
+        await until(gate.began.is_set)
+        try:
+            moved.append(batch("b"), -1)
+            copy = target.log
+            copy.append_as_follower(moved.log.read(Offset(0), 1 << 20, Offset(2)))
+            copy.settle()
+            moved.log_moved(copy)
+            moved.log_became_durable()
+            there = Gate(moved)
+            moved.append(batch("c"), -1)
+            await until(there.began.is_set)
+            # The first disk's next round finds the replica gone, and the second disk syncs it just now.
+            gate.open.set()
+            await until(lambda: not syncer._directories[str(broker.directory / "disk-a")]._wanted.is_set())
+            await asyncio.sleep(0.02)
+            there.open.set()
+            waiting = moved.park_produce(Offset(3))
+            assert isinstance(waiting, asyncio.Future)
+            assert await asyncio.wait_for(waiting, DEADLINE_S) is ErrorCode.NONE
+        finally:
+            gate.open.set()
+        assert (moved.log.synced_end_offset, broker.failures) == (3, [])

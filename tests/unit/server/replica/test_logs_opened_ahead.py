@@ -18,6 +18,8 @@ from tests.unit.metadata.clusters import ORDERS, cluster, with_topic
 from tests.unit.server.publishing import Host
 from tests.unit.server.replicas import ORDERS_0, Broker, batch, values_in
 
+pytestmark = pytest.mark.real_time
+
 OTHER = TopicId(UUID(int=200))
 OPEN = "logs are open before the metadata is known"
 
@@ -49,144 +51,117 @@ async def lived(directory: Path, *, partitions: int = 2) -> MetadataImage:
     return host.image
 
 
-def test_logs_are_open_before_any_metadata_and_nobody_is_served_from_them(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        image = await lived(tmp_path)
-        host = Host(Broker(tmp_path)).start()
-        with capture_logs() as events:
-            await host.publisher.logs_opened_ahead.open(image)
-        (told,) = [event for event in events if event["event"] == OPEN]
-        assert (told["opened"], told["damaged"]) == (2, 0)
-        assert open_files(tmp_path) == {"orders-0", "orders-1"}
-        assert (len(host.broker.partitions), host.fetchers) == (0, [])
-        with pytest.raises(Refusal) as refused:
-            host.broker.partitions.by_name("orders", 0)
-        assert refused.value.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        with capture_logs() as events:
-            await host.act_on(image)
-        assert values_in(host.partition(1)) == ["r1"]
-        assert host.partition(1).leader is not None
-        assert [event["partition"] for event in events if event["event"] == "log is open"] == ["orders-0", "orders-1"]
-        await host.publisher.close()
-        assert open_files(tmp_path) == set()
-
-    run(scenario())
-
-
-def test_the_configs_that_count_are_those_of_the_metadata_that_is_followed(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        image = await lived(tmp_path)
-        host = Host(Broker(tmp_path)).start()
-        await host.publisher.logs_opened_ahead.open(EMPTY_IMAGE)
-        await host.act_on(image.replay([TopicConfigSet(topic_id=ORDERS, key="retention.ms", value="77")]))
-        assert host.partition(0).log.config.retention_ms == 77
-        await host.publisher.close()
-
-    run(scenario())
-
-
-def test_a_topic_that_was_deleted_meanwhile_is_let_go_and_set_aside_with_its_records(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        image = await lived(tmp_path)
-        host = Host(Broker(tmp_path)).start()
+async def test_logs_are_open_before_any_metadata_and_nobody_is_served_from_them(tmp_path: Path) -> None:
+    image = await lived(tmp_path)
+    host = Host(Broker(tmp_path)).start()
+    with capture_logs() as events:
         await host.publisher.logs_opened_ahead.open(image)
-        await host.act_on(image.replay([TopicDeleted(topic_id=ORDERS)]))
-        assert host.directories() == ["orders-0.0-stray", "orders-1.0-stray"]
-        assert open_files(tmp_path) == set()
-        assert (tmp_path / "orders-0.0-stray" / f"{0:020}.log").stat().st_size > 0
-        await host.publisher.close()
-
-    run(scenario())
-
-
-def test_a_topic_that_was_created_again_meanwhile_begins_empty(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        image = await lived(tmp_path, partitions=1)
-        host = Host(Broker(tmp_path)).start()
-        await host.publisher.logs_opened_ahead.open(image)
-        await host.act_on(with_topic(image.replay([TopicDeleted(topic_id=ORDERS)]), [1, 2], topic_id=OTHER))
-        assert host.directories() == ["orders-0", "orders-0.0-stray"]
-        assert values_in(host.partition(0, OTHER)) == []
-        assert open_files(tmp_path) == {"orders-0"}
-        await host.publisher.close()
-
-    run(scenario())
-
-
-def test_a_partition_that_was_moved_to_other_brokers_is_let_go_and_set_aside(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        image = await lived(tmp_path)
-        host = Host(Broker(tmp_path)).start()
-        await host.publisher.logs_opened_ahead.open(image)
-        await host.act_on(with_topic(cluster(1, 2, 3), [1, 2], [2, 3]))
-        assert host.directories() == ["orders-0", "orders-1.0-stray"]
-        assert open_files(tmp_path) == {"orders-0"}
-        await host.publisher.close()
-
-    run(scenario())
-
-
-def test_metadata_that_comes_meanwhile_goes_on_from_what_is_open(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        image = await lived(tmp_path, partitions=5)
-        host = Host(Broker(tmp_path)).start()
-        opening = asyncio.create_task(host.publisher.logs_opened_ahead.open(image))
-        while len(open_files(tmp_path)) < 2:  # noqa: ASYNC110  The files tell, and they set no event.
-            await asyncio.sleep(0)
-        assert len(open_files(tmp_path)) < 5
+    (told,) = [event for event in events if event["event"] == OPEN]
+    assert (told["opened"], told["damaged"]) == (2, 0)
+    assert open_files(tmp_path) == {"orders-0", "orders-1"}
+    assert (len(host.broker.partitions), host.fetchers) == (0, [])
+    with pytest.raises(Refusal) as refused:
+        host.broker.partitions.by_name("orders", 0)
+    assert refused.value.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    with capture_logs() as events:
         await host.act_on(image)
-        await opening
-        assert [values_in(host.partition(number)) for number in range(5)] == [[f"r{number}"] for number in range(5)]
-        await host.publisher.close()
+    assert values_in(host.partition(1)) == ["r1"]
+    assert host.partition(1).leader is not None
+    assert [event["partition"] for event in events if event["event"] == "log is open"] == ["orders-0", "orders-1"]
+    await host.publisher.close()
+    assert open_files(tmp_path) == set()
 
-    run(scenario())
+
+async def test_the_configs_that_count_are_those_of_the_metadata_that_is_followed(tmp_path: Path) -> None:
+    image = await lived(tmp_path)
+    host = Host(Broker(tmp_path)).start()
+    await host.publisher.logs_opened_ahead.open(EMPTY_IMAGE)
+    await host.act_on(image.replay([TopicConfigSet(topic_id=ORDERS, key="retention.ms", value="77")]))
+    assert host.partition(0).log.config.retention_ms == 77
+    await host.publisher.close()
 
 
-def test_a_broker_that_stops_before_it_knew_anything_closes_them_in_order(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        image = await lived(tmp_path)
-        host = Host(Broker(tmp_path)).start()
+async def test_a_topic_that_was_deleted_meanwhile_is_let_go_and_set_aside_with_its_records(tmp_path: Path) -> None:
+    image = await lived(tmp_path)
+    host = Host(Broker(tmp_path)).start()
+    await host.publisher.logs_opened_ahead.open(image)
+    await host.act_on(image.replay([TopicDeleted(topic_id=ORDERS)]))
+    assert host.directories() == ["orders-0.0-stray", "orders-1.0-stray"]
+    assert open_files(tmp_path) == set()
+    assert (tmp_path / "orders-0.0-stray" / f"{0:020}.log").stat().st_size > 0
+    await host.publisher.close()
+
+
+async def test_a_topic_that_was_created_again_meanwhile_begins_empty(tmp_path: Path) -> None:
+    image = await lived(tmp_path, partitions=1)
+    host = Host(Broker(tmp_path)).start()
+    await host.publisher.logs_opened_ahead.open(image)
+    await host.act_on(with_topic(image.replay([TopicDeleted(topic_id=ORDERS)]), [1, 2], topic_id=OTHER))
+    assert host.directories() == ["orders-0", "orders-0.0-stray"]
+    assert values_in(host.partition(0, OTHER)) == []
+    assert open_files(tmp_path) == {"orders-0"}
+    await host.publisher.close()
+
+
+async def test_a_partition_that_was_moved_to_other_brokers_is_let_go_and_set_aside(tmp_path: Path) -> None:
+    image = await lived(tmp_path)
+    host = Host(Broker(tmp_path)).start()
+    await host.publisher.logs_opened_ahead.open(image)
+    await host.act_on(with_topic(cluster(1, 2, 3), [1, 2], [2, 3]))
+    assert host.directories() == ["orders-0", "orders-1.0-stray"]
+    assert open_files(tmp_path) == {"orders-0"}
+    await host.publisher.close()
+
+
+async def test_metadata_that_comes_meanwhile_goes_on_from_what_is_open(tmp_path: Path) -> None:
+    image = await lived(tmp_path, partitions=5)
+    host = Host(Broker(tmp_path)).start()
+    opening = asyncio.create_task(host.publisher.logs_opened_ahead.open(image))
+    while len(open_files(tmp_path)) < 2:  # noqa: ASYNC110  The files tell, and they set no event.
+        await asyncio.sleep(0)
+    assert len(open_files(tmp_path)) < 5
+    await host.act_on(image)
+    await opening
+    assert [values_in(host.partition(number)) for number in range(5)] == [[f"r{number}"] for number in range(5)]
+    await host.publisher.close()
+
+
+async def test_a_broker_that_stops_before_it_knew_anything_closes_them_in_order(tmp_path: Path) -> None:
+    image = await lived(tmp_path)
+    host = Host(Broker(tmp_path)).start()
+    await host.publisher.logs_opened_ahead.open(image)
+    await host.publisher.close()
+    assert open_files(tmp_path) == set()
+    again = Host(Broker(tmp_path)).start(clean_shutdown=True)
+    await again.act_on(image)
+    assert values_in(again.partition(0)) == ["r0"]
+    await again.publisher.close()
+
+
+async def test_a_damaged_log_is_left_to_whoever_knows_what_became_of_it(tmp_path: Path) -> None:
+    image = await lived(tmp_path)
+    host = Host(Broker(tmp_path)).start()
+    (tmp_path / "orders-1" / "rotten-replica").write_text("found yesterday\n")
+    with capture_logs() as events:
         await host.publisher.logs_opened_ahead.open(image)
-        await host.publisher.close()
-        assert open_files(tmp_path) == set()
-        again = Host(Broker(tmp_path)).start(clean_shutdown=True)
-        await again.act_on(image)
-        assert values_in(again.partition(0)) == ["r0"]
-        await again.publisher.close()
-
-    run(scenario())
+    (told,) = [event for event in events if event["event"] == OPEN]
+    assert (told["opened"], told["damaged"]) == (1, 1)
+    await host.act_on(image)
+    (offline,) = host.broker.partitions.offline
+    assert (offline.topic_partition.partition, "found yesterday" in offline.reason) == (1, True)
+    await host.publisher.close()
 
 
-def test_a_damaged_log_is_left_to_whoever_knows_what_became_of_it(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        image = await lived(tmp_path)
-        host = Host(Broker(tmp_path)).start()
-        (tmp_path / "orders-1" / "rotten-replica").write_text("found yesterday\n")
-        with capture_logs() as events:
-            await host.publisher.logs_opened_ahead.open(image)
-        (told,) = [event for event in events if event["event"] == OPEN]
-        assert (told["opened"], told["damaged"]) == (1, 1)
-        await host.act_on(image)
-        (offline,) = host.broker.partitions.offline
-        assert (offline.topic_partition.partition, "found yesterday" in offline.reason) == (1, True)
-        await host.publisher.close()
-
-    run(scenario())
-
-
-def test_a_replica_that_lost_committed_records_is_offline_although_its_log_was_open(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        image = await lived(tmp_path, partitions=1)
-        host = Host(Broker(tmp_path))
-        (tmp_path / "orders-0" / f"{0:020}.log").write_bytes(b"")
-        for left in ("log-checkpoint", "log-checkpoint.earlier"):
-            (tmp_path / "orders-0" / left).unlink(missing_ok=True)
-        write_high_watermarks(host.broker.disk, str(tmp_path), {ORDERS_0: Offset(1)})
-        host.start()
-        await host.publisher.logs_opened_ahead.open(image)
-        await host.act_on(image)
-        assert len(host.broker.partitions.offline) == 1
-        assert open_files(tmp_path) == set()
-        await host.publisher.close()
-
-    run(scenario())
+async def test_a_replica_that_lost_committed_records_is_offline_although_its_log_was_open(tmp_path: Path) -> None:
+    image = await lived(tmp_path, partitions=1)
+    host = Host(Broker(tmp_path))
+    (tmp_path / "orders-0" / f"{0:020}.log").write_bytes(b"")
+    for left in ("log-checkpoint", "log-checkpoint.earlier"):
+        (tmp_path / "orders-0" / left).unlink(missing_ok=True)
+    write_high_watermarks(host.broker.disk, str(tmp_path), {ORDERS_0: Offset(1)})
+    host.start()
+    await host.publisher.logs_opened_ahead.open(image)
+    await host.act_on(image)
+    assert len(host.broker.partitions.offline) == 1
+    assert open_files(tmp_path) == set()
+    await host.publisher.close()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -26,6 +25,8 @@ from tests.unit.server.replicas import (
     values_in,
     values_of,
 )
+
+pytestmark = pytest.mark.real_time
 
 ACCEPTED = AlterPartitionResult(
     leader_epoch=LeaderEpoch(0), partition_epoch=PartitionEpoch(1), isr=[BrokerId(1), BrokerId(2)]
@@ -72,68 +73,58 @@ def test_an_unsynced_tail_that_a_new_leader_finds_is_synced(broker: Broker) -> N
     assert partition.high_watermark == 1
 
 
-def test_a_demoted_leader_sends_its_parked_produces_away_and_nothing_later_acknowledges_them(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = broker.open()
-        lead(partition)
+async def test_a_demoted_leader_sends_its_parked_produces_away_and_nothing_later_acknowledges_them(
+    broker: Broker,
+) -> None:
+    partition = broker.open()
+    lead(partition)
+    partition.append(batch("a"), -1)
+    parked = partition.park_produce(Offset(1))
+    follow(partition, epoch=1)
+    assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    lead(partition, epoch=2)
+    again = partition.park_produce(Offset(1))
+    assert outcome(again) is None
+    broker.sync()
+    fetched(partition, 1)
+    assert outcome(again) is ErrorCode.NONE
+    assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_leader_keeps_its_parked_produces_through_a_change_of_its_isr(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition)
+    partition.append(batch("a"), -1)
+    broker.sync()
+    parked = partition.park_produce(Offset(1))
+    lead(partition, partition_epoch=1, isr=(1,))
+    assert outcome(parked) is ErrorCode.NONE, "the replica that was waited for is out of the ISR"
+
+
+async def test_a_shrunken_isr_answers_the_parked_produces_that_it_is_too_small_for(broker: Broker) -> None:
+    partition = broker.open(min_insync_replicas=2)
+    lead(partition)
+    partition.append(batch("a"), -1)
+    broker.sync()
+    parked = partition.park_produce(Offset(1))
+    lead(partition, partition_epoch=1, isr=(1,))
+    assert outcome(parked) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    assert partition.high_watermark == 0
+
+
+async def test_a_lower_minimum_lets_waiting_produces_go(broker: Broker) -> None:
+    from dataclasses import replace
+
+    from kraft.server.replica.log_configs import log_config
+    from tests.unit.server.replicas import DEFAULTS
+
+    partition = broker.open(min_insync_replicas=2)
+    lead(partition, isr=(1,))
+    with pytest.raises(Refusal, match="NOT_ENOUGH_REPLICAS"):
         partition.append(batch("a"), -1)
-        parked = partition.park_produce(Offset(1))
-        follow(partition, epoch=1)
-        assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        lead(partition, epoch=2)
-        again = partition.park_produce(Offset(1))
-        assert outcome(again) is None
-        broker.sync()
-        fetched(partition, 1)
-        assert outcome(again) is ErrorCode.NONE
-        assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-    asyncio.run(scenario())
-
-
-def test_a_leader_keeps_its_parked_produces_through_a_change_of_its_isr(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = broker.open()
-        lead(partition)
-        partition.append(batch("a"), -1)
-        broker.sync()
-        parked = partition.park_produce(Offset(1))
-        lead(partition, partition_epoch=1, isr=(1,))
-        assert outcome(parked) is ErrorCode.NONE, "the replica that was waited for is out of the ISR"
-
-    asyncio.run(scenario())
-
-
-def test_a_shrunken_isr_answers_the_parked_produces_that_it_is_too_small_for(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = broker.open(min_insync_replicas=2)
-        lead(partition)
-        partition.append(batch("a"), -1)
-        broker.sync()
-        parked = partition.park_produce(Offset(1))
-        lead(partition, partition_epoch=1, isr=(1,))
-        assert outcome(parked) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        assert partition.high_watermark == 0
-
-    asyncio.run(scenario())
-
-
-def test_a_lower_minimum_lets_waiting_produces_go(broker: Broker) -> None:
-    async def scenario() -> None:
-        from dataclasses import replace
-
-        from kraft.server.replica.log_configs import log_config
-        from tests.unit.server.replicas import DEFAULTS
-
-        partition = broker.open(min_insync_replicas=2)
-        lead(partition, isr=(1,))
-        with pytest.raises(Refusal, match="NOT_ENOUGH_REPLICAS"):
-            partition.append(batch("a"), -1)
-        lower = replace(DEFAULTS, min_insync_replicas=1)
-        partition.reconfigure(lower, log_config(lower))
-        partition.append(batch("a"), -1)
-
-    asyncio.run(scenario())
+    lower = replace(DEFAULTS, min_insync_replicas=1)
+    partition.reconfigure(lower, log_config(lower))
+    partition.append(batch("a"), -1)
 
 
 def test_epochs_of_clients_are_fenced(broker: Broker) -> None:
@@ -208,17 +199,14 @@ def test_a_follower_fetches_on_only_after_its_disk_has_what_it_was_sent(broker: 
     assert position.fetch_offset == 1
 
 
-def test_a_fetcher_that_waits_for_the_sync_is_woken_by_it(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = broker.open()
-        follow(partition)
-        partition.append_as_follower(leaders_batch("a", at=0))
-        with Watch([partition.appended]) as watch:
-            watch.again()
-            broker.sync()
-            assert await watch.wait(0)
-
-    asyncio.run(scenario())
+async def test_a_fetcher_that_waits_for_the_sync_is_woken_by_it(broker: Broker) -> None:
+    partition = broker.open()
+    follow(partition)
+    partition.append_as_follower(leaders_batch("a", at=0))
+    with Watch([partition.appended]) as watch:
+        watch.again()
+        broker.sync()
+        assert await watch.wait(0)
 
 
 def test_a_sync_that_ran_while_the_log_was_cut_back_promises_no_more_than_is_left(broker: Broker) -> None:
@@ -254,26 +242,23 @@ def test_a_follower_that_is_promoted_offers_what_it_copied(broker: Broker) -> No
 # --- the disk ----------------------------------------------------------------------------------------------------
 
 
-def test_a_failed_sync_is_told_and_acknowledges_nothing_ever(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = broker.open()
-        lead(partition, isr=(1,), replicas=(1,))
-        partition.append(batch("a"), -1)
-        parked = partition.park_produce(Offset(1))
-        broker.disk.fails_syncs = True
-        broker.sync()
-        assert len(broker.failures) == 1
-        assert "orders-0" in broker.failures[0]
-        assert outcome(parked) is None
-        broker.disk.fails_syncs = False
-        partition.tick()
-        broker.unsynced.append(partition)
-        broker.sync()
-        assert outcome(parked) is None, "the kernel reports a lost write once, and then never again"
-        with pytest.raises(Refusal, match="KAFKA_STORAGE_ERROR"):
-            partition.append(batch("b"), -1)
-
-    asyncio.run(scenario())
+async def test_a_failed_sync_is_told_and_acknowledges_nothing_ever(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition, isr=(1,), replicas=(1,))
+    partition.append(batch("a"), -1)
+    parked = partition.park_produce(Offset(1))
+    broker.disk.fails_syncs = True
+    broker.sync()
+    assert len(broker.failures) == 1
+    assert "orders-0" in broker.failures[0]
+    assert outcome(parked) is None
+    broker.disk.fails_syncs = False
+    partition.tick()
+    broker.unsynced.append(partition)
+    broker.sync()
+    assert outcome(parked) is None, "the kernel reports a lost write once, and then never again"
+    with pytest.raises(Refusal, match="KAFKA_STORAGE_ERROR"):
+        partition.append(batch("b"), -1)
 
 
 def test_a_failed_write_is_told(broker: Broker) -> None:
@@ -285,21 +270,18 @@ def test_a_failed_write_is_told(broker: Broker) -> None:
     assert broker.failures
 
 
-def test_a_partition_that_is_closed_has_everything_on_disk_and_lets_everybody_go(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = broker.open()
-        lead(partition)
-        partition.append(batch("a"), -1)
-        parked = partition.park_produce(Offset(1))
-        with Watch([partition.committed]) as watch:
-            watch.again()
-            partition.close()
-            assert await watch.wait(0)
-        assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        broker.partitions.remove(partition)
-        assert values_in(broker.open()) == ["a"]
-
-    asyncio.run(scenario())
+async def test_a_partition_that_is_closed_has_everything_on_disk_and_lets_everybody_go(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition)
+    partition.append(batch("a"), -1)
+    parked = partition.park_produce(Offset(1))
+    with Watch([partition.committed]) as watch:
+        watch.again()
+        partition.close()
+        assert await watch.wait(0)
+    assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    broker.partitions.remove(partition)
+    assert values_in(broker.open()) == ["a"]
 
 
 def test_a_sync_that_is_still_running_when_the_partition_is_closed_is_no_failure(broker: Broker) -> None:
@@ -324,19 +306,16 @@ def test_a_log_that_cannot_be_closed_durably_is_told(broker: Broker) -> None:
     assert broker.failures
 
 
-def test_a_deleted_partition_is_not_synced_any_more_and_its_files_are_gone(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = broker.open()
-        lead(partition)
-        partition.append(batch("a"), -1)
-        parked = partition.park_produce(Offset(1))
-        partition.retire()
-        assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert partition.prepare_sync() is None
-        remove_directory(partition)
-        assert list(broker.directory.iterdir()) == []
-
-    asyncio.run(scenario())
+async def test_a_deleted_partition_is_not_synced_any_more_and_its_files_are_gone(broker: Broker) -> None:
+    partition = broker.open()
+    lead(partition)
+    partition.append(batch("a"), -1)
+    parked = partition.park_produce(Offset(1))
+    partition.retire()
+    assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition.prepare_sync() is None
+    remove_directory(partition)
+    assert list(broker.directory.iterdir()) == []
 
 
 # --- room on the disk ----------------------------------------------------------------------------------------

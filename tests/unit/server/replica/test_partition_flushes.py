@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,8 @@ from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
 from tests.unit.server.replicas import Broker, batch, lead, outcome
+
+pytestmark = pytest.mark.real_time
 
 
 @pytest.fixture
@@ -79,18 +80,15 @@ def test_with_syncs_before_acks_nothing_waits_to_be_flushed(broker: Broker) -> N
 # --- upkeep --------------------------------------------------------------------------------------------------
 
 
-def test_a_roll_for_retention_answers_those_who_wait_for_the_sync(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = broker.open(segment_ms=1)
-        lead(partition, replicas=(1,))
-        partition.append(batch("a"), -1)
-        waiting = partition.park_produce(Offset(1))
-        broker.wall_ms += 2
-        partition.apply_retention()
-        assert len(partition.log.segments()) == 2
-        assert outcome(waiting) is ErrorCode.NONE
-
-    asyncio.run(scenario())
+async def test_a_roll_for_retention_answers_those_who_wait_for_the_sync(broker: Broker) -> None:
+    partition = broker.open(segment_ms=1)
+    lead(partition, replicas=(1,))
+    partition.append(batch("a"), -1)
+    waiting = partition.park_produce(Offset(1))
+    broker.wall_ms += 2
+    partition.apply_retention()
+    assert len(partition.log.segments()) == 2
+    assert outcome(waiting) is ErrorCode.NONE
 
 
 def test_the_active_segment_is_rolled_when_a_record_has_waited_too_long_to_be_compacted(broker: Broker) -> None:
@@ -106,17 +104,14 @@ def test_the_active_segment_is_rolled_when_a_record_has_waited_too_long_to_be_co
     assert len(partition.log.segments()) == 2
 
 
-def test_an_append_that_finds_no_room_behind_its_roll_leaves_nobody_waiting(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = broker.open(segment_bytes=250)
-        lead(partition, replicas=(1,))
-        partition.append(batch("a" * 100), -1)
-        waiting = partition.park_produce(Offset(1))
-        broker.disk.appends_left = 0
-        with pytest.raises(Refusal, match="KAFKA_STORAGE_ERROR"):
-            partition.append(batch("b" * 100), -1)
-        assert not partition.log.dirty
-        broker.sync()
-        assert outcome(waiting) is ErrorCode.NONE
-
-    asyncio.run(scenario())
+async def test_an_append_that_finds_no_room_behind_its_roll_leaves_nobody_waiting(broker: Broker) -> None:
+    partition = broker.open(segment_bytes=250)
+    lead(partition, replicas=(1,))
+    partition.append(batch("a" * 100), -1)
+    waiting = partition.park_produce(Offset(1))
+    broker.disk.appends_left = 0
+    with pytest.raises(Refusal, match="KAFKA_STORAGE_ERROR"):
+        partition.append(batch("b" * 100), -1)
+    assert not partition.log.dirty
+    broker.sync()
+    assert outcome(waiting) is ErrorCode.NONE

@@ -18,6 +18,8 @@ from tests.unit.metadata.clusters import ORDERS, cluster, with_topic
 from tests.unit.server.publishing import Host, changed
 from tests.unit.server.replicas import DEFAULTS, ORDERS_0, Broker, InlineExecutor, batch, outcome, settle, values_in
 
+pytestmark = pytest.mark.real_time
+
 RECREATED = TopicId(UUID(int=200))
 AGAIN = TopicId(UUID(int=201))
 
@@ -31,108 +33,89 @@ def run(scenario: Any) -> None:
     asyncio.run(scenario)
 
 
-def test_a_new_topic_is_led_or_followed_as_the_metadata_says(host: Host) -> None:
-    async def scenario() -> None:
-        await host.act_on(with_topic(cluster(1, 2, 3), [1, 2], [2, 1], [3, 1], [2, 3]))
-        assert host.partition(0).leader is not None
-        assert [fetcher.leader_id for fetcher in host.fetchers] == [2, 3]
-        assert host.directories() == ["orders-0", "orders-1", "orders-2"], "the last one is not this broker's"
-        await host.publisher.close()
-
-    run(scenario())
+async def test_a_new_topic_is_led_or_followed_as_the_metadata_says(host: Host) -> None:
+    await host.act_on(with_topic(cluster(1, 2, 3), [1, 2], [2, 1], [3, 1], [2, 3]))
+    assert host.partition(0).leader is not None
+    assert [fetcher.leader_id for fetcher in host.fetchers] == [2, 3]
+    assert host.directories() == ["orders-0", "orders-1", "orders-2"], "the last one is not this broker's"
+    await host.publisher.close()
 
 
-def test_a_leader_that_is_demoted_and_elected_again_keeps_its_records_and_lets_its_producers_go(host: Host) -> None:
-    async def scenario() -> None:
-        await host.act_on(with_topic(cluster(1, 2), [1, 2]))
-        partition = host.partition()
-        partition.append(batch("a"), -1)
-        parked = partition.park_produce(Offset(1))
-        await host.act_on(host.image.replay([changed(2, epoch=1)]))
-        assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert partition.follower is not None
-        await settle()
-        assert [fetcher.is_running for fetcher in host.fetchers] == [True]
-        await host.act_on(host.image.replay([changed(1, epoch=2)]))
-        await settle()
-        assert [fetcher.is_running for fetcher in host.fetchers] == [False]
-        assert host.partition() is partition
-        assert values_in(partition) == ["a"]
-        await host.publisher.close()
-
-    run(scenario())
-
-
-def test_a_partition_without_leader_is_fetched_from_nobody(host: Host) -> None:
-    async def scenario() -> None:
-        await host.act_on(with_topic(cluster(1, 2), [2, 1]))
-        await settle()
-        await host.act_on(host.image.replay([changed(NO_BROKER, epoch=1, isr=(2,))]))
-        await settle()
-        assert [fetcher.is_running for fetcher in host.fetchers] == [False]
-        await host.publisher.close()
-
-    run(scenario())
+async def test_a_leader_that_is_demoted_and_elected_again_keeps_its_records_and_lets_its_producers_go(
+    host: Host,
+) -> None:
+    await host.act_on(with_topic(cluster(1, 2), [1, 2]))
+    partition = host.partition()
+    partition.append(batch("a"), -1)
+    parked = partition.park_produce(Offset(1))
+    await host.act_on(host.image.replay([changed(2, epoch=1)]))
+    assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition.follower is not None
+    await settle()
+    assert [fetcher.is_running for fetcher in host.fetchers] == [True]
+    await host.act_on(host.image.replay([changed(1, epoch=2)]))
+    await settle()
+    assert [fetcher.is_running for fetcher in host.fetchers] == [False]
+    assert host.partition() is partition
+    assert values_in(partition) == ["a"]
+    await host.publisher.close()
 
 
-def test_a_fetcher_is_told_of_other_partitions_of_its_leader(host: Host) -> None:
-    async def scenario() -> None:
-        await host.act_on(with_topic(cluster(1, 2), [2, 1]))
-        await host.act_on(with_topic(host.image, [2, 1], topic="other", topic_id=RECREATED))
-        assert [(fetcher.leader_id, fetcher.assignments) for fetcher in host.fetchers] == [(2, 1)]
-        await host.publisher.close()
-
-    run(scenario())
-
-
-def test_a_fetcher_that_dies_of_a_bug_ends_the_node_instead_of_leaving_replicas_behind(host: Host) -> None:
-    async def scenario() -> None:
-        host.fetchers_break = True
-        await host.act_on(with_topic(cluster(1, 2), [2, 1]))
-        await settle()
-        (failure,) = host.broker.failures
-        assert "fetcher from broker 2 stopped on an internal error" in failure
-
-    run(scenario())
+async def test_a_partition_without_leader_is_fetched_from_nobody(host: Host) -> None:
+    await host.act_on(with_topic(cluster(1, 2), [2, 1]))
+    await settle()
+    await host.act_on(host.image.replay([changed(NO_BROKER, epoch=1, isr=(2,))]))
+    await settle()
+    assert [fetcher.is_running for fetcher in host.fetchers] == [False]
+    await host.publisher.close()
 
 
-def test_a_deleted_topic_is_gone_from_the_disk_and_its_producers_are_let_go(host: Host) -> None:
-    async def scenario() -> None:
-        await host.act_on(with_topic(cluster(1, 2), [1, 2]))
-        partition = host.partition()
-        partition.append(batch("a"), -1)
-        parked = partition.park_produce(Offset(1))
-        await host.act_on(host.image.replay([TopicDeleted(topic_id=ORDERS)]))
-        await host.marked()
-        assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert (host.directories(), len(host.broker.partitions)) == (["orders-0.0-delete"], 0)
-        await host.removals.remove_waiting()
-        assert host.directories() == []
-        host.broker.sync()
-        assert host.broker.failures == []
-
-    run(scenario())
+async def test_a_fetcher_is_told_of_other_partitions_of_its_leader(host: Host) -> None:
+    await host.act_on(with_topic(cluster(1, 2), [2, 1]))
+    await host.act_on(with_topic(host.image, [2, 1], topic="other", topic_id=RECREATED))
+    assert [(fetcher.leader_id, fetcher.assignments) for fetcher in host.fetchers] == [(2, 1)]
+    await host.publisher.close()
 
 
-def test_a_deletion_that_the_disk_refuses_takes_the_directory_out_of_use(
+async def test_a_fetcher_that_dies_of_a_bug_ends_the_node_instead_of_leaving_replicas_behind(host: Host) -> None:
+    host.fetchers_break = True
+    await host.act_on(with_topic(cluster(1, 2), [2, 1]))
+    await settle()
+    (failure,) = host.broker.failures
+    assert "fetcher from broker 2 stopped on an internal error" in failure
+
+
+async def test_a_deleted_topic_is_gone_from_the_disk_and_its_producers_are_let_go(host: Host) -> None:
+    await host.act_on(with_topic(cluster(1, 2), [1, 2]))
+    partition = host.partition()
+    partition.append(batch("a"), -1)
+    parked = partition.park_produce(Offset(1))
+    await host.act_on(host.image.replay([TopicDeleted(topic_id=ORDERS)]))
+    await host.marked()
+    assert outcome(parked) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (host.directories(), len(host.broker.partitions)) == (["orders-0.0-delete"], 0)
+    await host.removals.remove_waiting()
+    assert host.directories() == []
+    host.broker.sync()
+    assert host.broker.failures == []
+
+
+async def test_a_deletion_that_the_disk_refuses_takes_the_directory_out_of_use(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario() -> None:
-        await host.act_on(with_topic(cluster(1, 2), [1, 2]))
+    await host.act_on(with_topic(cluster(1, 2), [1, 2]))
 
-        def fail(path: str) -> None:
-            raise OSError("read-only file system")
+    def fail(path: str) -> None:
+        raise OSError("read-only file system")
 
-        monkeypatch.setattr(host.broker.disk, "remove_tree", fail)
-        await host.act_on(host.image.replay([TopicDeleted(topic_id=ORDERS)]))
-        await host.marked()
-        await host.removals.remove_waiting()
-        (failure,) = host.broker.failures
-        assert "has failed, and there is no other" in failure
-        assert "read-only file system" in failure
-        assert host.log_directories.online == ()
-
-    run(scenario())
+    monkeypatch.setattr(host.broker.disk, "remove_tree", fail)
+    await host.act_on(host.image.replay([TopicDeleted(topic_id=ORDERS)]))
+    await host.marked()
+    await host.removals.remove_waiting()
+    (failure,) = host.broker.failures
+    assert "has failed, and there is no other" in failure
+    assert "read-only file system" in failure
+    assert host.log_directories.online == ()
 
 
 class HeldExecutor(Executor):
@@ -147,230 +130,191 @@ class HeldExecutor(Executor):
         return done
 
 
-def test_a_failover_waits_for_no_deletion_and_no_creation(host: Host) -> None:
-    async def scenario() -> None:
-        image = with_topic(cluster(1, 2, 3), [2, 1, 3], [2, 1, 3])
-        await host.act_on(with_topic(image, *[[1, 2]] * 5, topic="gone", topic_id=RECREATED))
-        disk = HeldExecutor()
-        host.publisher._storage = replace(host.publisher._storage, thread=disk)
-        gone = host.image.replay([TopicDeleted(topic_id=RECREATED)])
-        created = with_topic(gone, [1, 2], topic="created", topic_id=TopicId(UUID(int=300)))
-        isr = (1, 2, 3)
-        step = created.replay([changed(1, epoch=1, isr=isr), changed(3, epoch=1, isr=isr, partition=1)])
-        acting = asyncio.create_task(host.act_on(step))
+async def test_a_failover_waits_for_no_deletion_and_no_creation(host: Host) -> None:
+    image = with_topic(cluster(1, 2, 3), [2, 1, 3], [2, 1, 3])
+    await host.act_on(with_topic(image, *[[1, 2]] * 5, topic="gone", topic_id=RECREATED))
+    disk = HeldExecutor()
+    host.publisher._storage = replace(host.publisher._storage, thread=disk)
+    gone = host.image.replay([TopicDeleted(topic_id=RECREATED)])
+    created = with_topic(gone, [1, 2], topic="created", topic_id=TopicId(UUID(int=300)))
+    isr = (1, 2, 3)
+    step = created.replay([changed(1, epoch=1, isr=isr), changed(3, epoch=1, isr=isr, partition=1)])
+    acting = asyncio.create_task(host.act_on(step))
+    await settle()
+    assert host.partition(0).leader is not None
+    assert [fetcher.leader_id for fetcher in host.fetchers] == [2, 3]
+    assert len(host.broker.partitions) == 2, "what is gone is served no more"
+    assert len(disk.held) == 1, "one visit to the disk frees all the names"
+    while not acting.done():
+        while disk.held:
+            disk.held.pop()()
         await settle()
-        assert host.partition(0).leader is not None
-        assert [fetcher.leader_id for fetcher in host.fetchers] == [2, 3]
-        assert len(host.broker.partitions) == 2, "what is gone is served no more"
-        assert len(disk.held) == 1, "one visit to the disk frees all the names"
-        while not acting.done():
-            while disk.held:
-                disk.held.pop()()
-            await settle()
-        await acting
-        assert host.broker.partitions.by_name("created", 0).leader is not None
-        host.publisher._storage = replace(host.publisher._storage, thread=InlineExecutor())
-        await host.publisher.close()
-
-    run(scenario())
+    await acting
+    assert host.broker.partitions.by_name("created", 0).leader is not None
+    host.publisher._storage = replace(host.publisher._storage, thread=InlineExecutor())
+    await host.publisher.close()
 
 
-def test_metadata_that_follows_a_deletion_waits_for_no_disk(host: Host) -> None:
-    async def scenario() -> None:
-        image = with_topic(cluster(1, 2), [2, 1])
-        await host.act_on(with_topic(image, *[[1, 2]] * 300, topic="gone", topic_id=RECREATED))
-        disk = HeldExecutor()
-        host.publisher._storage = replace(host.publisher._storage, thread=disk)
-        await host.act_on(host.image.replay([TopicDeleted(topic_id=RECREATED)]))
-        await host.act_on(host.image.replay([changed(1, epoch=1)]))
-        assert host.partition(0).leader is not None
-        again = asyncio.create_task(host.act_on(with_topic(host.image, [1, 2], topic="gone", topic_id=AGAIN)))
+async def test_metadata_that_follows_a_deletion_waits_for_no_disk(host: Host) -> None:
+    image = with_topic(cluster(1, 2), [2, 1])
+    await host.act_on(with_topic(image, *[[1, 2]] * 300, topic="gone", topic_id=RECREATED))
+    disk = HeldExecutor()
+    host.publisher._storage = replace(host.publisher._storage, thread=disk)
+    await host.act_on(host.image.replay([TopicDeleted(topic_id=RECREATED)]))
+    await host.act_on(host.image.replay([changed(1, epoch=1)]))
+    assert host.partition(0).leader is not None
+    again = asyncio.create_task(host.act_on(with_topic(host.image, [1, 2], topic="gone", topic_id=AGAIN)))
+    await settle()
+    assert not again.done(), "its name is not free yet"
+    while not again.done():
+        while disk.held:
+            disk.held.pop(0)()
         await settle()
-        assert not again.done(), "its name is not free yet"
-        while not again.done():
-            while disk.held:
-                disk.held.pop(0)()
-            await settle()
-        assert host.broker.partitions.by_name("gone", 0).topic_id == AGAIN
-        assert "gone-0" in host.directories()
-        assert "gone-0.0-delete" in host.directories()
-        host.publisher._storage = replace(host.publisher._storage, thread=InlineExecutor())
-        await host.publisher.close()
-
-    run(scenario())
+    assert host.broker.partitions.by_name("gone", 0).topic_id == AGAIN
+    assert "gone-0" in host.directories()
+    assert "gone-0.0-delete" in host.directories()
+    host.publisher._storage = replace(host.publisher._storage, thread=InlineExecutor())
+    await host.publisher.close()
 
 
-def test_what_was_marked_for_deletion_is_removed_after_a_restart(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        before = Host(Broker(tmp_path)).start()
-        await before.act_on(with_topic(cluster(1, 2), [1, 2], [1, 2]))
-        await before.act_on(before.image.replay([TopicDeleted(topic_id=ORDERS)]))
-        await before.marked()
-        assert before.directories() == ["orders-0.0-delete", "orders-1.0-delete"]
+async def test_what_was_marked_for_deletion_is_removed_after_a_restart(tmp_path: Path) -> None:
+    before = Host(Broker(tmp_path)).start()
+    await before.act_on(with_topic(cluster(1, 2), [1, 2], [1, 2]))
+    await before.act_on(before.image.replay([TopicDeleted(topic_id=ORDERS)]))
+    await before.marked()
+    assert before.directories() == ["orders-0.0-delete", "orders-1.0-delete"]
 
-        host = Host(Broker(tmp_path)).start()
-        await host.act_on(with_topic(cluster(1, 2), [1, 2], topic_id=RECREATED))
-        assert host.directories() == ["orders-0", "orders-0.0-delete", "orders-1.0-delete"]
-        await host.removals.remove_waiting()
-        assert host.directories() == ["orders-0"]
-        await host.publisher.close()
-
-    run(scenario())
+    host = Host(Broker(tmp_path)).start()
+    await host.act_on(with_topic(cluster(1, 2), [1, 2], topic_id=RECREATED))
+    assert host.directories() == ["orders-0", "orders-0.0-delete", "orders-1.0-delete"]
+    await host.removals.remove_waiting()
+    assert host.directories() == ["orders-0"]
+    await host.publisher.close()
 
 
-def test_a_topic_that_is_deleted_and_created_again_in_one_step_begins_empty(host: Host) -> None:
-    async def scenario() -> None:
-        await host.act_on(with_topic(cluster(1, 2), [1, 2]))
-        host.partition().append(batch("old"), 1)
-        deleted = host.image.replay([TopicDeleted(topic_id=ORDERS)])
-        await host.act_on(with_topic(deleted, [1, 2], topic_id=RECREATED))
-        again = host.partition(topic_id=RECREATED)
-        assert values_in(again) == []
-        assert host.broker.partitions.by_name("orders", 0) is again
-        assert host.directories() == ["orders-0", "orders-0.0-delete"]
-        await host.removals.remove_waiting()
-        assert host.directories() == ["orders-0"]
-        await host.publisher.close()
-
-    run(scenario())
+async def test_a_topic_that_is_deleted_and_created_again_in_one_step_begins_empty(host: Host) -> None:
+    await host.act_on(with_topic(cluster(1, 2), [1, 2]))
+    host.partition().append(batch("old"), 1)
+    deleted = host.image.replay([TopicDeleted(topic_id=ORDERS)])
+    await host.act_on(with_topic(deleted, [1, 2], topic_id=RECREATED))
+    again = host.partition(topic_id=RECREATED)
+    assert values_in(again) == []
+    assert host.broker.partitions.by_name("orders", 0) is again
+    assert host.directories() == ["orders-0", "orders-0.0-delete"]
+    await host.removals.remove_waiting()
+    assert host.directories() == ["orders-0"]
+    await host.publisher.close()
 
 
-def test_what_is_left_of_a_topic_that_was_created_again_while_this_broker_was_down_is_set_aside(
+async def test_what_is_left_of_a_topic_that_was_created_again_while_this_broker_was_down_is_set_aside(
     tmp_path: Path,
 ) -> None:
-    async def scenario() -> None:
-        before = Host(Broker(tmp_path)).start()
-        await before.act_on(with_topic(cluster(1, 2), [1, 2]))
-        before.partition().append(batch("old"), 1)
-        await before.publisher.close()
+    before = Host(Broker(tmp_path)).start()
+    await before.act_on(with_topic(cluster(1, 2), [1, 2]))
+    before.partition().append(batch("old"), 1)
+    await before.publisher.close()
 
-        host = Host(Broker(tmp_path)).start()
-        await host.act_on(with_topic(cluster(1, 2), [1, 2], topic_id=RECREATED))
-        assert values_in(host.partition(topic_id=RECREATED)) == []
-        assert host.directories() == ["orders-0", "orders-0.0-stray"]
-        await host.publisher.close()
-
-    run(scenario())
+    host = Host(Broker(tmp_path)).start()
+    await host.act_on(with_topic(cluster(1, 2), [1, 2], topic_id=RECREATED))
+    assert values_in(host.partition(topic_id=RECREATED)) == []
+    assert host.directories() == ["orders-0", "orders-0.0-stray"]
+    await host.publisher.close()
 
 
-def test_the_high_watermark_of_an_earlier_topic_of_the_same_name_outlives_it_not_even_in_a_crash(
+async def test_the_high_watermark_of_an_earlier_topic_of_the_same_name_outlives_it_not_even_in_a_crash(
     tmp_path: Path,
 ) -> None:
-    async def scenario() -> None:
-        before = Broker(tmp_path)
-        write_high_watermarks(before.disk, str(tmp_path), {ORDERS_0: Offset(1_000)})
+    before = Broker(tmp_path)
+    write_high_watermarks(before.disk, str(tmp_path), {ORDERS_0: Offset(1_000)})
 
-        host = Host(before).start()
-        await host.act_on(with_topic(cluster(1, 2), [1, 2], topic_id=RECREATED))
-        partition = host.partition(topic_id=RECREATED)
-        assert partition.high_watermark == 0
-        partition.append(batch("not committed"), 1)
-        host.broker.sync()
+    host = Host(before).start()
+    await host.act_on(with_topic(cluster(1, 2), [1, 2], topic_id=RECREATED))
+    partition = host.partition(topic_id=RECREATED)
+    assert partition.high_watermark == 0
+    partition.append(batch("not committed"), 1)
+    host.broker.sync()
 
-        after_a_crash = Host(Broker(tmp_path)).start()
-        await after_a_crash.act_on(with_topic(cluster(1, 2), [1, 2], topic_id=RECREATED))
-        found = after_a_crash.partition(topic_id=RECREATED)
-        assert values_in(found) == ["not committed"]
-        assert found.high_watermark == 0
-
-    run(scenario())
+    after_a_crash = Host(Broker(tmp_path)).start()
+    await after_a_crash.act_on(with_topic(cluster(1, 2), [1, 2], topic_id=RECREATED))
+    found = after_a_crash.partition(topic_id=RECREATED)
+    assert values_in(found) == ["not committed"]
+    assert found.high_watermark == 0
 
 
-def test_a_deleted_topic_leaves_the_checkpoint_with_its_deletion(host: Host) -> None:
-    async def scenario() -> None:
-        await host.act_on(with_topic(cluster(1, 2), [1, 2]))
+async def test_a_deleted_topic_leaves_the_checkpoint_with_its_deletion(host: Host) -> None:
+    await host.act_on(with_topic(cluster(1, 2), [1, 2]))
+    await host.publisher.checkpoint()
+    assert ORDERS_0 in read_high_watermarks(host.broker.disk, str(host.broker.directory))
+    await host.act_on(host.image.replay([TopicDeleted(topic_id=ORDERS)]))
+    await host.marked()
+    assert read_high_watermarks(host.broker.disk, str(host.broker.directory)) == {}
+
+
+async def test_high_watermarks_that_were_read_survive_a_stop_before_any_metadata_arrived(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    write_high_watermarks(broker.disk, str(tmp_path), {ORDERS_0: Offset(7)})
+    for _ in range(3):
+        host = Host(Broker(tmp_path)).start()
+        await host.publisher.close()
         await host.publisher.checkpoint()
-        assert ORDERS_0 in read_high_watermarks(host.broker.disk, str(host.broker.directory))
-        await host.act_on(host.image.replay([TopicDeleted(topic_id=ORDERS)]))
-        await host.marked()
-        assert read_high_watermarks(host.broker.disk, str(host.broker.directory)) == {}
-
-    run(scenario())
+    assert read_high_watermarks(broker.disk, str(tmp_path)) == {ORDERS_0: 7}
 
 
-def test_high_watermarks_that_were_read_survive_a_stop_before_any_metadata_arrived(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        broker = Broker(tmp_path)
-        write_high_watermarks(broker.disk, str(tmp_path), {ORDERS_0: Offset(7)})
-        for _ in range(3):
-            host = Host(Broker(tmp_path)).start()
-            await host.publisher.close()
-            await host.publisher.checkpoint()
-        assert read_high_watermarks(broker.disk, str(tmp_path)) == {ORDERS_0: 7}
+async def test_a_restart_goes_on_from_the_high_watermark_that_was_written_down(tmp_path: Path) -> None:
+    before = Host(Broker(tmp_path)).start()
+    await before.act_on(with_topic(cluster(1, 2), [1, 2]))
+    partition = before.partition()
+    partition.append(batch("a", "b"), -1)
+    before.broker.sync()
+    partition.follower_fetched(BrokerId(2), BrokerEpoch(2), Offset(1))
+    assert partition.high_watermark == 1
+    await before.publisher.close()
+    await before.publisher.checkpoint()
 
-    run(scenario())
-
-
-def test_a_restart_goes_on_from_the_high_watermark_that_was_written_down(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        before = Host(Broker(tmp_path)).start()
-        await before.act_on(with_topic(cluster(1, 2), [1, 2]))
-        partition = before.partition()
-        partition.append(batch("a", "b"), -1)
-        before.broker.sync()
-        partition.follower_fetched(BrokerId(2), BrokerEpoch(2), Offset(1))
-        assert partition.high_watermark == 1
-        await before.publisher.close()
-        await before.publisher.checkpoint()
-
-        host = Host(Broker(tmp_path)).start(clean_shutdown=True)
-        await host.act_on(with_topic(cluster(1, 2), [2, 1]))
-        assert (host.partition().high_watermark, values_in(host.partition())) == (1, ["a", "b"])
-        await host.publisher.close()
-
-    run(scenario())
+    host = Host(Broker(tmp_path)).start(clean_shutdown=True)
+    await host.act_on(with_topic(cluster(1, 2), [2, 1]))
+    assert (host.partition().high_watermark, values_in(host.partition())) == (1, ["a", "b"])
+    await host.publisher.close()
 
 
-def test_only_the_first_step_sets_strays_aside(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        before = Host(Broker(tmp_path)).start()
-        await before.act_on(with_topic(cluster(1, 2), [1, 2], topic="gone"))
-        await before.publisher.close()
+async def test_only_the_first_step_sets_strays_aside(tmp_path: Path) -> None:
+    before = Host(Broker(tmp_path)).start()
+    await before.act_on(with_topic(cluster(1, 2), [1, 2], topic="gone"))
+    await before.publisher.close()
 
-        host = Host(Broker(tmp_path)).start()
-        await host.act_on(with_topic(cluster(1, 2), [1, 2], topic="orders", topic_id=RECREATED))
-        assert host.directories() == ["gone-0.0-stray", "orders-0"]
-        await host.publisher.close()
-
-    run(scenario())
+    host = Host(Broker(tmp_path)).start()
+    await host.act_on(with_topic(cluster(1, 2), [1, 2], topic="orders", topic_id=RECREATED))
+    assert host.directories() == ["gone-0.0-stray", "orders-0"]
+    await host.publisher.close()
 
 
-def test_altered_configs_reach_the_partitions_that_are_open(host: Host) -> None:
-    async def scenario() -> None:
-        await host.act_on(with_topic(cluster(1, 2), [1, 2], isr=[1]))
-        altered = TopicConfigSet(topic_id=ORDERS, key="min.insync.replicas", value="2")
-        await host.act_on(host.image.replay([altered]))
-        with pytest.raises(Refusal, match="NOT_ENOUGH_REPLICAS"):
-            host.partition().append(batch("a"), -1)
-        await host.publisher.close()
-
-    run(scenario())
+async def test_altered_configs_reach_the_partitions_that_are_open(host: Host) -> None:
+    await host.act_on(with_topic(cluster(1, 2), [1, 2], isr=[1]))
+    altered = TopicConfigSet(topic_id=ORDERS, key="min.insync.replicas", value="2")
+    await host.act_on(host.image.replay([altered]))
+    with pytest.raises(Refusal, match="NOT_ENOUGH_REPLICAS"):
+        host.partition().append(batch("a"), -1)
+    await host.publisher.close()
 
 
-def test_new_defaults_reach_the_partitions_that_are_open_and_set_nothing_themselves(host: Host) -> None:
-    async def scenario() -> None:
-        image = with_topic(cluster(1, 2), [1, 2], isr=[1])
-        other = TopicId(UUID(int=500))
-        image = with_topic(image, [1, 2], isr=[1], topic="own", topic_id=other)
-        own = TopicConfigSet(topic_id=other, key="segment.bytes", value="7000")
-        await host.act_on(image.replay([own]))
-        host.publisher.use_defaults(replace(DEFAULTS, segment_bytes=5_000))
-        assert host.partition().log.config.segment_bytes == DEFAULTS.segment_bytes
-        await host.act_on(host.image)
-        assert host.partition().log.config.segment_bytes == 5_000
-        assert host.partition(topic_id=other).log.config.segment_bytes == 7_000
-        await host.publisher.close()
-
-    run(scenario())
+async def test_new_defaults_reach_the_partitions_that_are_open_and_set_nothing_themselves(host: Host) -> None:
+    image = with_topic(cluster(1, 2), [1, 2], isr=[1])
+    other = TopicId(UUID(int=500))
+    image = with_topic(image, [1, 2], isr=[1], topic="own", topic_id=other)
+    own = TopicConfigSet(topic_id=other, key="segment.bytes", value="7000")
+    await host.act_on(image.replay([own]))
+    host.publisher.use_defaults(replace(DEFAULTS, segment_bytes=5_000))
+    assert host.partition().log.config.segment_bytes == DEFAULTS.segment_bytes
+    await host.act_on(host.image)
+    assert host.partition().log.config.segment_bytes == 5_000
+    assert host.partition(topic_id=other).log.config.segment_bytes == 7_000
+    await host.publisher.close()
 
 
-def test_closing_ends_every_fetcher_and_makes_every_log_durable(host: Host) -> None:
-    async def scenario() -> None:
-        await host.act_on(with_topic(cluster(1, 2), [1, 2], [2, 1]))
-        host.partition().append(batch("a"), 1)
-        await settle()
-        await host.publisher.close()
-        assert [fetcher.is_running for fetcher in host.fetchers] == [False]
-        assert host.partition().log.synced_end_offset == 1
-
-    run(scenario())
+async def test_closing_ends_every_fetcher_and_makes_every_log_durable(host: Host) -> None:
+    await host.act_on(with_topic(cluster(1, 2), [1, 2], [2, 1]))
+    host.partition().append(batch("a"), 1)
+    await settle()
+    await host.publisher.close()
+    assert [fetcher.is_running for fetcher in host.fetchers] == [False]
+    assert host.partition().log.synced_end_offset == 1

@@ -26,7 +26,7 @@ from kraft.server.upkeep import cleaner
 from kraft.server.upkeep.cleaner import LogCleaner
 from kraft.server.upkeep.scrubber import LogScrubber
 from kraft.server.upkeep.throttle import Stopped, Throttle
-from tests.unit.client.virtual_time import run_virtually
+from tests.support.virtual_time import run_virtually
 from tests.unit.metadata.clusters import ORDERS
 from tests.unit.server.replicas import DEFAULTS, WALL_MS, Broker, InlineExecutor, lead, remove_directory
 

@@ -18,7 +18,6 @@ from kraft.server.replica.log_configs import log_config
 from kraft.server.replica.partition import Partition
 from kraft.server.upkeep.disk_space import DiskSpace
 from kraft.server.upkeep.maintenance import LogMaintenanceTasks
-from tests.unit.client.virtual_time import run_virtually
 from tests.unit.server.replicas import DEFAULTS, WALL_MS, Broker, InlineExecutor, follow, lead, remove_directory
 from tests.unit.server.upkeep.test_cleaner import CONFIG, contents, roll
 
@@ -73,217 +72,172 @@ def files(partition: Partition, suffix: str) -> list[str]:
 # --- retention -----------------------------------------------------------------------------------------------
 
 
-def test_what_is_too_old_goes_at_the_next_check(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = filled(broker, 50_000, 40_000, 0, retention_ms=30_000)
-        with capture_logs() as told:
-            async with maintaining(broker):
-                await asyncio.sleep(0.9)
-                assert partition.log.log_start_offset == 0
-                await asyncio.sleep(0.2)
-                assert partition.log.log_start_offset == 2
-        assert [each["event"] for each in told] == ["old segments are dropped"]
-
-    run_virtually(scenario())
-
-
-def test_the_active_segment_goes_too_when_all_of_it_is_too_old(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = filled(broker, 50_000, 40_000, retention_ms=30_000)
+async def test_what_is_too_old_goes_at_the_next_check(broker: Broker) -> None:
+    partition = filled(broker, 50_000, 40_000, 0, retention_ms=30_000)
+    with capture_logs() as told:
         async with maintaining(broker):
-            await asyncio.sleep(1.1)
-        assert (partition.log.log_start_offset, partition.log.log_end_offset) == (2, 2)
-        write(partition, "next")
-        broker.sync()
-        assert [offset for offset, _, _ in contents(partition)] == [2]
-        assert partition.high_watermark == 3
-
-    run_virtually(scenario())
+            await asyncio.sleep(0.9)
+            assert partition.log.log_start_offset == 0
+            await asyncio.sleep(0.2)
+            assert partition.log.log_start_offset == 2
+    assert [each["event"] for each in told] == ["old segments are dropped"]
 
 
-def test_what_is_not_committed_stays(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = broker.open(segment_ms=10**15, retention_ms=1)
-        lead(partition, replicas=(1, 2))
-        write(partition, "a", age_ms=50_000)
-        broker.sync()
+async def test_the_active_segment_goes_too_when_all_of_it_is_too_old(broker: Broker) -> None:
+    partition = filled(broker, 50_000, 40_000, retention_ms=30_000)
+    async with maintaining(broker):
+        await asyncio.sleep(1.1)
+    assert (partition.log.log_start_offset, partition.log.log_end_offset) == (2, 2)
+    write(partition, "next")
+    broker.sync()
+    assert [offset for offset, _, _ in contents(partition)] == [2]
+    assert partition.high_watermark == 3
+
+
+async def test_what_is_not_committed_stays(broker: Broker) -> None:
+    partition = broker.open(segment_ms=10**15, retention_ms=1)
+    lead(partition, replicas=(1, 2))
+    write(partition, "a", age_ms=50_000)
+    broker.sync()
+    async with maintaining(broker):
+        await asyncio.sleep(5)
+    assert (partition.log.log_start_offset, partition.log.log_end_offset) == (0, 1)
+
+
+async def test_a_new_bound_on_the_size_holds_from_the_next_check_on(broker: Broker) -> None:
+    partition = filled(broker, 0, 0, 0, 0)
+    async with maintaining(broker):
+        await asyncio.sleep(1.1)
+        assert len(partition.log.segments()) == 4
+        config = replace(DEFAULTS, retention_bytes=2 * partition.log.segments()[0].size_bytes)
+        partition.reconfigure(config, log_config(config))
+        await asyncio.sleep(1.1)
+    assert partition.log.log_start_offset == 2
+
+
+async def test_a_follower_keeps_its_own_retention(broker: Broker) -> None:
+    partition = filled(broker, 50_000, 0, retention_ms=30_000)
+    follow(partition, epoch=1)
+    async with maintaining(broker):
+        await asyncio.sleep(1.1)
+    assert partition.log.log_start_offset == 1
+
+
+async def test_a_segment_is_rolled_when_it_is_old_though_nobody_writes(broker: Broker) -> None:
+    partition = filled(broker, 0, segment_ms=10_000)
+    async with maintaining(broker):
+        await asyncio.sleep(1.1)
+        assert len(partition.log.segments()) == 1
+        broker.wall_ms += 10_001
+        await asyncio.sleep(1.1)
+    assert [segment.size_bytes > 0 for segment in partition.log.segments()] == [True, False]
+
+
+async def test_deleted_records_give_their_space_back_without_waiting_for_the_check(broker: Broker) -> None:
+    partition = filled(broker, 0, 0, 0)
+    async with maintaining(broker, retention_check_interval_ms=300_000) as tasks:
+        partition.delete_records(2)
+        tasks.records_deleted()
+        await asyncio.sleep(0.1)
+    assert [segment.base_offset for segment in partition.log.segments()] == [2]
+
+
+async def test_a_log_that_cannot_be_maintained_keeps_no_other_from_it(broker: Broker) -> None:
+    broken = filled(broker, 50_000, retention_ms=1)
+    broker.disk.fails_syncs = True
+    with capture_logs() as told:
         async with maintaining(broker):
-            await asyncio.sleep(5)
-        assert (partition.log.log_start_offset, partition.log.log_end_offset) == (0, 1)
-
-    run_virtually(scenario())
-
-
-def test_a_new_bound_on_the_size_holds_from_the_next_check_on(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = filled(broker, 0, 0, 0, 0)
-        async with maintaining(broker):
-            await asyncio.sleep(1.1)
-            assert len(partition.log.segments()) == 4
-            config = replace(DEFAULTS, retention_bytes=2 * partition.log.segments()[0].size_bytes)
-            partition.reconfigure(config, log_config(config))
-            await asyncio.sleep(1.1)
-        assert partition.log.log_start_offset == 2
-
-    run_virtually(scenario())
-
-
-def test_a_follower_keeps_its_own_retention(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = filled(broker, 50_000, 0, retention_ms=30_000)
-        follow(partition, epoch=1)
-        async with maintaining(broker):
-            await asyncio.sleep(1.1)
-        assert partition.log.log_start_offset == 1
-
-    run_virtually(scenario())
-
-
-def test_a_segment_is_rolled_when_it_is_old_though_nobody_writes(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = filled(broker, 0, segment_ms=10_000)
-        async with maintaining(broker):
-            await asyncio.sleep(1.1)
-            assert len(partition.log.segments()) == 1
-            broker.wall_ms += 10_001
-            await asyncio.sleep(1.1)
-        assert [segment.size_bytes > 0 for segment in partition.log.segments()] == [True, False]
-
-    run_virtually(scenario())
-
-
-def test_deleted_records_give_their_space_back_without_waiting_for_the_check(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = filled(broker, 0, 0, 0)
-        async with maintaining(broker, retention_check_interval_ms=300_000) as tasks:
-            partition.delete_records(2)
-            tasks.records_deleted()
-            await asyncio.sleep(0.1)
-        assert [segment.base_offset for segment in partition.log.segments()] == [2]
-
-    run_virtually(scenario())
-
-
-def test_a_log_that_cannot_be_maintained_keeps_no_other_from_it(broker: Broker) -> None:
-    async def scenario() -> None:
-        broken = filled(broker, 50_000, retention_ms=1)
-        broker.disk.fails_syncs = True
-        with capture_logs() as told:
-            async with maintaining(broker):
-                await asyncio.sleep(3)
-        assert len(broker.failures) == 1
-        assert not broken.is_open
-        assert [each["event"] for each in told] == ["retention postponed"]
-
-    run_virtually(scenario())
+            await asyncio.sleep(3)
+    assert len(broker.failures) == 1
+    assert not broken.is_open
+    assert [each["event"] for each in told] == ["retention postponed"]
 
 
 # --- files ---------------------------------------------------------------------------------------------------
 
 
-def test_files_outlive_their_segment_by_the_configured_time(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = filled(broker, 50_000, 0, retention_ms=30_000, file_delete_delay_ms=60_000)
+async def test_files_outlive_their_segment_by_the_configured_time(broker: Broker) -> None:
+    partition = filled(broker, 50_000, 0, retention_ms=30_000, file_delete_delay_ms=60_000)
+    async with maintaining(broker):
+        await asyncio.sleep(1.1)
+        assert files(partition, ".deleted")
+        assert files(partition, ".log") == ["00000000000000000001.log"]
+        await asyncio.sleep(59)
+        assert files(partition, ".deleted")
+        await asyncio.sleep(1.1)
+        assert files(partition, ".deleted") == []
+
+
+async def test_the_files_of_a_partition_that_was_deleted_meanwhile_are_nobodys_trouble(broker: Broker) -> None:
+    partition = filled(broker, 50_000, 0, retention_ms=30_000)
+    with capture_logs() as told:
         async with maintaining(broker):
             await asyncio.sleep(1.1)
-            assert files(partition, ".deleted")
-            assert files(partition, ".log") == ["00000000000000000001.log"]
-            await asyncio.sleep(59)
-            assert files(partition, ".deleted")
-            await asyncio.sleep(1.1)
-            assert files(partition, ".deleted") == []
-
-    run_virtually(scenario())
-
-
-def test_the_files_of_a_partition_that_was_deleted_meanwhile_are_nobodys_trouble(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = filled(broker, 50_000, 0, retention_ms=30_000)
-        with capture_logs() as told:
-            async with maintaining(broker):
-                await asyncio.sleep(1.1)
-                broker.partitions.remove(partition)
-                partition.retire()
-                remove_directory(partition)
-                await asyncio.sleep(100)
-        assert [each["event"] for each in told] == ["old segments are dropped"]
-
-    run_virtually(scenario())
+            broker.partitions.remove(partition)
+            partition.retire()
+            remove_directory(partition)
+            await asyncio.sleep(100)
+    assert [each["event"] for each in told] == ["old segments are dropped"]
 
 
 # --- the smaller tasks -----------------------------------------------------------------------------------------
 
 
-def test_logs_are_compacted_and_what_was_replaced_is_removed(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = broker.open(cleanup_policy=("compact",), segment_ms=10**15, file_delete_delay_ms=0)
-        lead(partition, replicas=(1,))
-        for _ in range(3):
-            write(partition, "a", "b")
-            roll(partition)
-        async with maintaining(broker):
-            await asyncio.sleep(5)
-        assert [offset for offset, _, _ in contents(partition)] == [4, 5]
-        assert files(partition, ".deleted") == []
-
-    run_virtually(scenario())
+async def test_logs_are_compacted_and_what_was_replaced_is_removed(broker: Broker) -> None:
+    partition = broker.open(cleanup_policy=("compact",), segment_ms=10**15, file_delete_delay_ms=0)
+    lead(partition, replicas=(1,))
+    for _ in range(3):
+        write(partition, "a", "b")
+        roll(partition)
+    async with maintaining(broker):
+        await asyncio.sleep(5)
+    assert [offset for offset, _, _ in contents(partition)] == [4, 5]
+    assert files(partition, ".deleted") == []
 
 
-def test_without_the_cleaner_nothing_is_compacted(broker: Broker) -> None:
-    async def scenario() -> None:
+async def test_without_the_cleaner_nothing_is_compacted(broker: Broker) -> None:
+    partition = filled(broker, 0, 0, 0, cleanup_policy=("compact",))
+    async with maintaining(broker, cleaner_enabled=False):
+        await asyncio.sleep(60)
+    assert partition.log.cleaned_end_offset == 0
+
+
+async def test_producers_that_fell_silent_are_forgotten(broker: Broker) -> None:
+    partition = broker.open(segment_ms=10**15)
+    lead(partition, replicas=(1,))
+    records = [Record(0, WALL_MS, None, b"v")]
+    partition.append(build_batch(records, producer_id=7, producer_epoch=0, base_sequence=0), 1)
+    async with maintaining(broker, producer_id_expiration_ms=10_000):
+        await asyncio.sleep(1.1)
+        assert set(partition.log.producers) == {7}
+        broker.now_ms += 10_001
+        await asyncio.sleep(1.1)
+        assert set(partition.log.producers) == set()
+
+
+async def test_with_the_page_cache_records_are_synced_when_they_have_waited_long_enough(broker: Broker) -> None:
+    broker.sync_before_ack = False
+    partition = broker.open(flush_ms=5_000, segment_ms=10**15)
+    lead(partition, replicas=(1,))
+    async with maintaining(broker):
+        write(partition, "a")
+        await asyncio.sleep(1.1)
+        assert broker.unsynced == []
+        broker.now_ms += 5_000
+        await asyncio.sleep(1.1)
+        assert broker.unsynced == [partition]
+        broker.sync()
+        assert partition.log.synced_end_offset == Offset(1)
+        broker.now_ms += 50_000
+        await asyncio.sleep(3)
+        assert broker.unsynced == []
+
+
+async def test_another_pause_of_the_cleaner_holds_from_the_next_one_on(broker: Broker) -> None:
+    async with maintaining(broker, cleaner_backoff_ms=10_000) as tasks:
+        await asyncio.sleep(1)
+        tasks.reconfigure(cleaner_backoff_ms=100, cleaner_io_max=10**12, scrub_io_max=10**12)
+        await asyncio.sleep(10)
         partition = filled(broker, 0, 0, 0, cleanup_policy=("compact",))
-        async with maintaining(broker, cleaner_enabled=False):
-            await asyncio.sleep(60)
-        assert partition.log.cleaned_end_offset == 0
-
-    run_virtually(scenario())
-
-
-def test_producers_that_fell_silent_are_forgotten(broker: Broker) -> None:
-    async def scenario() -> None:
-        partition = broker.open(segment_ms=10**15)
-        lead(partition, replicas=(1,))
-        records = [Record(0, WALL_MS, None, b"v")]
-        partition.append(build_batch(records, producer_id=7, producer_epoch=0, base_sequence=0), 1)
-        async with maintaining(broker, producer_id_expiration_ms=10_000):
-            await asyncio.sleep(1.1)
-            assert set(partition.log.producers) == {7}
-            broker.now_ms += 10_001
-            await asyncio.sleep(1.1)
-            assert set(partition.log.producers) == set()
-
-    run_virtually(scenario())
-
-
-def test_with_the_page_cache_records_are_synced_when_they_have_waited_long_enough(broker: Broker) -> None:
-    async def scenario() -> None:
-        broker.sync_before_ack = False
-        partition = broker.open(flush_ms=5_000, segment_ms=10**15)
-        lead(partition, replicas=(1,))
-        async with maintaining(broker):
-            write(partition, "a")
-            await asyncio.sleep(1.1)
-            assert broker.unsynced == []
-            broker.now_ms += 5_000
-            await asyncio.sleep(1.1)
-            assert broker.unsynced == [partition]
-            broker.sync()
-            assert partition.log.synced_end_offset == Offset(1)
-            broker.now_ms += 50_000
-            await asyncio.sleep(3)
-            assert broker.unsynced == []
-
-    run_virtually(scenario())
-
-
-def test_another_pause_of_the_cleaner_holds_from_the_next_one_on(broker: Broker) -> None:
-    async def scenario() -> None:
-        async with maintaining(broker, cleaner_backoff_ms=10_000) as tasks:
-            await asyncio.sleep(1)
-            tasks.reconfigure(cleaner_backoff_ms=100, cleaner_io_max=10**12, scrub_io_max=10**12)
-            await asyncio.sleep(10)
-            partition = filled(broker, 0, 0, 0, cleanup_policy=("compact",))
-            await asyncio.sleep(0.5)
-            assert partition.log.cleaned_end_offset > 0
-
-    run_virtually(scenario())
+        await asyncio.sleep(0.5)
+        assert partition.log.cleaned_end_offset > 0

@@ -15,7 +15,7 @@ from kraft.server.config.values import UNLIMITED_BYTES_PER_SECOND
 from kraft.server.replica.partition import Partition
 from kraft.server.upkeep.scrubber import FIRST_AFTER_S, LogScrubber, ScrubTally
 from kraft.server.upkeep.throttle import Stopped, Throttle
-from tests.unit.client.virtual_time import run_virtually
+from tests.support.virtual_time import run_virtually
 from tests.unit.server.replicas import Broker, InlineExecutor, batch, lead, remove_directory
 
 
@@ -200,21 +200,18 @@ def test_a_scrub_that_is_told_to_stop_stops(broker: Broker) -> None:
         scrub(broker, throttle=throttle)
 
 
-def test_a_pass_begins_soon_after_the_start_and_is_repeated(broker: Broker) -> None:
-    async def scenario() -> None:
-        filled(broker)
-        with capture_logs() as told:
-            running = asyncio.create_task(scrubber(broker, []).run())
-            await asyncio.sleep(FIRST_AFTER_S - 1)
-            assert told == []
-            await asyncio.sleep(2)
-            assert [(each["event"], each["segments"]) for each in told] == [("logs were scrubbed", 4)]
-            await asyncio.sleep(1_000)
-            assert len(told) == 2
-            running.cancel()
-            await asyncio.wait([running])
-
-    run_virtually(scenario())
+async def test_a_pass_begins_soon_after_the_start_and_is_repeated(broker: Broker) -> None:
+    filled(broker)
+    with capture_logs() as told:
+        running = asyncio.create_task(scrubber(broker, []).run())
+        await asyncio.sleep(FIRST_AFTER_S - 1)
+        assert told == []
+        await asyncio.sleep(2)
+        assert [(each["event"], each["segments"]) for each in told] == [("logs were scrubbed", 4)]
+        await asyncio.sleep(1_000)
+        assert len(told) == 2
+        running.cancel()
+        await asyncio.wait([running])
 
 
 def test_rot_takes_the_replica_offline(broker: Broker) -> None:

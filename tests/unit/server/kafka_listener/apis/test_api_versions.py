@@ -12,7 +12,7 @@ from kraft.wire.schema.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from tests.unit.client.virtual_time import run_virtually
+from tests.support.virtual_time import run_virtually
 from tests.unit.server.kafka_listener.apis.listener import answered, versions_of
 
 VERSIONS = versions_of(ApiVersionsRequest)

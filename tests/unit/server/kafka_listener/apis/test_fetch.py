@@ -27,7 +27,7 @@ from kraft.wire.schema.fetch import (
     PartitionData,
     ReplicaState,
 )
-from tests.unit.client.virtual_time import run_virtually
+from tests.support.virtual_time import run_virtually
 from tests.unit.server.kafka_listener.apis.listener import (
     answered,
     id_of,
@@ -198,17 +198,14 @@ def test_a_batch_above_every_limit_is_given_alone(broker: Broker, version: int) 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_consumer_waits_for_what_is_not_there_yet(broker: Broker, version: int) -> None:
-    async def scenario() -> None:
-        partition = committed(broker, 0, "a")
-        wanted = asking(version, "orders", (0, 1))
-        answer = asyncio.ensure_future(Listener(broker).answer(version, wanted, max_wait_ms=60_000))
-        await settle()
-        assert not answer.done()
-        append(broker, partition, "b")
-        assert values(await answer) == {0: ["b"]}
-
-    run_virtually(scenario())
+async def test_a_consumer_waits_for_what_is_not_there_yet(broker: Broker, version: int) -> None:
+    partition = committed(broker, 0, "a")
+    wanted = asking(version, "orders", (0, 1))
+    answer = asyncio.ensure_future(Listener(broker).answer(version, wanted, max_wait_ms=60_000))
+    await settle()
+    assert not answer.done()
+    append(broker, partition, "b")
+    assert values(await answer) == {0: ["b"]}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -356,73 +353,60 @@ def counting(broker: Broker, bytes_max: int) -> tuple[UnreadAnswers, Callable[..
     return unread, fetch
 
 
-def test_answers_are_no_larger_than_there_is_room_for(broker: Broker) -> None:
+@pytest.mark.real_time
+async def test_answers_are_no_larger_than_there_is_room_for(broker: Broker) -> None:
     """Also those that are asked for at the same time, when nothing is written yet of the first."""
-
-    async def scenario() -> None:
-        unread, fetch = counting(broker, 110_000)
-        at_once = await asyncio.gather(*(fetch() for _ in range(4)))
-        # The last that finds any room has a whole batch; without any, there are no records and no error.
-        assert [sizes(each) for each in at_once] == [[3], [2], [1], [0]]
-        assert [codes(each) for each in at_once] == [[0]] * 4
-        # Written in the next turn of the loop.
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert unread.budget.held == 0
-        assert sizes(await fetch()) == [3]
-
-    asyncio.run(scenario())
+    unread, fetch = counting(broker, 110_000)
+    at_once = await asyncio.gather(*(fetch() for _ in range(4)))
+    # The last that finds any room has a whole batch; without any, there are no records and no error.
+    assert [sizes(each) for each in at_once] == [[3], [2], [1], [0]]
+    assert [codes(each) for each in at_once] == [[0]] * 4
+    # Written in the next turn of the loop.
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert unread.budget.held == 0
+    assert sizes(await fetch()) == [3]
 
 
-def test_an_answer_that_has_no_room_waits_for_it_as_long_as_its_client_does(broker: Broker) -> None:
-    async def scenario() -> None:
-        loop = asyncio.get_running_loop()
-        unread, fetch = counting(broker, 110_000)
-        unread.note("who does not read", 110_000)
-        began = loop.time()
-        assert sizes(await fetch(max_wait_ms=5_000)) == [0]
-        assert loop.time() - began == pytest.approx(5)
-        waiting = [asyncio.ensure_future(fetch(max_wait_ms=5_000)) for _ in range(4)]
-        await settle()
-        unread.note("who does not read", 0)
-        assert [sizes(await each) for each in waiting] == [[3], [2], [1], [3]], "in their order, the last one later"
-        assert loop.time() - began < 5.1
-
-    run_virtually(scenario())
+async def test_an_answer_that_has_no_room_waits_for_it_as_long_as_its_client_does(broker: Broker) -> None:
+    loop = asyncio.get_running_loop()
+    unread, fetch = counting(broker, 110_000)
+    unread.note("who does not read", 110_000)
+    began = loop.time()
+    assert sizes(await fetch(max_wait_ms=5_000)) == [0]
+    assert loop.time() - began == pytest.approx(5)
+    waiting = [asyncio.ensure_future(fetch(max_wait_ms=5_000)) for _ in range(4)]
+    await settle()
+    unread.note("who does not read", 0)
+    assert [sizes(await each) for each in waiting] == [[3], [2], [1], [3]], "in their order, the last one later"
+    assert loop.time() - began < 5.1
 
 
-def test_a_small_answer_needs_no_room(broker: Broker) -> None:
+async def test_a_small_answer_needs_no_room(broker: Broker) -> None:
     """So that who is at the end of its partition does not notice those who read nothing."""
+    unread, fetch = counting(broker, 110_000)
+    partition = broker.partitions.by_name("orders", 0)
+    unread.note("who does not read", 200_000)
+    began = asyncio.get_running_loop().time()
+    waiting = asyncio.ensure_future(fetch(offset=3, max_wait_ms=60_000))
+    await settle()
+    append(broker, partition, "small")
+    assert values(await waiting) == {0: ["small"]}
+    assert values(await fetch(offset=3)) == {0: ["small"]}
 
-    async def scenario() -> None:
-        unread, fetch = counting(broker, 110_000)
-        partition = broker.partitions.by_name("orders", 0)
-        unread.note("who does not read", 200_000)
-        began = asyncio.get_running_loop().time()
-        waiting = asyncio.ensure_future(fetch(offset=3, max_wait_ms=60_000))
-        await settle()
-        append(broker, partition, "small")
-        assert values(await waiting) == {0: ["small"]}
-        assert values(await fetch(offset=3)) == {0: ["small"]}
-
-        assert asyncio.get_running_loop().time() - began < 1
-
-    run_virtually(scenario())
+    assert asyncio.get_running_loop().time() - began < 1
 
 
-def test_when_very_much_is_waited_for_nobody_waits_long(broker: Broker) -> None:
-    async def scenario() -> None:
-        committed(broker, 0)
-        listener, loop = Listener(broker, waiting_max=3), asyncio.get_running_loop()
-        began = loop.time()
-        first = asyncio.ensure_future(listener.answer(12, asking(12, "orders", (0, 0), (0, 0)), max_wait_ms=60_000))
-        await settle()
-        await listener.answer(12, asking(12, "orders", (0, 0), (0, 0)), max_wait_ms=60_000)
-        assert loop.time() - began == pytest.approx(0.1)
-        await first
-        assert loop.time() - began == pytest.approx(60)
-        await listener.answer(12, asking(12, "orders", (0, 0), (0, 0)), max_wait_ms=5_000)
-        assert loop.time() - began == pytest.approx(65)
-        assert listener.waiting.held == 0
-
-    run_virtually(scenario())
+async def test_when_very_much_is_waited_for_nobody_waits_long(broker: Broker) -> None:
+    committed(broker, 0)
+    listener, loop = Listener(broker, waiting_max=3), asyncio.get_running_loop()
+    began = loop.time()
+    first = asyncio.ensure_future(listener.answer(12, asking(12, "orders", (0, 0), (0, 0)), max_wait_ms=60_000))
+    await settle()
+    await listener.answer(12, asking(12, "orders", (0, 0), (0, 0)), max_wait_ms=60_000)
+    assert loop.time() - began == pytest.approx(0.1)
+    await first
+    assert loop.time() - began == pytest.approx(60)
+    await listener.answer(12, asking(12, "orders", (0, 0), (0, 0)), max_wait_ms=5_000)
+    assert loop.time() - began == pytest.approx(65)
+    assert listener.waiting.held == 0

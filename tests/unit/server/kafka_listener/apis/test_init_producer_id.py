@@ -8,7 +8,7 @@ from kraft.model.ids import ProducerEpoch, ProducerId
 from kraft.model.init_producer_id import InitProducerIdResponse as Given
 from kraft.server.kafka_listener.apis.init_producer_id import InitProducerIdApi
 from kraft.wire.schema.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from tests.unit.client.virtual_time import run_virtually
+from tests.support.virtual_time import run_virtually
 from tests.unit.server.kafka_listener.apis.listener import answered
 
 VERSIONS = range(6)

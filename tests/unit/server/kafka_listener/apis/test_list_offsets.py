@@ -15,7 +15,7 @@ from kraft.wire.schema.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from tests.unit.client.virtual_time import run_virtually
+from tests.support.virtual_time import run_virtually
 from tests.unit.server.kafka_listener.apis.listener import answered, partitions_of, versions_of
 from tests.unit.server.replicas import Broker, InlineExecutor, batch, lead
 

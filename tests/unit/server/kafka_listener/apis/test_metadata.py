@@ -26,7 +26,7 @@ from kraft.wire.schema.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from tests.unit.client.virtual_time import run_virtually
+from tests.support.virtual_time import run_virtually
 from tests.unit.metadata.clusters import CLUSTER, ORDERS, cluster, epoch_of, with_topic
 from tests.unit.server.fake_controllers import FakeControllers
 from tests.unit.server.kafka_listener.apis.listener import LISTENER, UNKNOWN_ID, answered, leaders, versions_of

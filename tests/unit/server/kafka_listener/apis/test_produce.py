@@ -23,7 +23,7 @@ from kraft.wire.schema.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tests.unit.client.virtual_time import run_virtually
+from tests.support.virtual_time import run_virtually
 from tests.unit.metadata.clusters import epoch_of
 from tests.unit.server.kafka_listener.apis.listener import (
     IMAGE,
@@ -193,17 +193,14 @@ def test_what_is_under_way_behind_records_of_an_unknown_topic_id_is_not_taken_be
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_acks_all_waits_for_the_replicas_and_no_longer_than_was_said(broker: Broker, version: int) -> None:
-    async def scenario() -> None:
-        lead(broker.open())
-        wanted = request(topic(version, "orders", (0, batch("a"))), acks=-1, timeout_ms=500)
-        answer = asyncio.ensure_future(answered(api(broker), wanted, version, ProduceResponse))
-        await settle()
-        assert not answer.done()
-        assert only(await answer).error_code == ErrorCode.REQUEST_TIMED_OUT
-        assert asyncio.get_running_loop().time() == pytest.approx(1_000.5)
-
-    run_virtually(scenario())
+async def test_acks_all_waits_for_the_replicas_and_no_longer_than_was_said(broker: Broker, version: int) -> None:
+    lead(broker.open())
+    wanted = request(topic(version, "orders", (0, batch("a"))), acks=-1, timeout_ms=500)
+    answer = asyncio.ensure_future(answered(api(broker), wanted, version, ProduceResponse))
+    await settle()
+    assert not answer.done()
+    assert only(await answer).error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert asyncio.get_running_loop().time() == pytest.approx(1_000.5)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
