@@ -42,7 +42,7 @@ def list_brokers(
         (
             broker.broker_id,
             _state(broker),
-            ",".join(_addresses(broker)),
+            ",".join(map(str, broker.addresses)),
             broker.rack or "-",
             broker.broker_epoch,
             broker.leaders,
@@ -76,7 +76,7 @@ def describe(
         ("FencedByOperator", "yes" if broker.fenced_by_operator else "no"),
         ("Epoch", broker.broker_epoch),
         ("Rack", broker.rack or "-"),
-        ("Addresses", ", ".join(_addresses(broker))),
+        ("Addresses", ", ".join(map(str, broker.addresses))),
         ("Leaders", broker.leaders),
         ("Replicas", broker.replicas),
         ("InSync", broker.in_sync),
@@ -194,14 +194,6 @@ def _state(broker: BrokerDescription) -> str:
     if broker.fenced:
         return "fenced"
     return "shutting-down" if broker.in_controlled_shutdown else "active"
-
-
-def _addresses(broker: BrokerDescription) -> list[str]:
-    return [f"{each.listener}://{_host(each.host)}:{each.port}" for each in broker.addresses]
-
-
-def _host(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def _as_json(broker: BrokerDescription) -> dict[str, Any]:

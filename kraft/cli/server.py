@@ -58,7 +58,7 @@ def start(
     logging_setup.configure(node_config.log_level)
     log = structlog.get_logger()
     for warning in node_config.warnings:
-        log.warning("a setting needs attention", file=str(config), key=warning.key, reason=warning.message)
+        log.warning("configuration warning", file=str(config), key=warning.key, reason=warning.message)
 
     # gRPC would write a line of its own for every stranger whose handshake fails, as fast as they come.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

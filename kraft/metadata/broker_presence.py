@@ -63,7 +63,7 @@ class BrokerPresence:
         """A term begins or ends: the streams opened in an earlier one count no more."""
         self._known = {}
 
-    def attends(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
+    def liveness_stream_opened(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
         """The broker opened a call, to be ended with `left`; it may have several while it changes connections."""
         presence = self._of(broker_id, broker_epoch)
         presence.calls += 1

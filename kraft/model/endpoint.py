@@ -12,3 +12,8 @@ class Endpoint:
     listener: str
     host: str
     port: int
+
+    def __str__(self) -> str:
+        """As in `advertised.listeners`; an IPv6 address stands in brackets."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.listener}://{host}:{self.port}"

@@ -239,7 +239,7 @@ class PeerLink:
         self._last_problem = ""
         self._silent_checks = 0
         self._empty()
-        log.info("raft link up", node=self._config.node_id, peer=self.peer_id)
+        log.info("raft connection opened", node=self._config.node_id, peer=self.peer_id)
         self._on_up(self.peer_id)
 
     def _empty(self) -> None:
@@ -263,8 +263,8 @@ class PeerLink:
             return
         told = {"node": self._config.node_id, "peer": self.peer_id, "address": str(self._config.voters[self.peer_id])}
         if handshake_failure:
-            log.warning("raft handshake fails", **told, problem=problem)
+            log.warning("raft handshake failed", **told, problem=problem)
         elif self._is_up:
-            log.warning("raft link lost", **told, problem=problem)
+            log.warning("raft connection lost", **told, problem=problem)
         else:
-            log.info("raft link not up", **told, problem=problem)
+            log.info("raft connection failed", **told, problem=problem)

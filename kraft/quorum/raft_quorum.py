@@ -185,7 +185,7 @@ class RaftQuorum:
         if index <= self._parts.engine.raftLastApplied:
             # Entries came after all, while it was written.
             return
-        log.info("snapshot is installed", node=self._config.node_id, index=index, last_applied=self.last_applied)
+        log.info("snapshot installed", node=self._config.node_id, index=index, last_applied=self.last_applied)
         self._committed.clear()
         restore()
         self._told_index = index
@@ -432,7 +432,7 @@ class RaftQuorum:
         assert self._parts is not None, "entries are applied only in a step"
         if self._parts.engine.leading and term == self.term:
             self._leadership_term = term
-            log.info("quorum leadership begins", node=self._config.node_id, term=term)
+            log.info("raft leadership gained", node=self._config.node_id, term=term)
             self._listener.on_leadership(term)
 
     def _withdraw_leadership(self, reason: str) -> None:
@@ -441,7 +441,7 @@ class RaftQuorum:
             if not answer.done():
                 answer.set_exception(ProposalUnknown(f"{reason} before the quorum's answer"))
         if self._leadership_term is not None:
-            log.info("quorum leadership ends", node=self._config.node_id, term=self._leadership_term, reason=reason)
+            log.info("raft leadership lost", node=self._config.node_id, term=self._leadership_term, reason=reason)
             self._leadership_term = None
             self._listener.on_leadership(None)
 

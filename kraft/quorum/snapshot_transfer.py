@@ -78,14 +78,10 @@ class OutgoingSnapshots:
         """By the leader of `term`."""
         snapshot_bytes = sum(map(len, snapshot.chunks))
         if snapshot_bytes > SNAPSHOT_BYTES_MAX or len(snapshot.chunks) > SNAPSHOT_PARTS_MAX:
-            log.error(
-                "snapshot is too large to be sent", voter=voter, index=snapshot.id.index, size_bytes=snapshot_bytes
-            )
+            log.error("snapshot too large to send", voter=voter, index=snapshot.id.index, size_bytes=snapshot_bytes)
             self._set_pause(voter, snapshot_bytes, now_ms)
             return
-        log.info(
-            "snapshot is sent to a voter that lags", voter=voter, index=snapshot.id.index, size_bytes=snapshot_bytes
-        )
+        log.info("snapshot transfer started", voter=voter, index=snapshot.id.index, size_bytes=snapshot_bytes)
         self._transfers[voter] = _Transfer(term, snapshot_bytes, deque(parts_of(snapshot, term)))
 
     def next_parts(self, voter: int, term: int, room_bytes: int, now_ms: int) -> list[SnapshotPart]:

@@ -189,7 +189,7 @@ class SnapshotStore:
                 damaged[snapshot_id] = corruption
                 continue
             for other, damage in damaged.items():
-                log.error("snapshot is damaged: the one before it is taken", reason=str(damage))
+                log.error("snapshot damaged, previous snapshot used", reason=str(damage))
                 self._set_aside(other)
             return snapshot
         if damaged:

@@ -7,10 +7,10 @@ from typing import Final
 from kraft.model import replica_fetch as replica
 from kraft.model.allocate_producer_ids import AllocateProducerIdsRequest, ProducerIdBlock
 from kraft.model.alter_partition import AlterPartitionRequest, AlterPartitionResult
-from kraft.model.attend import Attendance, AttendRequest
 from kraft.model.fail_replicas import FailReplicasRequest, FailReplicasResult
 from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
 from kraft.model.heartbeat import HeartbeatRequest, HeartbeatResult
+from kraft.model.liveness import LivenessRequest, LivenessResponse
 from kraft.model.register_broker import RegisterBrokerRequest, RegistrationResult
 from kraft.rpc.call import Call, ServerStream, Stream, service_of
 from kraft.rpc.pb import controller_pb2, replication_pb2
@@ -24,7 +24,7 @@ ALTER_PARTITION: Final = Call(_CONTROLLER, "AlterPartition", AlterPartitionReque
 FAIL_REPLICAS: Final = Call(_CONTROLLER, "FailReplicas", FailReplicasRequest, FailReplicasResult)
 ALLOCATE_PRODUCER_IDS: Final = Call(_CONTROLLER, "AllocateProducerIds", AllocateProducerIdsRequest, ProducerIdBlock)
 
-ATTEND: Final = ServerStream(_CONTROLLER, "Attend", AttendRequest, Attendance)
+LIVENESS_STREAM: Final = ServerStream(_CONTROLLER, "LivenessStream", LivenessRequest, LivenessResponse)
 """Something as soon as the call counts. Nothing else is to come, so the wait for the end has no deadline but the
 connection's own pings.
 """

@@ -108,7 +108,7 @@ class Gatekeeper(grpc.aio.ServerInterceptor):
         async def refuse(_requests: object, context: Context) -> None:
             if isinstance(error, SessionForgotten):
                 # Its code is by the secret, so this is a node that goes on by itself, with a new session.
-                log.debug("session forgotten", peer=readable_peer(context.peer()))
+                log.debug("session discarded", peer=readable_peer(context.peer()))
                 await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
             await self._refuse(context, grpc.StatusCode.UNAUTHENTICATED, str(error))
 

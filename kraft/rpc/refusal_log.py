@@ -43,7 +43,9 @@ class RefusalLog:
             return
         self._told.add(told)
         untold, self._untold = self._untold, 0
-        log.warning("refused", peer=address, reason=reason[:TEXT_MAX], **({"others_refused": untold} if untold else {}))
+        log.warning(
+            "peer refused", peer=address, reason=reason[:TEXT_MAX], **({"others_refused": untold} if untold else {})
+        )
 
 
 def readable_peer(peer: str) -> str:

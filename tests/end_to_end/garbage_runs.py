@@ -130,7 +130,7 @@ def run(frames: int, *, seed: int = 1, is_introduced: bool = False, tell: Callab
         text = node.log_path.read_text()
         outcome.log_bytes = len(text)
         outcome.tracebacks = [line for line in text.splitlines() if "Traceback" in line]
-        outcome.refusals_logged = text.count('"event": "refused"')
+        outcome.refusals_logged = text.count('"event": "peer refused"')
         with Admin(cluster.bootstrap_servers) as admin:
             outcome.topics_unexpected = [name for name in admin.list_topics() if not name.startswith(_TOPIC)]
             outcome.brokers = len(admin.describe_cluster().brokers)

@@ -37,8 +37,8 @@ class Log:
     bugs: int = 0
 
     def read(self, text: str) -> None:
-        self.tracebacks, self.bugs = text.count("Traceback"), text.count('"event": "bug"')
-        told = [json.loads(line) for line in text.splitlines() if '"event": "refused"' in line]
+        self.tracebacks, self.bugs = text.count("Traceback"), text.count('"event": "internal error"')
+        told = [json.loads(line) for line in text.splitlines() if '"event": "peer refused"' in line]
         kinds = Counter(re.sub(r"\d+", "#", line.get("reason", "")) for line in told)
         self.refusals_told, self.kinds_told_most = len(told), max(kinds.values(), default=0)
         self.refusals_untold = sum(line.get("others_refused", 0) for line in told)

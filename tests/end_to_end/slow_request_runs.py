@@ -94,7 +94,7 @@ class SlowRequestRuns:
 
 def reported_holds(log_path: Path, since: datetime) -> list[Hold]:
     """Those that the node reported since then."""
-    entries = (json.loads(line) for line in log_path.read_text().splitlines() if '"event loop held"' in line)
+    entries = (json.loads(line) for line in log_path.read_text().splitlines() if '"event loop blocked"' in line)
     return [
         Hold(*(entry[name] for name in Hold._fields))
         for entry in entries

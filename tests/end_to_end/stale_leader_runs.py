@@ -164,7 +164,7 @@ class _Run(ABC):
             other.node_id
             for other in others
             for event in log_events(other, since)
-            if event["event"] == "broker is fenced" and event["level"] == "info"
+            if event["event"] == "broker fenced" and event["level"] == "info"
         }
         return told - _fencings(others, since)
 
@@ -230,7 +230,7 @@ def _fencings(controllers: Sequence[NodeProcess], since: float) -> set[int]:
         event["broker"]
         for node in controllers
         for event in log_events(node, since)
-        if event["event"].startswith("broker is fenced") and event["level"] == "warning"
+        if event["event"].startswith("broker fenced") and event["level"] == "warning"
     }
 
 

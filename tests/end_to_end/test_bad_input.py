@@ -187,4 +187,4 @@ def test_an_advertised_address_that_only_others_reach_is_taken_when_the_file_say
         address = f"{HOST}:{somebody_else.getsockname()[1]}"
         settings = {"advertised.listeners": f"GRPC://{address}", "advertised.listeners.check.enable": "false"}
         with Cluster(nodes=1, overrides=settings) as cluster:
-            assert "broker is in service" in cluster.node(1).log_path.read_text()
+            assert "broker unfenced" in cluster.node(1).log_path.read_text()

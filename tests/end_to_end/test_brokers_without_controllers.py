@@ -19,8 +19,8 @@ CONTROLLERS = (1, 2, 3)
 BROKERS = (4, 5)
 PARTITIONS = 100
 DEADLINE_S = 30.0
-OPEN = "logs are open before the metadata is known"
-WAITING = "waiting for a controller to register with"
+OPEN = "logs preloaded"
+WAITING = "registration waiting for controller"
 
 
 @pytest.fixture(name="cluster", scope="module")
@@ -74,7 +74,7 @@ def test_brokers_open_their_logs_while_no_controller_is_there_and_serve_when_one
         reason = first(cluster, node_id, WAITING)["reason"]
         # Refused, or, on a machine with much to do, not yet heard from: each of them was tried, and is named.
         assert all(address in reason for address in controllers(cluster)), reason
-        assert events(cluster, node_id, "listening") == []
+        assert events(cluster, node_id, "listener started") == []
     assert not any(answers(address) for address in cluster.bootstrap_servers.split(","))
     for node_id in CONTROLLERS:
         cluster.node(node_id).start()
@@ -90,7 +90,7 @@ def test_a_broker_that_is_stopped_while_it_waits_for_a_controller_leaves_its_log
         cluster.node(4).start()
         first(cluster, 4, OPEN)
         cluster.node(4).terminate()
-        (began,) = events(cluster, 4, "node starts")
+        (began,) = events(cluster, 4, "node starting")
         assert began["clean_shutdown"], "the stop before this start was a clean one"
     cluster.start()
     cluster.wait_ready()
@@ -100,7 +100,7 @@ def test_a_broker_that_is_stopped_while_it_waits_for_a_controller_leaves_its_log
 def test_every_controller_serves_the_metadata_and_a_broker_goes_on_at_another_one_when_its_own_dies(
     cluster: Cluster,
 ) -> None:
-    followed = {node_id: events(cluster, node_id, "metadata is followed")[-1]["controller"] for node_id in BROKERS}
+    followed = {node_id: events(cluster, node_id, "metadata stream opened")[-1]["controller"] for node_id in BROKERS}
     assert followed[4] != followed[5], "so one of them at least follows a controller that is not the active one"
     voters = (cluster.directory / "node-4.properties").read_text()
     found = re.search(rf"(\d+)@{re.escape(followed[4])}\b", voters)
@@ -112,8 +112,8 @@ def test_every_controller_serves_the_metadata_and_a_broker_goes_on_at_another_on
     with Admin(cluster.bootstrap_servers) as admin:
         admin.create_topic("later", partitions=4, replication_factor=2)
     until(lambda: "later" in topics(cluster), "a broker does not come to know of the topic")
-    (left,) = events(cluster, 4, "metadata is followed elsewhere")
-    moved = events(cluster, 4, "metadata is followed")[-1]
+    (left,) = events(cluster, 4, "switching metadata source")
+    moved = events(cluster, 4, "metadata stream opened")[-1]
     assert (left["controller"], moved["controller"] != followed[4]) == (followed[4], True)
     assert moved["after_index"] > 0, "it goes on from where it was"
     cluster.node(killed).start()

@@ -95,7 +95,7 @@ def test_leaderships_are_handed_on_at_a_stop_unless_that_is_switched_off(enabled
         assert stopped.in_controlled_shutdown == (enabled == "true")
         assert {partition.leader_id for partition in described.metadata.partitions} == {2, 3}
         told = cluster.node(1).log_path.read_text()
-        assert ("leaderships are handed on" in told) == (enabled == "true")
+        assert ("controlled shutdown completed" in told) == (enabled == "true")
         assert "node stopped" in told
 
 

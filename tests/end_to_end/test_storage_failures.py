@@ -147,7 +147,7 @@ def test_the_only_replica_without_its_first_segment_stays_offline() -> None:
         assert leader_and_isr(cluster) == (-1, [1])
         cluster.node(1).terminate()
         aside.rename(first)
-        for mark in replica(cluster, 1).glob("rotten-replica"):
+        for mark in replica(cluster, 1).glob("corrupt-replica"):
             mark.unlink()
         cluster.node(1).start()
         cluster.wait_ready()

@@ -165,6 +165,6 @@ def _elected_at(cluster: Cluster, killed: NodeProcess, since: float) -> float:
         for node in cluster.nodes
         if node is not killed
         for event in log_events(node, since)
-        if event["event"] == "quorum leadership begins"
+        if event["event"] == "raft leadership gained"
     ]
     return min(began)

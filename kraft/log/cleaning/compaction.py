@@ -113,7 +113,7 @@ class _Cleaning:
         if self._end_offset == self._plan.dirty_offset:
             raise OffsetMapTooSmall(
                 f"the keys of the batch at offset {self._end_offset} in {self._directory} do not fit the "
-                "offset map; give log.cleaner.dedupe.buffer.size more bytes"
+                "offset map: raise log.cleaner.dedupe.buffer.size and restart the node"
             )
         segments = [segment for segment in self._plan.segments if segment.base_offset < self._end_offset]
         groups = [self._clean_group(group) for group in group_segments(segments, self._config)]

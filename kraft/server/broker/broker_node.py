@@ -61,7 +61,7 @@ class BrokerNode:
             tasks.create_task(replicas.moves.run())
             await listen()
             tasks.create_task(metadata.lifecycle.keep_alive(metadata.loader))
-            tasks.create_task(metadata.lifecycle.attend())
+            tasks.create_task(metadata.lifecycle.hold_liveness_stream())
 
     async def hand_on_leaderships(self) -> None:
         """The first half of a graceful stop: while `run` goes on, others take over what this broker leads."""

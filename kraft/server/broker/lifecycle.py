@@ -13,13 +13,13 @@ import structlog
 
 from kraft.metadata.features import SUPPORTED_FEATURES
 from kraft.metadata.image import MetadataImage
-from kraft.model.attend import AttendRequest
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.heartbeat import HeartbeatRequest, HeartbeatResult
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId
+from kraft.model.liveness import LivenessRequest
 from kraft.model.register_broker import RegisterBrokerRequest
-from kraft.rpc.cluster_calls import ATTEND, HEARTBEAT, REGISTER_BROKER
+from kraft.rpc.cluster_calls import HEARTBEAT, LIVENESS_STREAM, REGISTER_BROKER
 from kraft.rpc.peers import Unreachable
 from kraft.server.cluster.controller_client import ControllerClient, NoController
 from kraft.server.cluster.own_registration import OwnRegistration
@@ -33,7 +33,7 @@ CONTROLLED_SHUTDOWN_INTERVAL_S: Final = 0.05
 CONTROLLED_SHUTDOWN_SILENCE_MAX_S: Final = 2.0
 
 FENCED_HEARTBEAT_INTERVAL_S: Final = 0.05
-ATTEND_PAUSE_S: Final = 0.2
+LIVENESS_PAUSE_S: Final = 0.2
 
 _FATAL_AT_REGISTRATION = (
     ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -123,11 +123,16 @@ class BrokerLifecycle:
             try:
                 result = await self._controllers.call(REGISTER_BROKER, request, REGISTRATION_ATTEMPT_S)
             except NoController as error:
-                log.info("waiting for a controller to register with", reason=str(error))
+                log.info("registration waiting for controller", reason=str(error))
                 continue
             if result.error_code is ErrorCode.NONE:
                 self.registration.broker_epoch = result.broker_epoch
-                log.info("registered", broker=self._identity.broker_id, broker_epoch=self.broker_epoch)
+                log.info(
+                    "broker registered",
+                    broker=self._identity.broker_id,
+                    broker_epoch=self.broker_epoch,
+                    advertised=[str(endpoint) for endpoint in self._identity.endpoints],
+                )
                 return
             if result.error_code in _FATAL_AT_REGISTRATION:
                 raise BrokerRefused(result.error_message)
@@ -135,7 +140,7 @@ class BrokerLifecycle:
                 refused_since = refused_since or loop.time()
                 if loop.time() - refused_since > 2 * self._session_timeout_s:
                     raise BrokerRefused(result.error_message)
-            log.info("registration is tried again", reason=f"{result.error_code.name}: {result.error_message}")
+            log.info("registration retried", reason=f"{result.error_code.name}: {result.error_message}")
             await asyncio.sleep(REGISTRATION_PAUSE_S)
 
     def is_registered_in(self, image: MetadataImage) -> bool:
@@ -178,22 +183,22 @@ class BrokerLifecycle:
         registration = image.broker(self._identity.broker_id)
         return registration is not None and registration.fenced_by_operator
 
-    async def attend(self) -> None:
+    async def hold_liveness_stream(self) -> None:
         """Holds a call to the active controller open, which the kernel ends with this process. Until cancelled.
 
         Nothing depends on it but how soon a death is noticed; what is wrong with the broker its heartbeats tell.
         """
-        request = AttendRequest(broker_id=self._identity.broker_id, broker_epoch=self.broker_epoch)
+        request = LivenessRequest(broker_id=self._identity.broker_id, broker_epoch=self.broker_epoch)
         while True:
             peer = self._controllers.active_peer()
             try:
-                async with aclosing(peer.follow(ATTEND, request)) as attendances:
-                    async for _ in attendances:
-                        log.info("attends", controller=peer.address)
+                async with aclosing(peer.follow(LIVENESS_STREAM, request)) as responses:
+                    async for _ in responses:
+                        log.info("liveness stream opened", controller=peer.address)
             except (Unreachable, Refusal) as error:
-                log.debug("does not attend", controller=peer.address, reason=str(error))
+                log.debug("liveness stream failed", controller=peer.address, reason=str(error))
             # Heartbeats find the next active controller.
-            await asyncio.sleep(ATTEND_PAUSE_S)
+            await asyncio.sleep(LIVENESS_PAUSE_S)
 
     async def shut_down(self, metadata_index: Callable[[], int]) -> None:
         """Asks the controller to move this broker's leaderships away; returns when that is done or hopeless."""
@@ -206,12 +211,12 @@ class BrokerLifecycle:
             if result is not None:
                 heard = loop.time()
                 if result.may_stop:
-                    log.info("leaderships are handed on", took_ms=round((loop.time() - began) * 1_000))
+                    log.info("controlled shutdown completed", took_ms=round((loop.time() - began) * 1_000))
                     return
             elif loop.time() - heard >= CONTROLLED_SHUTDOWN_SILENCE_MAX_S:
                 break
             await asyncio.sleep(CONTROLLED_SHUTDOWN_INTERVAL_S)
-        log.warning("stopping without having handed on every leadership: no controller saw to it in time")
+        log.warning("controlled shutdown not completed", reason="no controller moved every leadership in time")
 
     async def _beat(self, metadata_index: int, *, wants_shutdown: bool, deadline_s: float) -> HeartbeatResult | None:
         """The controller's answer; None when none answered."""
@@ -224,14 +229,14 @@ class BrokerLifecycle:
         try:
             result = await self._controllers.call(HEARTBEAT, request, deadline_s)
         except NoController as error:
-            log.warning("no heartbeat", reason=str(error))
+            log.warning("heartbeat failed", reason=str(error))
             return None
         if result.error_code in _REPLACED:
             raise BrokerRefused(f"{result.error_message}: another process registered as this broker")
         if result.error_code is not ErrorCode.NONE:
-            log.warning("heartbeat is refused", reason=f"{result.error_code.name}: {result.error_message}")
+            log.warning("heartbeat refused", reason=f"{result.error_code.name}: {result.error_message}")
             return None
         if result.is_fenced != self.is_fenced:
             self.is_fenced = result.is_fenced
-            log.info("broker is fenced" if self.is_fenced else "broker is in service", broker=request.broker_id)
+            log.info("broker fenced" if self.is_fenced else "broker unfenced", broker=request.broker_id)
         return result

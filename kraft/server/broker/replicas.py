@@ -117,7 +117,7 @@ class BrokerReplicas:
             admit=self._logs.disk_space.admit,
             propose_isr=self._isr_proposals.propose,
             directory_failed=self.failures.partition_directory_failed,
-            replica_is_rotten=self.failures.replica_is_rotten,
+            replica_is_corrupt=self.failures.replica_is_corrupt,
             is_active=self._metadata.is_active,
         )
 

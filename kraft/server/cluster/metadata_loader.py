@@ -133,9 +133,9 @@ class MetadataLoader:
             try:
                 await self._follow(peer)
             except (Unreachable, Refusal, _FellBehind) as error:
-                log.info("metadata is followed elsewhere", controller=peer.address, reason=str(error))
+                log.info("switching metadata source", controller=peer.address, reason=str(error))
             except TimeoutError:
-                log.warning("controller is silent", controller=peer.address)
+                log.warning("controller not responding", controller=peer.address)
             await asyncio.sleep(RECONNECT_AFTER_S)
 
     async def _follow(self, peer: MetadataSource) -> None:
@@ -154,7 +154,7 @@ class MetadataLoader:
                     raise Unreachable(peer.address, "it ended the stream")
                 if not is_followed:
                     is_followed = True
-                    log.info("metadata is followed", controller=peer.address, after_index=request.after_index)
+                    log.info("metadata stream opened", controller=peer.address, after_index=request.after_index)
                 # What is begun anew elsewhere has to come through: a large snapshot or transaction takes its time.
                 is_partial = batch.in_snapshot or batch.index > self._received_index
                 if batch.in_snapshot:
@@ -191,7 +191,7 @@ class MetadataLoader:
         self.entry_bytes_total += len(part.records)
         if not part.ends_snapshot:
             return
-        log.info("metadata snapshot was received", index=part.index, topics=len(self._snapshot.topics))
+        log.info("metadata snapshot received", index=part.index, topics=len(self._snapshot.topics))
         if part.index > self._received_index:
             check_levels(self._snapshot)
             self._receive(self._snapshot, part.index, part.term)

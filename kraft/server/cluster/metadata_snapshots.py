@@ -128,7 +128,7 @@ class MetadataSnapshots:
         if image.cluster_id != self._cluster_id:
             reason = f"a snapshot of cluster '{image.cluster_id}', while this is cluster '{self._cluster_id}'"
             raise Corruption(path, 0, reason)
-        log.info("metadata snapshot is loaded", path=path, index=snapshot.id.index, topics=len(image.topics))
+        log.info("metadata snapshot loaded", path=path, index=snapshot.id.index, topics=len(image.topics))
         return LoadedImage(image=image, index=snapshot.id.index, term=snapshot.id.term)
 
     async def load_or_begin_anew(self) -> LoadedImage:
@@ -138,7 +138,7 @@ class MetadataSnapshots:
             try:
                 return await self.load()
             except Corruption as corruption:
-                log.error("no metadata snapshot is whole: everything is fetched anew", reason=str(corruption))
+                log.error("metadata snapshots damaged, metadata fetched from the controller", reason=str(corruption))
                 await in_thread(self._thread, self._store.set_all_aside)
         except OSError as error:
             self._is_offline = True
@@ -185,7 +185,7 @@ class MetadataSnapshots:
             return error
         if size:
             path = self._store.path(snapshot_id)
-            log.info("metadata snapshot is written", path=path, index=current.index, bytes=size)
+            log.info("metadata snapshot written", path=path, index=current.index, bytes=size)
         return None
 
     def close(self) -> None:

@@ -13,10 +13,10 @@ from kraft.metadata import broker_decisions
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
 from kraft.metadata.broker_presence import Absentee, BrokerPresence
 from kraft.metadata.broker_sessions import BrokerSessions
-from kraft.model.attend import Attendance, AttendRequest
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId
+from kraft.model.liveness import LivenessRequest, LivenessResponse
 from kraft.runtime.clock import Clock
 from kraft.server.controller.dialling import nobody_listens
 from kraft.server.controller.state_machine_host import StateMachineHost
@@ -90,13 +90,13 @@ class BrokerWatch:
         try:
             await self._fence(absentee.broker_id, "nobody listens at its addresses any more")
         except Refusal as refusal:
-            log.info("a broker that is gone is left to the next controller", reason=refusal.message)
+            log.info("leadership lost before the dead broker was fenced", reason=refusal.message)
 
     async def _fence(self, broker_id: BrokerId, reason: str) -> None:
         registration = self._host.image.broker(broker_id)
         heard_ms = self._sessions.last_contact_ms(broker_id)
         if registration is not None and not registration.fenced:
-            log.warning("broker is fenced", broker=broker_id, reason=reason)
+            log.warning("broker fenced", broker=broker_id, reason=reason)
             epoch = registration.broker_epoch
             await self._host.submit(
                 lambda image: broker_decisions.fence_broker(image, broker_id, epoch, self._topic_defaults(image))
@@ -118,7 +118,7 @@ class BrokerWatch:
         self._sessions.touch(broker_id, broker_epoch, self._clock.monotonic_ms())
         self._presence.heard(broker_id, broker_epoch)
 
-    async def attend(self, request: AttendRequest) -> AsyncGenerator[Attendance, None]:
+    async def liveness_stream(self, request: LivenessRequest) -> AsyncGenerator[LivenessResponse, None]:
         """One answer at once, and the end with this controller's term. Raises Refusal.
 
         What ends it earlier is the broker, or the kernel that closes the connections of a broker's process.
@@ -131,9 +131,9 @@ class BrokerWatch:
                 f"broker {request.broker_id} is not registered under epoch {request.broker_epoch}",
             )
         term_over = self._term_over
-        self._presence.attends(request.broker_id, request.broker_epoch)
+        self._presence.liveness_stream_opened(request.broker_id, request.broker_epoch)
         try:
-            yield Attendance()
+            yield LivenessResponse()
             await term_over.wait()
         finally:
             if not term_over.is_set():

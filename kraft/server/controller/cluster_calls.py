@@ -22,10 +22,10 @@ from kraft.rpc.call import Served
 from kraft.rpc.cluster_calls import (
     ALLOCATE_PRODUCER_IDS,
     ALTER_PARTITION,
-    ATTEND,
     FAIL_REPLICAS,
     FOLLOW_METADATA,
     HEARTBEAT,
+    LIVENESS_STREAM,
     REGISTER_BROKER,
 )
 from kraft.server.cluster.metadata_snapshots import encode_image
@@ -67,7 +67,12 @@ class ClusterCalls:
         except Refusal as refusal:
             return RegistrationResult(error_code=refusal.error_code, error_message=refusal.message)
         self._watch.registered(request.broker_id, result.broker_epoch)
-        log.info("broker registered", broker=request.broker_id, broker_epoch=result.broker_epoch)
+        log.info(
+            "broker registered",
+            broker=request.broker_id,
+            broker_epoch=result.broker_epoch,
+            advertised=[str(endpoint) for endpoint in request.endpoints],
+        )
         return result
 
     def _check_initialised(self) -> None:
@@ -119,7 +124,7 @@ class ClusterCalls:
             )
         except Refusal as refusal:
             return FailReplicasResult(error_code=refusal.error_code, error_message=refusal.message)
-        log.warning("replicas have failed", broker=request.broker_id, replicas=len(request.replicas))
+        log.warning("replica failures reported", broker=request.broker_id, replicas=len(request.replicas))
         return result
 
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> ProducerIdBlock:
@@ -173,7 +178,7 @@ class ClusterCalls:
         return [
             REGISTER_BROKER.served_by(self.register_broker),
             HEARTBEAT.served_by(self.heartbeat),
-            ATTEND.served_by(self._watch.attend),
+            LIVENESS_STREAM.served_by(self._watch.liveness_stream),
             ALTER_PARTITION.served_by(self.alter_partition),
             FAIL_REPLICAS.served_by(self.fail_replicas),
             ALLOCATE_PRODUCER_IDS.served_by(self.allocate_producer_ids),

@@ -65,14 +65,14 @@ class LeaderBalance:
         try:
             if self._config.rebalance_enabled and now_ms >= self._balance_at_ms:
                 self._balance_at_ms = now_ms + self._config.imbalance_check_interval_s * 1_000
-                await self._hold(self._balanced, "leaders are given back to the preferred brokers")
+                await self._hold(self._balanced, "preferred leaders elected")
             if now_ms >= self._unclean_at_ms:
                 self._unclean_at_ms = now_ms + self._config.unclean_interval_ms
-                await self._hold(self._led_uncleanly, "leaders that were not in sync are elected")
+                await self._hold(self._led_uncleanly, "unclean leaders elected")
             if self._host.image.broker_configs is not self._settled_under:
                 await self._settle()
         except Refusal as refusal:
-            log.info("elections are left to the next controller", reason=refusal.message)
+            log.info("leadership lost before leaders were elected", reason=refusal.message)
 
     async def _hold(self, decide: Callable[[MetadataImage], Decision[int]], event: str) -> None:
         # Looked at first, so that a cluster in which there is nothing to do is not asked to commit nothing.
@@ -84,7 +84,7 @@ class LeaderBalance:
     async def _settle(self) -> None:
         """A lowered min.insync.replicas lets leaders commit that waited; what is set on a topic does so by itself."""
         configs = self._host.image.broker_configs
-        await self._hold(self._settled, "eligible replicas are given up: enough are in sync without them")
+        await self._hold(self._settled, "eligible leader replicas cleared")
         if not self._settled(self._host.image).records:
             self._settled_under = configs
 

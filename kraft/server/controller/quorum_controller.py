@@ -116,7 +116,7 @@ class QuorumController:
     # --- leadership ---
 
     def _on_leadership(self, active: bool) -> None:
-        log.info("controller is active" if active else "controller is not active", node=self._config.node_id)
+        log.info("controller activated" if active else "controller deactivated", node=self._config.node_id)
         self._view.begin_anew()
         self._watch.leadership_changed(active)
         if active:
@@ -136,7 +136,7 @@ class QuorumController:
                 await self.host.submit(lambda image: initialise_cluster(image, self._config.cluster_id))
             await self._watch.fence_the_silent()
         except Refusal as refusal:
-            log.info("sessions are left to the next controller", reason=refusal.message)
+            log.info("leadership lost before expired brokers were fenced", reason=refusal.message)
 
     # --- what operators ask for ---
 

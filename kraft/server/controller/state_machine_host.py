@@ -244,7 +244,7 @@ class StateMachineHost:
             self._must_catch_up = False
         if not self._replayed.in_transaction:
             return True
-        log.info("an unfinished transaction of the metadata is aborted", term=term)
+        log.info("unfinished metadata transaction aborted", term=term)
         return await self._commit(_Entry(ABORTED, []), term)
 
     async def _commit_all(self, decision: Decision[Any], answer: asyncio.Future[Any], term: int) -> bool:
@@ -275,7 +275,7 @@ class StateMachineHost:
             # Later entries were decided on top of this one.
             return False
         except (NotLeader, ProposalUnknown) as error:
-            log.warning("metadata was not committed", term=term, reason=str(error))
+            log.warning("metadata commit failed", term=term, reason=str(error))
             self._must_catch_up = True
             _refuse(entry.waiting, _lost_leadership())
             return False

@@ -116,7 +116,7 @@ class VoterSnapshots:
             snapshot = await asyncio.to_thread(self._store.load)
             self._read = None if snapshot is None else _ReadSnapshot(snapshot, self._monotonic_ms())
         except (Corruption, OSError) as error:
-            log.error("no snapshot can be sent to a voter that lags", reason=str(error))
+            log.error("snapshot for lagging voter unreadable", reason=str(error))
         finally:
             self._reading = None
 

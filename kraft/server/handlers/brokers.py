@@ -70,13 +70,13 @@ class ControllerBrokersHandler:
             lambda image: fence_by_operator(image, request, defaults=self._topic_defaults(image))
         )
         if result.changed:
-            log.warning("broker is fenced by an operator", broker=request.broker_id, leaderless=len(result.leaderless))
+            log.warning("operator fence set", broker=request.broker_id, leaderless=len(result.leaderless))
         return result
 
     async def unfence(self, request: UnfenceBrokerRequest) -> BrokerActionResult:
         result = await self._decisions.submit(lambda image: unfence_by_operator(image, request))
         if result.changed:
-            log.info("broker is fenced by an operator no longer", broker=request.broker_id)
+            log.info("operator fence removed", broker=request.broker_id)
         return result
 
     async def unregister(self, request: UnregisterBrokerRequest) -> BrokerActionResult:
@@ -85,7 +85,7 @@ class ControllerBrokersHandler:
                 image, request, session_is_alive=self._is_heard_from(BrokerId(request.broker_id))
             )
         )
-        log.info("broker is unregistered", broker=request.broker_id)
+        log.info("broker unregistered", broker=request.broker_id)
         return result
 
     def served(self) -> list[Served]:

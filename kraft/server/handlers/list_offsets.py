@@ -163,7 +163,7 @@ async def _files_in_place(partition: Partition, reads: RequestReads) -> None:
 
 def _failed(partition: Partition, failure: Corruption | OSError) -> Refusal:
     if isinstance(failure, Corruption):
-        partition.found_rotten(failure)
+        partition.found_corrupt(failure)
     elif failure.errno not in _NOT_THE_DISKS_FAULT:
         partition.storage_failed(f"the log of {partition.topic_partition} cannot be read: {failure}")
     return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition.topic_partition} could not be read: {failure}")

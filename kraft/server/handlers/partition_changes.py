@@ -139,9 +139,9 @@ class ControllerPartitionChangesHandler:
         )
         elected = _done(response.results)
         if elected and request.election_type is ElectionType.UNCLEAN:
-            log.warning("leaders that were not in sync are elected by an operator", partitions=elected)
+            log.warning("unclean leaders elected by operator", partitions=elected)
         elif elected:
-            log.info("preferred leaders are elected by an operator", partitions=elected)
+            log.info("preferred leaders elected by operator", partitions=elected)
         return response
 
     async def alter_reassignments(
@@ -150,7 +150,7 @@ class ControllerPartitionChangesHandler:
         response = await self._decisions.submit(
             lambda image: alter_partition_reassignments(image, request, defaults=self._topic_defaults(image))
         )
-        log.info("partitions are reassigned or that is cancelled", partitions=_done(response.results))
+        log.info("partition reassignments altered", partitions=_done(response.results))
         return response
 
     def served(self) -> list[Served]:

@@ -149,4 +149,4 @@ class KafkaListener:
 
     def failed(self, connection: KafkaConnection, error: BaseException) -> None:
         # Our own bug: the place it happened at is what its report needs.
-        log.error("bug", peer=connection.peer, exc_info=error)
+        log.error("internal error", peer=connection.peer, exc_info=error)

@@ -17,7 +17,7 @@ def start(work: Coroutine[Any, Any, None], name: str, fatal: Callable[[str], Non
     def ended(task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            log.error("bug", task=name, exc_info=error)
+            log.error("internal error", task=name, exc_info=error)
             fatal(f"the {name} stopped on an internal error: {error!r}; please report it with this log")
 
     task = asyncio.create_task(work, name=name)

@@ -71,6 +71,6 @@ async def watch_loop() -> None:
         if reported is not None:
             facts = {name: round(ms, 1) for name, ms in reported._asdict().items()}
             if reported.was_ours:
-                log.warning("event loop held", cause="work on the loop", **facts)
+                log.warning("event loop blocked", cause="work on the loop", **facts)
             else:
-                log.info("event loop held", cause="other threads or processes, or a pause", **facts)
+                log.info("event loop blocked", cause="other threads or processes, or a pause", **facts)

@@ -25,7 +25,7 @@ def raise_file_limit() -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     except (ValueError, OSError) as error:
         # Some systems have a limit of their own below a hard one that says "unlimited".
-        log.warning("the limit of open files stays as it was", files_max=soft, wanted=hard, reason=str(error))
+        log.warning("open file limit not raised", files_max=soft, wanted=hard, reason=str(error))
         return soft
     return hard
 

@@ -50,7 +50,7 @@ class Listeners:
         _bind(server, listener, self._credentials.server_credentials(name))
         await server.start()
         self._grpc.append(server)
-        log.info("listening", listener=str(listener))
+        log.info("listener started", listener=str(listener))
 
     async def listen_to_clients(self, services: Sequence[Any], apis: BrokerApis, files_max: int) -> None:
         """Until this returns the broker is not in service: nobody is sent to an address that leads elsewhere."""
@@ -77,7 +77,7 @@ class Listeners:
                 elements_max=network.request_bytes_max // ELEMENT_BYTES,
             )
             await self._kafka.listen(listener.host, listener.port, answering)
-            log.info("listening", listener=str(listener))
+            log.info("listener started", listener=str(listener))
         for listener in listeners:
             await check_advertised_to_kafka(self._config, listener.name, self._cluster_id)
 

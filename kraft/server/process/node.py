@@ -108,7 +108,7 @@ class _Node:
         self._files_max = raise_file_limit()
         self._storage = await asyncio.to_thread(storage.take_clean_shutdown_markers, config, self._storage)
         log.info(
-            "node starts",
+            "node starting",
             node=config.node_id,
             cluster=self._storage.cluster_id,
             roles=sorted(config.roles),
@@ -116,7 +116,7 @@ class _Node:
             clean_shutdown=all(directory.closed_cleanly for directory in self._storage.directories),
         )
         for reason in self._storage.unusable.values():
-            log.error("log directory cannot be used: starting without it", reason=reason)
+            log.error("log directory unusable", reason=reason, remedy="the node starts without it")
         if config.is_controller:
             await self._start_controller()
         if config.is_broker:
@@ -162,7 +162,7 @@ class _Node:
             self._failed.set_result(reason)
 
     async def _stop(self) -> None:
-        log.info("node stops", node=self._config.node_id)
+        log.info("node stopping", node=self._config.node_id)
         if self._broker is not None:
             await self._hand_on_leaderships(self._broker)
         await asyncio.gather(*self._listeners.stopping(GRACE_S))
@@ -184,7 +184,7 @@ class _Node:
         try:
             await broker.hand_on_leaderships()
         except BrokerRefused as refused:
-            log.warning("there is nothing to hand on", reason=str(refused))
+            log.warning("controlled shutdown skipped", reason=str(refused))
 
     async def _close(self, broker: BrokerNode) -> None:
         try:
@@ -214,5 +214,5 @@ def _in_one_line(error: BaseException, role: str) -> str:
     if isinstance(error, _EXPECTED):
         return str(error)
     # Our own bug: the place it happened at is what its report needs.
-    log.error("bug", role=role, exc_info=error)
+    log.error("internal error", role=role, exc_info=error)
     return f"the {role} stopped on an internal error: {error!r}; please report it with this log"

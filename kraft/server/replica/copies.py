@@ -156,10 +156,10 @@ def _finish(
             disk.sync_dir(original)
         put_copy_in_place(disk, copies[0], topic_partition, move_id)
         names[copies[0]] = names[copies[0]] - {copy} | {name}
-        log.info("a replica's move between log directories is finished", moved_to=copies[0], **facts)
+        log.info("interrupted replica move completed", moved_to=copies[0], **facts)
     else:
         log.error(
-            "what a replica moved from is kept: where it moved to cannot be told",
+            "interrupted replica move ambiguous, original kept",
             kept=f"{original}/{moved_name(topic_partition, move_id)}",
             in_place=places,
             copies=copies,

@@ -67,8 +67,8 @@ class ReplicaFailures:
 
     # --- what is found ---------------------------------------------------------------------------------------
 
-    def replica_is_rotten(self, partition: Partition, reason: str) -> None:
-        self._take_offline(partition, Damage.ROTTEN, reason)
+    def replica_is_corrupt(self, partition: Partition, reason: str) -> None:
+        self._take_offline(partition, Damage.CORRUPT, reason)
 
     def partition_directory_failed(self, partition: Partition, reason: str) -> None:
         self.directory_failed(partition.log_directory, reason)
@@ -78,10 +78,11 @@ class ReplicaFailures:
         if not self._directories.fail(directory, reason):
             return
         log.error(
-            "log directory has failed: its replicas are offline until the node is started with a good disk",
+            "log directory failed",
             directory=directory,
             reason=reason,
             left=list(self._directories.online),
+            remedy="its replicas stay offline until the node is restarted with a working disk",
         )
         for partition in self._partitions:
             if partition.log_directory == directory:
@@ -97,7 +98,7 @@ class ReplicaFailures:
     def cannot_open(self, replica: OfflineReplica) -> None:
         """A replica that is assigned to this broker, and that it cannot take up."""
         if replica.damage is Damage.OUT_OF_REACH and replica.log_directory is None:
-            log.error("replica is out of reach", partition=str(replica.topic_partition), reason=replica.reason)
+            log.error("replica unreachable", partition=str(replica.topic_partition), reason=replica.reason)
         else:
             self._tell(replica)
         self._partitions.take_offline(replica)
@@ -127,7 +128,7 @@ class ReplicaFailures:
 
     def _tell(self, replica: OfflineReplica) -> None:
         log.error(
-            "replica is taken offline",
+            "replica taken offline",
             partition=str(replica.topic_partition),
             damage=replica.damage.name.lower(),
             reason=replica.reason,
@@ -177,7 +178,7 @@ class ReplicaFailures:
         self._told.add(replica.id)
         others = [broker_id for broker_id in state.replicas if broker_id != self._broker_id]
         log.error(
-            "partition is offline: its last in-sync replica, on this broker, cannot be used",
+            "partition offline, last in-sync replica unusable",
             partition=str(replica.topic_partition),
             damage=replica.damage.name.lower(),
             reason=replica.reason,
@@ -219,12 +220,12 @@ class ReplicaFailures:
     async def _mark(self, replicas: list[OfflineReplica]) -> None:
         """Before anybody is told: a process that starts after this one may not read as much as this one did."""
         for replica in replicas:
-            if replica.damage is not Damage.ROTTEN or replica.log_directory is None or replica.id in self._marked:
+            if replica.damage is not Damage.CORRUPT or replica.log_directory is None or replica.id in self._marked:
                 continue
             self._marked.add(replica.id)
             try:
                 await self._storage.in_thread(
-                    self._storage.store.mark_rotten, replica.topic_partition, replica.log_directory, replica.reason
+                    self._storage.store.mark_corrupt, replica.topic_partition, replica.log_directory, replica.reason
                 )
             except DirectoryFailed as failure:
                 self.directory_failed(failure.directory, str(failure))
@@ -245,17 +246,17 @@ class ReplicaFailures:
         try:
             result = await self._controllers.call(FAIL_REPLICAS, request, ATTEMPT_MAX_S)
         except (NoController, Refusal) as error:
-            log.warning("failed replicas are not reported yet", replicas=len(replicas), reason=str(error))
+            log.warning("replica failure report delayed", replicas=len(replicas), reason=str(error))
             return
         if result.error_code is not ErrorCode.NONE:
             reason = f"{result.error_code.name}: {result.error_message}"
-            log.warning("failed replicas are not reported yet", replicas=len(replicas), reason=reason)
+            log.warning("replica failure report delayed", replicas=len(replicas), reason=reason)
 
 
 def _remedy(replica: OfflineReplica) -> str:
     where = f"{replica.log_directory}/{replica.topic_partition}"
     match replica.damage:
-        case Damage.ROTTEN:
+        case Damage.CORRUPT:
             return (
                 f"restore {where} from a backup and start the node again (or delete the topic); "
                 "nothing was cut off or removed, and 'kraft log verify' says what is damaged"

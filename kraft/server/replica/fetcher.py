@@ -119,7 +119,7 @@ class ReplicaFetcher:
         """A leader that is down is tried ten times a second, and told of once."""
         if reason != self._told:
             self._told = reason
-            log.warning("leader cannot be fetched from", leader=self._leader_id, reason=reason)
+            log.warning("fetch from leader failed", leader=self._leader_id, reason=reason)
 
     async def _follow(self) -> bool:
         """Fetches round after round. True when one was given up because other partitions follow this leader now."""
@@ -263,7 +263,7 @@ class ReplicaFetcher:
                 self._cut_back(partition, effect)
             case TruncatedBelowHighWatermark():
                 log.error(
-                    "committed records are dropped: the leader does not have them",
+                    "committed records truncated, leader lacks them",
                     partition=str(partition.topic_partition),
                     offset=effect.offset,
                     high_watermark=effect.high_watermark,
@@ -276,13 +276,13 @@ class ReplicaFetcher:
             case Retry():
                 self._pause(partition, effect.after_ms / 1_000)
                 log.info(
-                    "fetch is tried again",
+                    "fetch retried",
                     partition=str(partition.topic_partition),
                     leader=self._leader_id,
                     reason=result.error_code.name,
                 )
             case WaitForMetadata():
-                log.info("leader epoch has ended", partition=str(partition.topic_partition), leader=self._leader_id)
+                log.info("leader epoch ended", partition=str(partition.topic_partition), leader=self._leader_id)
             case _:
                 assert_never(effect)
 
@@ -296,9 +296,7 @@ class ReplicaFetcher:
         if partition.follower is follower:
             follower.append_refused()
             if isinstance(refusal, InvalidBatch):
-                log.error(
-                    "records from the leader are refused", partition=str(partition.topic_partition), reason=str(refusal)
-                )
+                log.error("records from leader refused", partition=str(partition.topic_partition), reason=str(refusal))
                 self._pause(partition, RECONNECT_AFTER_S)
             else:
                 self._pause_for_want_of_room(partition, refusal)
@@ -308,7 +306,7 @@ class ReplicaFetcher:
 
         def moved() -> None:
             log.info(
-                "log start advanced to the leader's",
+                "log start advanced",
                 partition=str(partition.topic_partition),
                 log_start_before=before,
                 log_start=partition.log.log_start_offset,
@@ -326,7 +324,7 @@ class ReplicaFetcher:
 
         def cut() -> None:
             log.info(
-                "log truncated to the leader's",
+                "log truncated",
                 partition=str(partition.topic_partition),
                 log_end_before=before,
                 log_end=partition.log.log_end_offset,
@@ -367,9 +365,7 @@ class ReplicaFetcher:
     def _pause_for_want_of_room(self, partition: Partition, refusal: Refusal) -> None:
         """Whoever watches the disk has told of it. Once there is room, the partition goes on from where it was."""
         if refusal.error_code is not ErrorCode.KAFKA_STORAGE_ERROR:
-            log.error(
-                "replica cannot follow the leader's log", partition=str(partition.topic_partition), reason=str(refusal)
-            )
+            log.error("replica divergence unresolved", partition=str(partition.topic_partition), reason=str(refusal))
         self._pause(partition, NO_ROOM_RETRY_AFTER_S)
 
     def _pause(self, partition: Partition, seconds: float) -> None:

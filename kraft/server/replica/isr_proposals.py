@@ -75,7 +75,7 @@ class IsrProposals:
             log.info("isr changed", partition=str(partition.topic_partition), isr=list(result.isr))
         else:
             log.info(
-                "isr is not changed",
+                "isr change refused",
                 partition=str(partition.topic_partition),
                 proposed=[member.broker_id for member in proposal.isr],
                 reason=f"{result.error_code.name}: {result.error_message}",

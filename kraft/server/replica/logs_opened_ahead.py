@@ -33,7 +33,7 @@ class LogsOpenedAhead:
         failed: set[str] = set()
         for found in await self._storage.in_thread(self._store.found):
             if not self._goes_on:
-                log.info("the other logs are opened as the metadata says", opened_before=opened)
+                log.info("log preloading stopped", opened_before=opened)
                 return
             if found.directory in failed:
                 continue
@@ -41,12 +41,12 @@ class LogsOpenedAhead:
                 is_open = await self._storage.in_thread(self._store.open_ahead, found, self._config(known, found))
             except DirectoryFailed as failure:
                 # The first metadata that is acted on meets it again, and tells which replicas are lost by it.
-                log.error("no more logs are opened ahead in a directory", reason=str(failure))
+                log.error("log preloading failed", reason=str(failure))
                 failed.add(found.directory)
                 continue
             opened, damaged = opened + is_open, damaged + (not is_open)
         took_ms = round((asyncio.get_running_loop().time() - began_s) * 1_000)
-        log.info("logs are open before the metadata is known", opened=opened, damaged=damaged, took_ms=took_ms)
+        log.info("logs preloaded", opened=opened, damaged=damaged, took_ms=took_ms)
 
     def stop(self) -> None:
         """What is not being opened by now is left to whoever knows what is needed."""

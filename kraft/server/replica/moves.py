@@ -90,7 +90,7 @@ class ReplicaMoves:
             left = [copy for copy in found if copy.move_id not in own]
             if left and self._directories.offline:
                 # One of them may be the replica, and what tells so may be where nobody can read it.
-                log.warning("copies of replicas are kept: a log directory is out of use", copies=len(left))
+                log.warning("replica copies kept, a log directory is offline", copies=len(left))
                 return
             for copy in left:
                 await self._take_up_one(copy)
@@ -104,7 +104,7 @@ class ReplicaMoves:
             try:
                 await self._begin(partition, left.directory)
             except Refusal as refusal:
-                log.warning("replica is not moved", partition=str(name), directory=left.directory, reason=str(refusal))
+                log.warning("replica move refused", partition=str(name), directory=left.directory, reason=str(refusal))
         await self._storage.in_thread(remove_copy, self._disk, left.directory, name, left.move_id)
 
     def close(self) -> None:
@@ -176,7 +176,9 @@ class ReplicaMoves:
                 is_moved = await self._carry_out(partition, move)
             except Exception as error:
                 # A replica that cannot be moved keeps no other from being moved.
-                log.error("bug", task="replica moves", partition=str(partition.topic_partition), exc_info=error)
+                log.error(
+                    "internal error", task="replica moves", partition=str(partition.topic_partition), exc_info=error
+                )
                 is_moved = False
             if not is_moved:
                 await self._give_up(partition, move)
@@ -202,7 +204,7 @@ class ReplicaMoves:
                 elif partition.files_in_use.locked():
                     await asyncio.sleep(COMPACTION_LOOK_S)
             except InvalidBatch as invalid:
-                log.error("replica is not moved", partition=str(partition.topic_partition), reason=str(invalid))
+                log.error("replica move refused", partition=str(partition.topic_partition), reason=str(invalid))
                 return False
             except Refusal as refusal:
                 await self._wait_for_room(partition, move, refusal)
@@ -268,7 +270,7 @@ class ReplicaMoves:
     async def _give_up(self, partition: Partition, move: ReplicaMove) -> None:
         if partition.move is move:
             partition.move = None
-            self._tell("replica's move is given up", partition, move)
+            self._tell("replica move cancelled", partition, move)
         move.release()
         if move.is_decided or not self._directories.is_online(move.destination):
             return

@@ -419,8 +419,8 @@ class Partition(ReplicaLog):
     def _directory_failed(self, reason: str) -> None:
         self._surroundings.directory_failed(self, reason)
 
-    def _is_rotten(self, reason: str) -> None:
-        self._surroundings.replica_is_rotten(self, reason)
+    def _is_corrupt(self, reason: str) -> None:
+        self._surroundings.replica_is_corrupt(self, reason)
 
     # --- effects ---------------------------------------------------------------------------------------------
 

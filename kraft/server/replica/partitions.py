@@ -22,7 +22,7 @@ from kraft.server.replica.partition import Partition
 
 
 class Damage(Enum):
-    ROTTEN = auto()
+    CORRUPT = auto()
     """Its bytes are not what was written. They are kept."""
     MISSING = auto()
     """It was here before, and its directory is gone."""

@@ -133,7 +133,7 @@ class ReplicaPublisher:
             self._tend_fetchers()
         if not step.is_empty or renewed:
             log.info(
-                "metadata is acted on",
+                "metadata applied",
                 leads=len(step.lead),
                 follows=len(step.follow),
                 removes=len(step.remove),
@@ -169,7 +169,7 @@ class ReplicaPublisher:
                 await self._storage.in_thread(self._high_watermarks.write, directory, offsets)
             except OSError as error:
                 if is_disk_full(error) and not needs_room:
-                    log.warning("high watermarks are not written: no room", directory=directory, reason=str(error))
+                    log.warning("high watermark checkpoint skipped, disk full", directory=directory, reason=str(error))
                 else:
                     self._failures.directory_failed(directory, str(error))
 
@@ -253,7 +253,7 @@ class ReplicaPublisher:
             opened = self._store.open(name, topic_id, config)
             directory = self._store.directory_of(name)
         except Corruption as corruption:
-            return self._offline(assigned, Damage.ROTTEN, str(corruption), self._store.directory_of(name))
+            return self._offline(assigned, Damage.CORRUPT, str(corruption), self._store.directory_of(name))
         except DirectoryFailed as failure:
             if failure.is_full and self._store.directory_of(name) is None:
                 return self._offline(assigned, Damage.MISSING, f"there was no room to begin it: {failure}", None)
@@ -261,11 +261,11 @@ class ReplicaPublisher:
         found = _Opened(log=opened, high_watermark=self._high_watermarks.take(name, directory), is_new=is_new)
         if found.lacks_committed_records and not is_new and assigned.state.counts_on(self._registration.broker_id):
             reason = f"the log ends at {opened.log_end_offset}, and was committed up to {found.high_watermark}"
-            log.error("committed records are missing", partition=str(name), reason=reason)
+            log.error("committed records missing", partition=str(name), reason=reason)
             # Acknowledged from memory alone, they were never promised to outlive a power failure.
             if self._surroundings.sync_before_ack:
                 opened.release()
-                return self._offline(assigned, Damage.ROTTEN, reason, directory, found.high_watermark)
+                return self._offline(assigned, Damage.CORRUPT, reason, directory, found.high_watermark)
         return found
 
     def _why_lost(self, assigned: AssignedPartition) -> tuple[Damage, str] | None:
@@ -325,12 +325,12 @@ class ReplicaPublisher:
             try:
                 opened = await self._storage.in_thread(self._begin_anew, replica, config)
             except Corruption as corruption:
-                log.error("replica is not begun anew", partition=str(replica.topic_partition), reason=str(corruption))
+                log.error("replica not recreated", partition=str(replica.topic_partition), reason=str(corruption))
                 continue
             except DirectoryFailed as failure:
                 if failure.is_full:
                     log.warning(
-                        "replica is not begun anew yet", partition=str(replica.topic_partition), reason=str(failure)
+                        "replica recreation delayed", partition=str(replica.topic_partition), reason=str(failure)
                     )
                 else:
                     # What was begun there may come back with the directory, so it is not begun anywhere else.
@@ -425,7 +425,7 @@ class ReplicaPublisher:
         for directory in left:
             self._removals.add(directory)
         if left:
-            log.info("removal of deleted replicas resumed", replicas=len(left))
+            log.info("deleted replica removal resumed", replicas=len(left))
 
     # --- configs ---------------------------------------------------------------------------------------------
 

@@ -64,7 +64,7 @@ class ReplicaLog(ABC):
     def _directory_failed(self, reason: str) -> None: ...
 
     @abstractmethod
-    def _is_rotten(self, reason: str) -> None: ...
+    def _is_corrupt(self, reason: str) -> None: ...
 
     # --- state -----------------------------------------------------------------------------------------------
 
@@ -199,10 +199,10 @@ class ReplicaLog(ABC):
         if not self._closed:
             self._directory_failed(reason)
 
-    def found_rotten(self, corruption: Corruption) -> None:
+    def found_corrupt(self, corruption: Corruption) -> None:
         """Whoever read the log found that it is damaged: it is served no more. Once told is enough."""
         if not self._closed:
-            self._is_rotten(str(corruption))
+            self._is_corrupt(str(corruption))
 
     @contextmanager
     def _watching_storage(self) -> Iterator[None]:
@@ -214,5 +214,5 @@ class ReplicaLog(ABC):
                 self._directory_failed(refusal.message)
             raise
         except Corruption as corruption:
-            self.found_rotten(corruption)
+            self.found_corrupt(corruption)
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(corruption)) from corruption

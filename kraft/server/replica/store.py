@@ -27,7 +27,7 @@ from kraft.server.replica.removals import DeletedDirectory
 log = structlog.get_logger()
 
 METADATA_FILE: Final = "partition.metadata"
-ROT_FILE: Final = "rotten-replica"
+CORRUPT_FILE: Final = "corrupt-replica"
 """Stands in the directory of a replica that was found to be damaged and could not be replaced yet."""
 
 DELETE_SUFFIX: Final = "-delete"
@@ -168,9 +168,9 @@ class PartitionStore:
         else:
             opened = self._opened(directory, topic_partition, config)
         if found is not None:
-            log.info("log is open", partition=str(topic_partition), **_facts(opened))
+            log.info("log opened", partition=str(topic_partition), **_facts(opened))
             if rebuilt := opened.recovery_report.indexes_rebuilt:
-                event = "indexes are missing or corrupt: deleted and rebuilt"
+                event = "indexes rebuilt"
                 log.warning(event, partition=str(topic_partition), directory=directory, segments=rebuilt)
         return opened
 
@@ -189,9 +189,9 @@ class PartitionStore:
         candidates = self._directories_with(str(topic_partition))
         return candidates[0] if candidates else None
 
-    def mark_rotten(self, topic_partition: TopicPartition, directory: str, reason: str) -> None:
+    def mark_corrupt(self, topic_partition: TopicPartition, directory: str, reason: str) -> None:
         """Has the replica taken for damaged at the next start, too, which may not read all of it."""
-        path = f"{directory}/{topic_partition}/{ROT_FILE}"
+        path = f"{directory}/{topic_partition}/{CORRUPT_FILE}"
         if not self._is_there(directory, str(topic_partition)):
             return
         with failures_of(directory):
@@ -203,7 +203,7 @@ class PartitionStore:
         name = str(topic_partition)
         if self._is_there(directory, name):
             aside = self._set_aside(directory, name, QUARANTINE_SUFFIX)
-            log.error("damaged replica is set aside: it is fetched anew", directory=directory, renamed_to=aside)
+            log.error("damaged replica quarantined", directory=directory, renamed_to=aside)
 
     def mark_deleted(self, replicas: Sequence[DeletedReplica]) -> tuple[list[DeletedDirectory], list[DirectoryFailed]]:
         """Renames the directories of deleted replicas, durably: their names are free, and they are nobody's any more.
@@ -339,7 +339,7 @@ class PartitionStore:
             return read_topic_id(self._disk, f"{directory}/{name}/{METADATA_FILE}")
 
     def _check_not_marked(self, directory: str, name: str) -> None:
-        file = f"{directory}/{name}/{ROT_FILE}"
+        file = f"{directory}/{name}/{CORRUPT_FILE}"
         data = self._read_if_there(directory, file)
         if data is not None:
             reason = data.decode("utf-8", "replace").strip()
@@ -354,7 +354,7 @@ class PartitionStore:
 
     def _set_stray_aside(self, directory: str, name: str) -> None:
         aside = self._set_aside(directory, name, STRAY_SUFFIX)
-        log.warning("directory belongs to no partition of this broker: set aside", directory=name, renamed_to=aside)
+        log.warning("stray partition directory renamed", directory=name, renamed_to=aside)
 
     def _set_aside(self, directory: str, name: str, suffix: str) -> str:
         """Nothing is deleted on a suspicion; the operator may. Returns the new name."""

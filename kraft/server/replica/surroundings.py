@@ -27,7 +27,7 @@ class PartitionSurroundings:
     propose_isr: Callable[[Partition, ProposeIsr], None]
     directory_failed: Callable[[Partition, str], None]
     """A write or a sync failed in the partition's log directory: nothing in there can be relied on any more."""
-    replica_is_rotten: Callable[[Partition, str], None]
+    replica_is_corrupt: Callable[[Partition, str], None]
     """Bytes of this replica that were whole are not any more. It alone can no longer be relied on."""
     is_active: Callable[[BrokerId], bool] = lambda broker_id: True
     """False of a broker that the metadata has for fenced or shutting down."""

@@ -155,7 +155,7 @@ class LogCleaner:
 
     def _tell(self, partition: Partition, result: CleaningResult, took_s: float) -> None:
         log.info(
-            "log is compacted",
+            "log compacted",
             partition=str(partition.topic_partition),
             up_to=result.end_offset,
             records_before=result.records_read,
@@ -214,7 +214,7 @@ class LogCleaner:
         match error:
             case Corruption():
                 self._uncleanable.add(partition)
-                partition.found_rotten(error)
+                partition.found_corrupt(error)
             case OSError() if is_disk_full(error):
                 self._put_off(partition, str(error))
             case OSError():
@@ -222,14 +222,14 @@ class LogCleaner:
                 partition.storage_failed(f"{name} cannot be compacted: {error}")
             case OffsetMapTooSmall():
                 self._uncleanable.add(partition)
-                log.error("log cannot be compacted, and is not tried again", partition=name, reason=str(error))
+                log.error("compaction disabled for log", partition=name, reason=str(error))
             case _:
                 self._uncleanable.add(partition)
-                log.error("bug", task="log cleaner", partition=name, exc_info=error)
+                log.error("internal error", task="log cleaner", partition=name, exc_info=error)
 
     def _put_off(self, partition: Partition, reason: str) -> None:
         self._not_before_s[partition] = asyncio.get_running_loop().time() + AGAIN_AFTER_S
-        log.warning("log is not compacted now", partition=str(partition.topic_partition), reason=reason)
+        log.warning("compaction delayed", partition=str(partition.topic_partition), reason=reason)
 
 
 def _is_here(partition: Partition, held: PartitionLog) -> bool:

@@ -90,9 +90,9 @@ class DiskSpace:
     def _judge(self, directory: str, seen: _Seen) -> None:
         is_full = bool(seen.trouble) or seen.free_bytes < self._free_bytes_min
         if is_full and not seen.is_full:
-            log.warning("disk is full: nothing is appended until there is space", reason=self._told(directory, seen))
+            log.warning("disk full, appends refused", reason=self._told(directory, seen))
         elif seen.is_full and not is_full:
-            log.info("disk has space again", directory=directory, free_bytes=seen.free_bytes)
+            log.info("disk space recovered", directory=directory, free_bytes=seen.free_bytes)
         seen.is_full = is_full
 
     def _told(self, directory: str, seen: _Seen) -> str:

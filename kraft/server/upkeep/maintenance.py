@@ -72,7 +72,7 @@ class LogMaintenanceTasks:
             executor=worker_threads,
             interval_ms=config.scrub_interval_ms,
             throttle=self._scrub_throttle,
-            on_rot=_found_rotten,
+            on_corruption=_found_corrupt,
         )
 
     async def run(self) -> None:
@@ -133,7 +133,7 @@ class LogMaintenanceTasks:
         if dropped:
             self._remove_later(partition, dropped)
             log.info(
-                "old segments are dropped",
+                "segments deleted by retention",
                 partition=str(partition.topic_partition),
                 log_start_before=before,
                 log_start=partition.log.log_start_offset,
@@ -171,7 +171,7 @@ class LogMaintenanceTasks:
                 # The partition was deleted meanwhile, with all that was in it.
                 continue
             except OSError as error:
-                log.warning("a file that is not needed any more stays until the next start", reason=str(error))
+                log.warning("file deletion failed", reason=str(error))
 
     # --- the smaller tasks -----------------------------------------------------------------------------------
 
@@ -198,5 +198,5 @@ def _not_applied(partition: Partition, refusal: Refusal) -> None:
     log.warning("retention postponed", partition=str(partition.topic_partition), reason=refusal.message)
 
 
-def _found_rotten(partition: Partition, corruption: Corruption) -> None:
-    partition.found_rotten(corruption)
+def _found_corrupt(partition: Partition, corruption: Corruption) -> None:
+    partition.found_corrupt(corruption)

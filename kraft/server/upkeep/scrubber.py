@@ -41,7 +41,7 @@ class ScrubTally:
     segments: int = 0
     batches: int = 0
     bytes: int = 0
-    rotten: int = 0
+    corrupt: int = 0
 
 
 class LogScrubber:
@@ -53,7 +53,7 @@ class LogScrubber:
         executor: Executor,
         interval_ms: int,
         throttle: Throttle,
-        on_rot: Callable[[Partition, Corruption], None],
+        on_corruption: Callable[[Partition, Corruption], None],
     ) -> None:
         """`interval_ms` from the beginning of one pass to that of the next; 0: never."""
         self._partitions = partitions
@@ -61,7 +61,7 @@ class LogScrubber:
         self._executor = executor
         self._interval_s = interval_ms / 1_000
         self._throttle = throttle
-        self._on_rot = on_rot
+        self._on_corruption = on_corruption
 
     async def run(self) -> None:
         """Scrubs until cancelled. Whoever cancels it stops the throttle, too, so that the thread ends."""
@@ -74,11 +74,11 @@ class LogScrubber:
             with suppress(Stopped):
                 tally = await self.scrub_all()
                 log.info(
-                    "logs were scrubbed",
+                    "logs scrubbed",
                     segments=tally.segments,
                     batches=tally.batches,
                     bytes=tally.bytes,
-                    rotten=tally.rotten,
+                    corrupt=tally.corrupt,
                     took_s=round(loop.time() - began_s, 1),
                 )
             await asyncio.sleep(max(0.0, began_s + self._interval_s - loop.time()))
@@ -102,8 +102,8 @@ class LogScrubber:
             tally.batches += found.batches
             tally.bytes += found.size_bytes
             if found.problems and await self._is_so_again(partition, base_offset, found):
-                tally.rotten += 1
-                self._on_rot(partition, found.problems[0])
+                tally.corrupt += 1
+                self._on_corruption(partition, found.problems[0])
                 return
 
     async def _is_so_again(self, partition: Partition, base_offset: Offset, first: ScrubbedSegment) -> bool:

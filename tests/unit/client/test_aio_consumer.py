@@ -282,9 +282,9 @@ async def test_bad_bytes_are_refused_with_their_place_and_nothing_behind_them_is
     cluster = FakeCluster()
     partition = cluster.create("orders")[0]
     fill(cluster, "orders", 30)
-    rotten = bytearray(partition.batches[1])
-    rotten[-1] ^= 1
-    partition.batches[1] = bytes(rotten)
+    corrupt = bytearray(partition.batches[1])
+    corrupt[-1] ^= 1
+    partition.batches[1] = bytes(corrupt)
     async with consumer_of(cluster, auto_offset_reset="earliest") as consumer:
         consumer.assign([tp("orders")])
         assert [record.offset for record in await read(consumer, 10)] == list(range(10))

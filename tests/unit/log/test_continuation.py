@@ -54,10 +54,10 @@ def test_a_follower_refuses_what_does_not_continue_its_log() -> None:
         follower.append_as_follower(leader.read(Offset(0), 1 << 20, Offset(1)))
     with pytest.raises(InvalidBatch, match="leader epoch 3 came after 4"):
         follower.append_as_follower(leader.read(Offset(1), 1 << 20, Offset(2)))
-    rotten = bytearray(leader.read(Offset(1), 1 << 20, Offset(2)))
-    rotten[-2] ^= 1
+    corrupt = bytearray(leader.read(Offset(1), 1 << 20, Offset(2)))
+    corrupt[-2] ^= 1
     with pytest.raises(InvalidBatch, match="checksum"):
-        follower.append_as_follower(rotten)
+        follower.append_as_follower(corrupt)
     assert read_all(follower) == ["x"]
 
 

@@ -154,7 +154,7 @@ def test_every_offset_is_found_in_every_segment(bytes_max: int) -> None:
         validate(batch)
 
 
-def test_a_rotten_header_is_corruption_when_it_is_read() -> None:
+def test_a_corrupt_header_is_corruption_when_it_is_read() -> None:
     disk = MemoryDisk()
     log = open_log(disk)
     append(log, "a")

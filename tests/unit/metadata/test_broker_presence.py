@@ -36,7 +36,7 @@ def test_who_becomes_active_dials_every_broker_in_service_that_does_not_attend()
     image = image.replay(fence_broker(image, BrokerId(3), BrokerEpoch(3)).records)
     presence = BrokerPresence()
     presence.begin_anew()
-    presence.attends(TWO, SECOND)
+    presence.liveness_stream_opened(TWO, SECOND)
     (absentee,) = presence.to_dial(image, now_ms=0)
     assert absentee == Absentee(broker_id=ONE, broker_epoch=FIRST, endpoints=tuple(registration(1).endpoints))
 
@@ -66,8 +66,8 @@ def test_who_attends_is_not_dialled_and_is_at_once_when_the_last_call_has_ended(
     presence = BrokerPresence()
     dial(presence, 0, nobody_listens=False)
     for epoch, broker_id in enumerate((ONE, TWO), start=1):
-        presence.attends(broker_id, BrokerEpoch(epoch))
-    presence.attends(ONE, FIRST)
+        presence.liveness_stream_opened(broker_id, BrokerEpoch(epoch))
+    presence.liveness_stream_opened(ONE, FIRST)
     assert dialled_ids(presence, 10 * DIAL_INTERVAL_MS) == []
     presence.left(ONE, FIRST)
     assert dialled_ids(presence, 10 * DIAL_INTERVAL_MS) == []
@@ -86,7 +86,7 @@ def test_a_broker_is_dialled_by_one_at_a_time() -> None:
 def test_a_call_that_ends_while_its_broker_is_dialled_has_it_dialled_again_at_once() -> None:
     presence = BrokerPresence()
     absentee, _ = presence.to_dial(IMAGE, now_ms=0)
-    presence.attends(ONE, FIRST)
+    presence.liveness_stream_opened(ONE, FIRST)
     presence.left(ONE, FIRST)
     presence.dialled(absentee, nobody_listens=False, now_ms=1)
     assert dialled_ids(presence, 1) == [1]
@@ -96,7 +96,7 @@ def test_who_attends_or_is_heard_from_meanwhile_is_not_gone() -> None:
     presence = BrokerPresence()
     dial(presence, 0, nobody_listens=True)
     one, two = presence.to_dial(IMAGE, CONFIRM_AFTER_MS)
-    presence.attends(ONE, FIRST)
+    presence.liveness_stream_opened(ONE, FIRST)
     presence.heard(TWO, SECOND)
     assert not presence.dialled(one, nobody_listens=True, now_ms=CONFIRM_AFTER_MS)
     assert not presence.dialled(two, nobody_listens=True, now_ms=CONFIRM_AFTER_MS)
@@ -127,7 +127,7 @@ def test_what_was_found_under_an_earlier_office_counts_for_nothing() -> None:
     presence.begin_anew()
     assert not any(presence.dialled(each, nobody_listens=True, now_ms=200) for each in absentees)
     presence.left(ONE, FIRST)
-    presence.attends(ONE, FIRST)
+    presence.liveness_stream_opened(ONE, FIRST)
     assert dialled_ids(presence, 300) == [2]
 
 

@@ -230,5 +230,5 @@ def test_a_handshake_that_fails_again_is_told_once_with_the_voters_address(tmp_p
     with capture_logs() as logs:
         asyncio.run(run())
     (told,) = logs
-    assert (told["log_level"], told["event"], told["problem"]) == ("warning", "raft handshake fails", "it expects TLS")
+    assert (told["log_level"], told["event"], told["problem"]) == ("warning", "raft handshake failed", "it expects TLS")
     assert told["address"] == failures[0].rpartition("ipv4:")[2].partition(": ")[0]

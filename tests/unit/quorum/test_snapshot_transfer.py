@@ -109,7 +109,7 @@ def test_a_snapshot_beyond_the_limits_is_neither_sent_nor_kept(
     outgoing, incoming = OutgoingSnapshots(), IncomingSnapshot()
     with capture_logs() as events:
         outgoing.begin(2, SNAPSHOT, 5, now_ms=0)
-    assert [event["event"] for event in events] == ["snapshot is too large to be sent"]
+    assert [event["event"] for event in events] == ["snapshot too large to send"]
     assert outgoing.under_way == []
     assert not outgoing.is_due(2, now_ms=1), "nor is it looked at again in every step"
     incoming.take(LEADER, parts()[0])

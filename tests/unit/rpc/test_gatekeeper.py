@@ -200,7 +200,7 @@ def test_a_stranger_is_refused_in_one_line_that_names_it(
         assert node.answered == 0
 
     (line,) = play(scene)
-    assert line["event"] == "refused"
+    assert line["event"] == "peer refused"
     assert reason in line["reason"]
     assert line["peer"].startswith("127.0.0.1:")
 
@@ -248,7 +248,7 @@ def test_a_call_to_a_process_that_does_not_know_the_session_is_made_once_more_wi
 
     with capture_logs() as lines, ReservedPorts(1) as (port,):
         asyncio.run(run(port))
-    assert [(line["event"], line["log_level"]) for line in lines] == [("session forgotten", "debug")] * 2
+    assert [(line["event"], line["log_level"]) for line in lines] == [("session discarded", "debug")] * 2
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -267,7 +267,7 @@ def test_a_call_whose_new_session_is_not_known_either_is_not_made_again(
         await connections.close()
         assert node.answered == 0
 
-    assert [line["event"] for line in play(scene)] == ["session forgotten"] * 2
+    assert [line["event"] for line in play(scene)] == ["session discarded"] * 2
 
 
 def test_a_node_with_another_secret_is_refused_with_a_warning_after_a_restart_too() -> None:
@@ -285,7 +285,7 @@ def test_a_node_with_another_secret_is_refused_with_a_warning_after_a_restart_to
     with capture_logs() as lines, ReservedPorts(1) as (port,):
         asyncio.run(run(port))
     (line,) = lines
-    assert (line["event"], line["log_level"]) == ("refused", "warning")
+    assert (line["event"], line["log_level"]) == ("peer refused", "warning")
     assert line["reason"].startswith("its cluster secret is another one")
 
 

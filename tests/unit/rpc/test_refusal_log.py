@@ -17,7 +17,7 @@ class Time:
 def test_the_line_names_the_peer_and_the_reason() -> None:
     with capture_logs() as lines:
         RefusalLog(Time()).tell("ipv6:%5B::1%5D:40000", "a stranger")
-    assert lines == [{"event": "refused", "log_level": "warning", "peer": "[::1]:40000", "reason": "a stranger"}]
+    assert lines == [{"event": "peer refused", "log_level": "warning", "peer": "[::1]:40000", "reason": "a stranger"}]
 
 
 def test_a_host_that_knocks_again_and_again_is_told_of_once_in_a_while() -> None:

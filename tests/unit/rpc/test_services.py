@@ -9,12 +9,12 @@ import grpc
 import pytest
 
 from kraft.model import delete_records as values
-from kraft.model.attend import Attendance, AttendRequest
 from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fetch import FetchRequest, FetchResponse
 from kraft.model.follow_metadata import FollowMetadataRequest, MetadataBatch
 from kraft.model.ids import BrokerEpoch, BrokerId
+from kraft.model.liveness import LivenessRequest, LivenessResponse
 from kraft.model.metadata import MetadataRequest, MetadataResponse
 from kraft.model.partitions import (
     AlterPartitionReassignmentsRequest,
@@ -48,7 +48,7 @@ from kraft.rpc.calls import (
     METADATA,
     PRODUCE,
 )
-from kraft.rpc.cluster_calls import ATTEND, FOLLOW_METADATA, REPLICA_FETCH
+from kraft.rpc.cluster_calls import FOLLOW_METADATA, LIVENESS_STREAM, REPLICA_FETCH
 from kraft.rpc.pb import replication_pb2, replication_pb2_grpc
 from kraft.rpc.services import ITEMS_AT_ONCE, STREAM_REQUESTS_IN_FLIGHT_MAX, Service, in_order
 from tests.unit.rpc.servers import public_service, served
@@ -56,7 +56,7 @@ from tests.unit.rpc.servers import public_service, served
 pytestmark = pytest.mark.real_time
 
 CALL_S = 5.0
-ATTEND_REQUEST = AttendRequest(broker_id=BrokerId(4), broker_epoch=BrokerEpoch(7))
+LIVENESS_REQUEST = LivenessRequest(broker_id=BrokerId(4), broker_epoch=BrokerEpoch(7))
 
 
 def fetch(request_id: int) -> FetchRequest:
@@ -299,21 +299,21 @@ async def test_a_controller_that_refuses_a_follower_of_its_metadata_says_why() -
 async def test_a_call_that_a_broker_holds_open_ends_with_its_connection() -> None:
     ended = asyncio.Event()
 
-    async def attend(request: AttendRequest) -> AsyncGenerator[Attendance, None]:
-        assert request == ATTEND_REQUEST
+    async def attend(request: LivenessRequest) -> AsyncGenerator[LivenessResponse, None]:
+        assert request == LIVENESS_REQUEST
         try:
-            yield Attendance()
+            yield LivenessResponse()
             await asyncio.Event().wait()
         finally:
             ended.set()
 
-    async with served(Service(ATTEND.served_by(attend))) as (connections, address):
-        attendances = connections.peer(address).follow(ATTEND, ATTEND_REQUEST)
-        assert await anext(attendances) == Attendance()
+    async with served(Service(LIVENESS_STREAM.served_by(attend))) as (connections, address):
+        responses = connections.peer(address).follow(LIVENESS_STREAM, LIVENESS_REQUEST)
+        assert await anext(responses) == LivenessResponse()
         assert not ended.is_set()
         await connections.close()
         await asyncio.wait_for(ended.wait(), 5)
-        await attendances.aclose()
+        await responses.aclose()
 
 
 async def test_a_message_that_is_no_value_ends_its_stream_after_the_answers_to_those_before_it() -> None:

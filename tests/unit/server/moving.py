@@ -121,7 +121,7 @@ class Mover:
                 request_sync=self._unsynced.append,
                 propose_isr=self._note_proposal,
                 directory_failed=lambda partition, reason: self.directory_failed(partition.log_directory, reason),
-                replica_is_rotten=self._note_rot,
+                replica_is_corrupt=self._note_rot,
             ),
         )
         self.partitions.add(partition)

@@ -105,7 +105,7 @@ class Host:
             surroundings=replace(
                 self.broker.surroundings(),
                 directory_failed=self.failures.partition_directory_failed,
-                replica_is_rotten=self.failures.replica_is_rotten,
+                replica_is_corrupt=self.failures.replica_is_corrupt,
             ),
             make_fetcher=self._make_fetcher,
             fatal=self.broker.failures.append,

@@ -121,7 +121,7 @@ class Broker:
     proposals: list[ProposeIsr] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     """Of log directories."""
-    rotten: list[str] = field(default_factory=list)
+    corrupt: list[str] = field(default_factory=list)
     is_full: bool = False
     off_loop: bool = False
     """Its logs are changed where they are synced."""
@@ -140,7 +140,7 @@ class Broker:
             admit=self.admit,
             propose_isr=lambda _, proposal: self.proposals.append(proposal),
             directory_failed=lambda _, reason: self.failures.append(reason),
-            replica_is_rotten=lambda _, reason: self.rotten.append(reason),
+            replica_is_corrupt=lambda _, reason: self.corrupt.append(reason),
         )
 
     def admit(self, directory: str, size_bytes: int) -> None:

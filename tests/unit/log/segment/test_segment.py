@@ -50,8 +50,8 @@ def test_indexes_that_cannot_be_made_anew_leave_all_as_it_was(monkeypatch: pytes
                 raise Corruption(segment.path, found[0], "rot")
             yield found
 
-    with monkeypatch.context() as rotten:
-        rotten.setattr(segment_module, "scan_batches", cut)
+    with monkeypatch.context() as corrupt:
+        corrupt.setattr(segment_module, "scan_batches", cut)
         with pytest.raises(Corruption, match="rot"):
             segment.rebuild_indexes()
     assert known_of(segment) == before

@@ -9,11 +9,11 @@ import pytest
 
 from kraft.metadata.features import SUPPORTED_FEATURES
 from kraft.metadata.records import OperatorFenceSet
-from kraft.model.attend import Attendance, AttendRequest
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.heartbeat import HeartbeatRequest, HeartbeatResult
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId
+from kraft.model.liveness import LivenessRequest, LivenessResponse
 from kraft.model.register_broker import RegisterBrokerRequest, RegistrationResult
 from kraft.rpc.peers import Unreachable
 from kraft.server.broker.lifecycle import (
@@ -195,17 +195,17 @@ class Held:
     def __init__(self, *, refuses: Exception | None = None) -> None:
         self.address = "controller"
         self.refuses = refuses
-        self.asked: list[AttendRequest] = []
+        self.asked: list[LivenessRequest] = []
         self.open = 0
         self.over = asyncio.Event()
 
-    async def follow(self, _: object, request: AttendRequest) -> AsyncGenerator[Attendance, None]:
+    async def follow(self, _: object, request: LivenessRequest) -> AsyncGenerator[LivenessResponse, None]:
         self.asked.append(request)
         if self.refuses is not None:
             raise self.refuses
         self.open += 1
         try:
-            yield Attendance()
+            yield LivenessResponse()
             await self.over.wait()
         finally:
             self.open -= 1
@@ -218,9 +218,9 @@ async def test_a_broker_holds_one_call_open_to_whichever_controller_is_active(er
     broker = lifecycle(controllers)
     await broker.register()
     controllers.active = first
-    attending = asyncio.create_task(broker.attend())
+    attending = asyncio.create_task(broker.hold_liveness_stream())
     await asyncio.sleep(600)
-    assert first.asked == [AttendRequest(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(3))]
+    assert first.asked == [LivenessRequest(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(3))]
     controllers.active = second
     first.over.set()
     await asyncio.sleep(5)

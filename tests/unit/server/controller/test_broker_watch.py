@@ -12,10 +12,10 @@ from kraft.metadata.broker_decisions import unfence_broker
 from kraft.metadata.broker_presence import CONFIRM_AFTER_MS, DIAL_INTERVAL_MS
 from kraft.metadata.configs import KAFKA_DEFAULTS
 from kraft.metadata.records import BrokerUnfenced
-from kraft.model.attend import AttendRequest
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import Refusal
 from kraft.model.ids import BrokerEpoch, BrokerId
+from kraft.model.liveness import LivenessRequest
 from kraft.server.controller.broker_watch import LOOK_INTERVAL_S, BrokerWatch
 from kraft.server.controller.state_machine_host import StateMachineHost
 from tests.support.virtual_time import LoopClock
@@ -100,11 +100,11 @@ async def watching_controller(*, leading: bool = True) -> AsyncIterator[Watching
 
 @asynccontextmanager
 async def attending(controller: WatchingController, broker_id: int, epoch: int | None = None) -> AsyncIterator[None]:
-    request = AttendRequest(
+    request = LivenessRequest(
         broker_id=BrokerId(broker_id), broker_epoch=BrokerEpoch(broker_id if epoch is None else epoch)
     )
-    async with aclosing(controller.watch.attend(request)) as attendances:
-        await anext(attendances)
+    async with aclosing(controller.watch.liveness_stream(request)) as responses:
+        await anext(responses)
         yield
 
 
@@ -120,7 +120,7 @@ async def test_a_broker_whose_process_is_gone_is_fenced_long_before_its_session_
             await asyncio.sleep(VERDICT_S)
         assert parts.fenced() == [1]
         assert not parts.watch.is_heard_from(ONE), "its next process need not wait"
-        told = [event for event in events if event["event"] == "broker is fenced"]
+        told = [event for event in events if event["event"] == "broker fenced"]
         assert [(event["broker"], event["reason"]) for event in told] == [
             (1, "nobody listens at its addresses any more")
         ]
@@ -149,26 +149,26 @@ async def test_who_becomes_active_finds_the_brokers_that_died_with_the_controlle
 
 async def test_who_attends_a_controller_is_told_when_that_one_is_no_longer_active() -> None:
     async with watching_controller() as parts:
-        attendances = parts.watch.attend(AttendRequest(broker_id=ONE, broker_epoch=FIRST))
-        await anext(attendances)
-        waiting = asyncio.create_task(anext(attendances, None))
+        responses = parts.watch.liveness_stream(LivenessRequest(broker_id=ONE, broker_epoch=FIRST))
+        await anext(responses)
+        waiting = asyncio.create_task(anext(responses, None))
         await asyncio.sleep(60)
         assert not waiting.done()
         parts.quorum.lose()
         assert await waiting is None
         with pytest.raises(Refusal, match="NOT_CONTROLLER"):
-            await anext(parts.watch.attend(AttendRequest(broker_id=ONE, broker_epoch=FIRST)))
+            await anext(parts.watch.liveness_stream(LivenessRequest(broker_id=ONE, broker_epoch=FIRST)))
 
 
 async def test_a_call_from_an_earlier_office_that_ends_late_is_not_counted_in_this_one() -> None:
     async with watching_controller() as parts:
-        attendances = parts.watch.attend(AttendRequest(broker_id=ONE, broker_epoch=FIRST))
-        await anext(attendances)
+        responses = parts.watch.liveness_stream(LivenessRequest(broker_id=ONE, broker_epoch=FIRST))
+        await anext(responses)
         parts.quorum.lose()
         parts.quorum.lead(2)
         async with attending(parts, 1), attending(parts, 2):
             parts.dialled.clear()
-            await attendances.aclose()
+            await responses.aclose()
             await asyncio.sleep(2 * DIAL_INTERVAL_MS / 1_000)
             assert parts.dialled == []
 

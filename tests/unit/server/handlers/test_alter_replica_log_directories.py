@@ -60,7 +60,7 @@ def test_each_replica_gets_an_answer_and_of_two_directories_the_later_counts(pat
             topic_partition=offline,
             topic_id=ORDERS,
             leader_epoch=NO_LEADER_EPOCH,
-            damage=Damage.ROTTEN,
+            damage=Damage.CORRUPT,
             reason="it rotted",
             log_directory=paths[0],
             high_watermark=Offset(0),

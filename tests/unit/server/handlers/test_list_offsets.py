@@ -272,7 +272,7 @@ def test_what_is_deleted_or_fails_meanwhile_is_answered_as_such(broker: Broker, 
 
     result = ask(broker, 500, thread=Meanwhile(**{when: drop}))
     assert result.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert (broker.failures, broker.rotten) == ([], [])
+    assert (broker.failures, broker.corrupt) == ([], [])
 
 
 @pytest.mark.parametrize("when", ["before", "behind"])
@@ -306,7 +306,7 @@ def test_rot_is_told_of_and_the_replica_is_taken_out_of_use(broker: Broker) -> N
         file.seek(70)
         file.write(b"\xff")
     assert ask(broker, 1_500).error_code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert len(broker.rotten) == 1
+    assert len(broker.corrupt) == 1
 
 
 @pytest.mark.parametrize(("number", "failures"), [(EIO, 1), (EMFILE, 0)])

@@ -308,7 +308,7 @@ def test_a_connection_that_goes_wrong_is_closed_with_a_line_and_no_other_notices
         other.send(b"now, still")
         assert await other.answer() == b"answer to now, still"
 
-    (line,) = [line for line in run(test) if line["event"] == "refused"]
+    (line,) = [line for line in run(test) if line["event"] == "peer refused"]
     assert reason in line["reason"]
     assert line["peer"].startswith("127.0.0.1:")
 

@@ -42,6 +42,6 @@ def test_a_loop_that_was_held_is_reported(monkeypatch: pytest.MonkeyPatch) -> No
 
     with capture_logs() as logs:
         asyncio.run(scenario())
-    assert {entry["event"] for entry in logs} == {"event loop held"}
+    assert {entry["event"] for entry in logs} == {"event loop blocked"}
     assert logs[0]["held_ms"] >= 100
     assert set(logs[0]) >= {"loop_cpu_ms", "process_cpu_ms"}

@@ -122,7 +122,7 @@ def test_nothing_is_concluded_when_the_other_half_is_not_there(paths: list[str])
     lay(paths[1], COPY)
     with capture_logs() as told:
         assert finish_moves(RealDisk(), [paths[0], paths[2]]) == []
-    assert [each["event"] for each in told] == ["what a replica moved from is kept: where it moved to cannot be told"]
+    assert [each["event"] for each in told] == ["interrupted replica move ambiguous, original kept"]
     assert finish_moves(RealDisk(), [paths[1], paths[2]]) == []
     assert lie(paths) == [{MOVED: MOVED}, {COPY: COPY}, {}]
 

@@ -41,10 +41,10 @@ def host(tmp_path: Path) -> Host:
     return Host(Broker(tmp_path)).start()
 
 
-# --- a rotten replica ---------------------------------------------------------------------------------------------
+# --- a corrupt replica ---------------------------------------------------------------------------------------------
 
 
-async def test_a_rotten_follower_is_set_aside_and_begun_anew_once_nobody_counts_on_it(host: Host) -> None:
+async def test_a_corrupt_follower_is_set_aside_and_begun_anew_once_nobody_counts_on_it(host: Host) -> None:
     async with reporting(host, FOLLOWS) as controller:
         filled(host)
         rot(host)
@@ -65,7 +65,7 @@ async def test_a_rotten_follower_is_set_aside_and_begun_anew_once_nobody_counts_
     assert host.broker.failures == []
 
 
-async def test_a_rotten_leader_lets_its_producers_go_and_follows_its_successor(host: Host) -> None:
+async def test_a_corrupt_leader_lets_its_producers_go_and_follows_its_successor(host: Host) -> None:
     async with reporting(host, LEADS) as controller:
         held = filled(host)
         parked = held.park_produce(Offset(2))
@@ -157,7 +157,7 @@ async def test_rot_that_was_found_once_is_not_forgotten_by_a_restart_that_reads_
     host = restarted(tmp_path, clean=True)
     async with reporting(host, as_registered_anew(controller.image)) as again:
         (offline,) = host.broker.partitions.offline
-        assert offline.damage is Damage.ROTTEN
+        assert offline.damage is Damage.CORRUPT
         # As soon as the broker is in service the controller lets it lead, and is told not to.
         again.image = unfenced(again.image)
         assert partition(again.image).leader == 1
@@ -207,7 +207,7 @@ async def test_a_replica_without_a_leader_to_copy_from_waits_for_one(host: Host)
         assert host.directories() == ["orders-0", "orders-0.0-quarantine"]
 
 
-async def test_a_deleted_topic_takes_its_rotten_replica_along(host: Host) -> None:
+async def test_a_deleted_topic_takes_its_corrupt_replica_along(host: Host) -> None:
     async with reporting(host, ALONE) as controller:
         filled(host)
         rot(host)
@@ -238,7 +238,7 @@ async def test_a_log_that_ends_below_what_was_committed_does_not_lead(tmp_path: 
     host = restarted(tmp_path)
     async with reporting(host, as_registered_anew(controller.image)):
         (offline,) = host.broker.partitions.offline
-        assert offline.damage is Damage.ROTTEN
+        assert offline.damage is Damage.CORRUPT
 
 
 # --- a replica that is gone ---------------------------------------------------------------------------------------

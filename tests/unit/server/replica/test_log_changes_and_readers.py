@@ -97,13 +97,13 @@ async def test_a_look_up_by_time_in_the_middle_of_a_swap_waits_for_its_end(
         await asyncio.wait([looking], timeout=0.1)
         assert not looking.done()
         assert thread.tasks < 10, "it looks once, and waits"
-        assert (replica.broker.failures, replica.broker.rotten) == ([], [])
+        assert (replica.broker.failures, replica.broker.corrupt) == ([], [])
         replica.disk.open_gate.set()
         await replica.over(swap)
         found = await asyncio.wait_for(looking, DEADLINE_S)
         # All records before the last one of each key are gone.
         assert (found.error_code, found.offset, found.timestamp_ms) == (ErrorCode.NONE, 8, 8_000)
-        assert (replica.broker.failures, replica.broker.rotten) == ([], [])
+        assert (replica.broker.failures, replica.broker.corrupt) == ([], [])
 
 
 @pytest.mark.parametrize("holds", ["before", "behind"])
@@ -113,7 +113,7 @@ async def test_a_look_up_does_not_wait_for_a_swap_beyond_its_time(
     async with half_swapped(tmp_path, holds) as (replica, swap):
         monkeypatch.setattr(list_offsets, "LOOK_UP_S_MAX", 0.2)
         assert (await look_up(replica, 2_500)).error_code is ErrorCode.REQUEST_TIMED_OUT
-        assert (replica.broker.failures, replica.broker.rotten) == ([], [])
+        assert (replica.broker.failures, replica.broker.corrupt) == ([], [])
         replica.disk.open_gate.set()
         await replica.over(swap)
         assert (await look_up(replica, 2_500)).error_code is ErrorCode.NONE
@@ -150,7 +150,7 @@ async def scrubbed(replica: Changing) -> list[str]:
             executor=thread,
             interval_ms=1_000_000,
             throttle=Throttle(UNLIMITED_BYTES_PER_SECOND),
-            on_rot=lambda _, corruption: found.append(corruption),
+            on_corruption=lambda _, corruption: found.append(corruption),
         )
         await scrubber.scrub_all()
     return [str(each) for each in found]

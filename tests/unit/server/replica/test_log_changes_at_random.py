@@ -131,7 +131,7 @@ class Run:
         expected = [value for at, value in sorted(self.records.items()) if at >= log.log_start_offset]
         assert values_in(self.partition) == expected
         assert log.synced_end_offset == log.log_end_offset
-        assert (self.broker.failures, self.broker.rotten) == ([], [])
+        assert (self.broker.failures, self.broker.corrupt) == ([], [])
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -21,7 +21,7 @@ from tests.unit.server.replicas import ORDERS_0, Broker, batch, values_in
 pytestmark = pytest.mark.real_time
 
 OTHER = TopicId(UUID(int=200))
-OPEN = "logs are open before the metadata is known"
+OPEN = "logs preloaded"
 
 
 def run(scenario: Any) -> None:
@@ -67,7 +67,7 @@ async def test_logs_are_open_before_any_metadata_and_nobody_is_served_from_them(
         await host.act_on(image)
     assert values_in(host.partition(1)) == ["r1"]
     assert host.partition(1).leader is not None
-    assert [event["partition"] for event in events if event["event"] == "log is open"] == ["orders-0", "orders-1"]
+    assert [event["partition"] for event in events if event["event"] == "log opened"] == ["orders-0", "orders-1"]
     await host.publisher.close()
     assert open_files(tmp_path) == set()
 
@@ -141,7 +141,7 @@ async def test_a_broker_that_stops_before_it_knew_anything_closes_them_in_order(
 async def test_a_damaged_log_is_left_to_whoever_knows_what_became_of_it(tmp_path: Path) -> None:
     image = await lived(tmp_path)
     host = Host(Broker(tmp_path)).start()
-    (tmp_path / "orders-1" / "rotten-replica").write_text("found yesterday\n")
+    (tmp_path / "orders-1" / "corrupt-replica").write_text("found yesterday\n")
     with capture_logs() as events:
         await host.publisher.logs_opened_ahead.open(image)
     (told,) = [event for event in events if event["event"] == OPEN]

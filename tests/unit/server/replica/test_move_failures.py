@@ -158,7 +158,7 @@ def test_a_disk_too_full_for_the_swap_makes_the_move_wait(mover: Mover, disk: Wa
     assert values_in(partition) == [*LETTERS, "k"]
 
 
-def test_a_replica_that_is_found_rotten_is_not_moved(mover: Mover, paths: list[str]) -> None:
+def test_a_replica_that_is_found_corrupt_is_not_moved(mover: Mover, paths: list[str]) -> None:
     partition = written(mover, *LETTERS)
     with open(partition.log.segments()[0].path, "r+b") as opened:
         opened.seek(100)

@@ -15,8 +15,8 @@ from kraft.server.identity.storage import StorageError
 from kraft.server.replica.log_directories import LogDirectories
 from kraft.server.replica.removals import DeletedDirectory
 from kraft.server.replica.store import (
+    CORRUPT_FILE,
     METADATA_FILE,
-    ROT_FILE,
     DeletedReplica,
     DirectoryFailed,
     FoundPartition,
@@ -155,8 +155,8 @@ def test_a_replica_that_was_found_damaged_is_damaged_at_the_next_start_whatever_
     store: PartitionStore, tmp_path: Path
 ) -> None:
     written(store)
-    store.mark_rotten(ORDERS_0, str(tmp_path), "a flipped bit")
-    store.mark_rotten(ORDERS_0, str(tmp_path), "told twice")
+    store.mark_corrupt(ORDERS_0, str(tmp_path), "a flipped bit")
+    store.mark_corrupt(ORDERS_0, str(tmp_path), "told twice")
     again = store_of(tmp_path)
     assert again.holds(ORDERS_0, ORDERS)
     with pytest.raises(Corruption, match="was found damaged before: a flipped bit"):
@@ -169,9 +169,9 @@ def test_the_mark_does_not_bring_a_deleted_replica_back(store: PartitionStore, t
     written(store)
     assert [one.name for one in marked_deleted(store, ORDERS_0, tmp_path)] == ["orders-0.0-delete"]
     assert marked_deleted(store, ORDERS_0, tmp_path) == []
-    store.mark_rotten(ORDERS_0, str(tmp_path), "too late")
+    store.mark_corrupt(ORDERS_0, str(tmp_path), "too late")
     assert names(tmp_path) == ["orders-0.0-delete"]
-    assert ROT_FILE not in names(tmp_path / "orders-0.0-delete")
+    assert CORRUPT_FILE not in names(tmp_path / "orders-0.0-delete")
 
 
 def test_a_replica_that_was_marked_for_deletion_is_found_again_and_its_name_is_free(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_replica_whose_directory_vanished_is_begun_anew_and_fails_no_log_direc
 ) -> None:
     written(store)
     shutil.rmtree(tmp_path / "orders-0")
-    store.mark_rotten(ORDERS_0, str(tmp_path), "the file is gone")
+    store.mark_corrupt(ORDERS_0, str(tmp_path), "the file is gone")
     assert not store.holds(ORDERS_0, ORDERS)
     written(store)
     shutil.rmtree(tmp_path / "orders-0")
@@ -236,7 +236,7 @@ def test_a_replica_whose_directory_vanished_is_begun_anew_and_fails_no_log_direc
 
 def test_a_damaged_mark_still_counts(store: PartitionStore, tmp_path: Path) -> None:
     written(store)
-    (tmp_path / "orders-0" / ROT_FILE).write_bytes(b"\xff\xfe")
+    (tmp_path / "orders-0" / CORRUPT_FILE).write_bytes(b"\xff\xfe")
     with pytest.raises(Corruption, match="was found damaged before"):
         store_of(tmp_path).open(ORDERS_0, ORDERS, DEFAULTS)
 
@@ -364,7 +364,7 @@ def test_a_log_that_was_opened_ahead_is_the_one_that_is_opened_by_its_topic(
 
 def test_a_damaged_log_is_found_damaged_again_by_who_asks_for_it(store: PartitionStore, tmp_path: Path) -> None:
     written(store)
-    store.mark_rotten(ORDERS_0, str(tmp_path), "a flipped bit")
+    store.mark_corrupt(ORDERS_0, str(tmp_path), "a flipped bit")
     (found,) = store.found()
     assert not store.open_ahead(found, DEFAULTS)
     with pytest.raises(Corruption, match="a flipped bit"):

@@ -168,7 +168,7 @@ def test_of_each_key_the_newest_record_stays(broker: Broker) -> None:
         assert cleaning.clean()
     assert contents(partition) == NEWEST
     assert cleaning.removed
-    assert [(each["event"], each["records_before"], each["records"]) for each in told] == [("log is compacted", 12, 3)]
+    assert [(each["event"], each["records_before"], each["records"]) for each in told] == [("log compacted", 12, 3)]
     assert not cleaning.clean()
 
 
@@ -182,7 +182,7 @@ def test_what_was_compacted_is_no_rot(broker: Broker) -> None:
         executor=InlineExecutor(),
         interval_ms=1,
         throttle=Throttle(UNLIMITED_BYTES_PER_SECOND),
-        on_rot=lambda _, corruption: found.append(corruption),
+        on_corruption=lambda _, corruption: found.append(corruption),
     )
     tally = run_virtually(scrubber.scrub_all())
     assert (tally.batches, found) == (2, [])
@@ -272,15 +272,15 @@ def test_a_partition_that_is_deleted_meanwhile_ends_its_cleaning(broker: Broker)
 
 
 def test_a_log_with_rot_goes_offline_and_the_next_one_is_compacted(broker: Broker) -> None:
-    rotten, sound = compacted(broker, 0, rounds=8), compacted(broker, 1)
-    path = Path(rotten.log.segments()[1].path)
+    corrupt, sound = compacted(broker, 0, rounds=8), compacted(broker, 1)
+    path = Path(corrupt.log.segments()[1].path)
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
     cleaning = Cleaning(broker)
     cleaning.clean()
     cleaning.clean()
-    assert [reason.split(" at byte")[0] for reason in set(broker.rotten)] == [str(path)]
+    assert [reason.split(" at byte")[0] for reason in set(broker.corrupt)] == [str(path)]
     assert contents(sound) == NEWEST
 
 
@@ -300,7 +300,9 @@ def test_a_log_that_cannot_be_compacted_is_told_of_once_and_keeps_no_other_from_
         while cleaning.clean():
             pass
     assert contents(second) == NEWEST
-    assert [(each["log_level"], each["event"]) for each in told if each["log_level"] == "error"] == [("error", "bug")]
+    assert [(each["log_level"], each["event"]) for each in told if each["log_level"] == "error"] == [
+        ("error", "internal error")
+    ]
     assert first.is_open
 
 

@@ -108,8 +108,8 @@ def test_the_shortage_and_its_end_are_told_once_each_though_nobody_appends() -> 
             watched.space.look_again()
             watched.now_ms += LOOK_AGAIN_AFTER_MS
     assert [(each["log_level"], each["event"]) for each in told] == [
-        ("warning", "disk is full: nothing is appended until there is space"),
-        ("info", "disk has space again"),
+        ("warning", "disk full, appends refused"),
+        ("info", "disk space recovered"),
     ]
     assert not watched.space.is_full(DIRECTORY)
 

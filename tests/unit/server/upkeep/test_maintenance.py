@@ -80,7 +80,7 @@ async def test_what_is_too_old_goes_at_the_next_check(broker: Broker) -> None:
             assert partition.log.log_start_offset == 0
             await asyncio.sleep(0.2)
             assert partition.log.log_start_offset == 2
-    assert [each["event"] for each in told] == ["old segments are dropped"]
+    assert [each["event"] for each in told] == ["segments deleted by retention"]
 
 
 async def test_the_active_segment_goes_too_when_all_of_it_is_too_old(broker: Broker) -> None:
@@ -177,7 +177,7 @@ async def test_the_files_of_a_partition_that_was_deleted_meanwhile_are_nobodys_t
             partition.retire()
             remove_directory(partition)
             await asyncio.sleep(100)
-    assert [each["event"] for each in told] == ["old segments are dropped"]
+    assert [each["event"] for each in told] == ["segments deleted by retention"]
 
 
 # --- the smaller tasks -----------------------------------------------------------------------------------------

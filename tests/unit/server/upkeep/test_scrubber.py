@@ -44,7 +44,7 @@ def scrubber(
         executor=InlineExecutor(),
         interval_ms=1_000_000,
         throttle=throttle or Throttle(UNLIMITED_BYTES_PER_SECOND),
-        on_rot=lambda _, corruption: found.append(corruption),
+        on_corruption=lambda _, corruption: found.append(corruption),
     )
 
 
@@ -76,7 +76,7 @@ def rot(partition: Partition, segment: int, position: int = -1) -> None:
 def test_sound_logs_are_read_through(broker: Broker) -> None:
     partition = filled(broker)
     tally, found = scrub(broker)
-    assert (tally.segments, tally.batches, tally.rotten, found) == (4, 4, 0, [])
+    assert (tally.segments, tally.batches, tally.corrupt, found) == (4, 4, 0, [])
     assert tally.bytes == partition.log.size_bytes
 
 
@@ -85,7 +85,7 @@ def test_rot_is_found_in_closed_segments_and_in_the_active_one(broker: Broker, s
     partition = filled(broker)
     rot(partition, segment)
     tally, found = scrub(broker)
-    assert tally.rotten == 1
+    assert tally.corrupt == 1
     assert [each.file for each in found] == [partition.log.segments()[segment].path]
     assert "checksum" in found[0].reason
 
@@ -97,7 +97,7 @@ def test_a_segment_file_that_vanished_is_rot_though_the_log_still_reads_it(broke
     Path(path).unlink()
     assert partition.read(Offset(0), 1 << 20, partition.log.log_end_offset, at_least_one=True)
     tally, found = scrub(broker)
-    assert tally.rotten == 1
+    assert tally.corrupt == 1
     assert [(each.file, each.reason) for each in found] == [(path, "the file is gone")]
 
 
@@ -207,7 +207,7 @@ async def test_a_pass_begins_soon_after_the_start_and_is_repeated(broker: Broker
         await asyncio.sleep(FIRST_AFTER_S - 1)
         assert told == []
         await asyncio.sleep(2)
-        assert [(each["event"], each["segments"]) for each in told] == [("logs were scrubbed", 4)]
+        assert [(each["event"], each["segments"]) for each in told] == [("logs scrubbed", 4)]
         await asyncio.sleep(1_000)
         assert len(told) == 2
         running.cancel()
@@ -224,9 +224,9 @@ def test_rot_takes_the_replica_offline(broker: Broker) -> None:
             executor=InlineExecutor(),
             interval_ms=1,
             throttle=Throttle(UNLIMITED_BYTES_PER_SECOND),
-            on_rot=Partition.found_rotten,
+            on_corruption=Partition.found_corrupt,
         ).scrub_all()
     )
-    assert broker.rotten
-    assert broker.rotten[0].startswith(partition.log.segments()[1].path)
+    assert broker.corrupt
+    assert broker.corrupt[0].startswith(partition.log.segments()[1].path)
     assert partition.leader_epoch == LeaderEpoch(0)

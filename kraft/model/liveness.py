@@ -8,7 +8,7 @@ from kraft.model.ids import BrokerEpoch, BrokerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttendRequest:
+class LivenessRequest:
     """A broker in service that holds this call open while it lives."""
 
     broker_id: BrokerId
@@ -16,5 +16,5 @@ class AttendRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attendance:
+class LivenessResponse:
     """The call counts from here on."""
