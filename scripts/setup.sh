@@ -46,6 +46,8 @@ venv_is_ours() {
 
 make_venv() {
   venv_is_ours && return
+  # Emptying it would empty the directory that it leads to.
+  [ ! -L "$VENV" ] || fail "$VENV is a link to another environment: remove the link, and run make setup again"
   python=$(find_python)
   say "making .venv with $("$python" --version) ($python)"
   "$python" -m venv --clear "$VENV" || fail "$python could not make $VENV; its message stands above"
