@@ -33,12 +33,18 @@ class NoBrokerReachable(Unreachable, KraftError):
 class AnyBroker:
     """The addresses of a cluster: those given at the start, and those that its metadata named."""
 
-    def __init__(self, bootstrap: Sequence[str], backoff: Backoff, clock: Clock) -> None:
+    def __init__(
+        self, bootstrap: Sequence[str], backoff: Backoff, clock: Clock, *, refused_timeout_ms: int = 0
+    ) -> None:
+        """`refused_timeout_ms` bounds a call while no node has ever answered and every address refuses connections,
+        as where no cluster runs; 0 does not."""
         self._bootstrap = list(bootstrap)
         self._learnt: list[str] = []
         self._preferred: str | None = None
         self._backoff = backoff
         self._clock = clock
+        self._refused_timeout_ms = refused_timeout_ms
+        """0 from the first answer on: a cluster that restarts is waited for."""
 
     def learn(self, addresses: Iterable[str]) -> None:
         """Replaces what was known of the cluster's brokers. The bootstrap addresses stay as a way back."""
@@ -60,11 +66,13 @@ class AnyBroker:
         A retriable Refusal out of `ask` counts as no answer, so that an election is waited for; any other passes.
         Raises NoBrokerReachable when time is up, or the last Refusal if nodes did answer.
         """
-        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        began_ms = self._clock.monotonic_ms()
+        deadline_ms = began_ms + timeout_ms
         reasons: dict[str, str] = {}
         rounds = 0
         while True:
             refusal: Refusal | None = None
+            nobody_listens = True
             for address in self.addresses():
                 left_ms = deadline_ms - self._clock.monotonic_ms()
                 if left_ms <= 0 and reasons:
@@ -74,6 +82,7 @@ class AnyBroker:
                 except Unreachable as error:
                     reasons[address] = error.reason
                     self._preferred = None
+                    nobody_listens = nobody_listens and error.nobody_listens
                 except Refusal as error:
                     if not is_worth_another_try(error.error_code):
                         raise
@@ -81,10 +90,13 @@ class AnyBroker:
                     reasons[address] = str(error)
                 else:
                     self._preferred = address
+                    self._refused_timeout_ms = 0
                     return answer
             rounds += 1
             delay_ms = self._backoff.delay_ms(rounds)
-            if self._clock.monotonic_ms() + delay_ms >= deadline_ms:
+            if nobody_listens and refusal is None and self._refused_timeout_ms:
+                timeout_ms = min(timeout_ms, self._refused_timeout_ms)
+            if self._clock.monotonic_ms() + delay_ms >= began_ms + timeout_ms:
                 raise refusal or NoBrokerReachable(reasons, timeout_ms)
             await asyncio.sleep(delay_ms / 1000)
 

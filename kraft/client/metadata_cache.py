@@ -58,7 +58,9 @@ class MetadataCache:
         backoff = Backoff(first_ms=settings.retry_backoff_ms, max_ms=longest_ms, chance=chance)
         self._backoff = backoff
         self._clock = clock
-        self.any_broker = AnyBroker(settings.bootstrap_servers, backoff, clock)
+        self.any_broker = AnyBroker(
+            settings.bootstrap_servers, backoff, clock, refused_timeout_ms=settings.bootstrap_refused_timeout_ms
+        )
         self._brokers: dict[int, str] = {}
         self._topics: dict[str, _Topic] = {}
         self._wanted: set[str] = set()

@@ -6,6 +6,7 @@ Dotted names (`linger.ms`) are accepted too, as they stand in a `.properties` fi
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final, TypeVar
@@ -15,11 +16,25 @@ from kraft.log.format.compression import CODEC_OF_NAME, Codec
 
 Settings = TypeVar("Settings", bound="ClientSettings")
 
-DEFAULT_BOOTSTRAP_SERVERS: Final = "localhost:9094"
+DEFAULT_PORT: Final = 9094
+"""Of the GRPC listener in the README's example and in `kraft dev`."""
+
+DEFAULT_BOOTSTRAP_SERVERS: Final = f"localhost:{DEFAULT_PORT}"
+
+_ADDRESS: Final = re.compile(r"(?P<host>[^\[\]:/\s]+|\[[0-9A-Fa-f:.%]+\])(:(?P<port>[0-9]{1,5}))?")
 
 _ACKS: Final = {"all": -1, "-1": -1, "0": 0, "1": 1}
 _OFFSET_RESETS: Final = ("earliest", "latest", "none")
 _OLD_OFFSET_RESETS: Final = {"smallest": "earliest", "largest": "latest"}
+
+
+_MAY_BE_ZERO: Final = {
+    "bootstrap_refused_timeout_ms",
+    "fetch_max_wait_ms",
+    "linger_ms",
+    "retry_backoff_ms",
+    "retry_backoff_max_ms",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +53,10 @@ class ClientSettings:
     metadata_max_age_ms: int = 300_000
     """metadata.max.age.ms"""
 
+    bootstrap_refused_timeout_ms: int = 0
+    """bootstrap.refused.timeout.ms (not in Kafka): how long a new client tries when every address refuses connections.
+    0: as long as default.api.timeout.ms. Once a broker has answered, this setting no longer applies."""
+
     retry_backoff_ms: int = 100
     """retry.backoff.ms"""
 
@@ -55,7 +74,7 @@ class ClientSettings:
             )
 
     def _least(self, name: str) -> int:
-        return 0 if name in {"linger_ms", "retry_backoff_ms", "fetch_max_wait_ms", "retry_backoff_max_ms"} else 1
+        return 0 if name in _MAY_BE_ZERO else 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,16 +195,23 @@ def settings_of(kind: type[Settings], bootstrap_servers: str | Sequence[str], gi
 
 
 def parse_addresses(bootstrap_servers: str | Sequence[str]) -> tuple[str, ...]:
-    """`host:port` addresses out of a list, or a text with commas. Raises InvalidSetting."""
+    """`host:port` addresses out of a list, or a text with commas; the default port where one has none.
+
+    Raises InvalidSetting.
+    """
     parts = bootstrap_servers.split(",") if isinstance(bootstrap_servers, str) else list(bootstrap_servers)
-    addresses = tuple(part.strip() for part in parts if part.strip())
+    addresses = tuple(_with_port(part.strip()) for part in parts if part.strip())
     if not addresses:
-        raise InvalidSetting("bootstrap.servers is empty; give it as HOST:PORT[,HOST:PORT...]")
-    for address in addresses:
-        host, colon, port = address.rpartition(":")
-        if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-            raise InvalidSetting(f"bootstrap.servers: {address!r} is not HOST:PORT")
+        raise InvalidSetting("bootstrap.servers is empty; give it as HOST[:PORT][,HOST[:PORT]...]")
     return addresses
+
+
+def _with_port(address: str) -> str:
+    """`HOST:PORT` of `HOST` or `HOST:PORT`; an IPv6 host stands in brackets. Raises InvalidSetting."""
+    found = _ADDRESS.fullmatch(address)
+    if found is None or not 0 < int(found["port"] or DEFAULT_PORT) < 65536:
+        raise InvalidSetting(f"bootstrap.servers: {address!r} is not HOST or HOST:PORT")
+    return address if found["port"] else f"{found['host']}:{DEFAULT_PORT}"
 
 
 def _read_producer_words(named: dict[str, Any]) -> None:

@@ -8,7 +8,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
+_REFUSED: Final = "Connection refused"
 _BAD_CERTIFICATE: Final = re.compile(r"CERTIFICATE_VERIFY_FAILED(?:: (?P<reason>.+?))?(?:: OK)?$")
+
+
+def is_refused(details: str) -> bool:
+    """Whether the host refused the connection, because no process listens at the port."""
+    return _REFUSED in details
 
 
 def connection_failure(details: str) -> str:
@@ -16,7 +22,7 @@ def connection_failure(details: str) -> str:
     if handshake := handshake_failure(details):
         return handshake
     for sign, reason in {
-        "Connection refused": "connection refused; is a node running there?",
+        _REFUSED: "connection refused; is a node running there?",
         "Connection reset": "the connection was reset",
         "Domain name not found": "unknown host",
         "DNS": "unknown host",

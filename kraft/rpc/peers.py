@@ -15,7 +15,7 @@ import grpc.aio
 
 from kraft.model.errors import ErrorCode, KraftError, Refusal
 from kraft.rpc.call import AnyCall, Call, ServerStream, Stream
-from kraft.rpc.connection_failures import connection_failure
+from kraft.rpc.connection_failures import connection_failure, is_refused
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -39,12 +39,16 @@ CHANNEL_OPTIONS: Final[list[tuple[str, Any]]] = [
 
 
 class Unreachable(KraftError):
-    """No answer from `address`: refused, broken off, or later than the deadline. The outcome there is unknown."""
+    """No answer from `address`: refused, broken off, or later than the deadline. The outcome there is unknown.
 
-    def __init__(self, address: str, reason: str) -> None:
+    `nobody_listens`: the host refused the connection, so no process has the port open.
+    """
+
+    def __init__(self, address: str, reason: str, *, nobody_listens: bool = False) -> None:
         super().__init__(f"{address} cannot be reached: {reason}")
         self.address = address
         self.reason = reason
+        self.nobody_listens = nobody_listens
 
 
 class NotServed(Unreachable):
@@ -186,7 +190,8 @@ def _failure(address: str, error: grpc.aio.AioRpcError) -> Unreachable | Refusal
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             reason = "no answer within the time allowed"
         case grpc.StatusCode.UNAVAILABLE:
-            reason = connection_failure(error.details() or "")
+            details = error.details() or ""
+            return Unreachable(address, connection_failure(details), nobody_listens=is_refused(details))
         case grpc.StatusCode.UNIMPLEMENTED:
             return NotServed(address, f"UNIMPLEMENTED: {error.details()}")
         case grpc.StatusCode.UNAUTHENTICATED:

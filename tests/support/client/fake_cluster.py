@@ -183,7 +183,7 @@ class FakeBroker:
         name = python_name(call.name)
         self.cluster.calls.append(f"{self.address} {name}")
         if not self.is_up:
-            raise Unreachable(self.address, "connection refused")
+            raise Unreachable(self.address, "connection refused", nobody_listens=True)
         await asyncio.sleep(0)
         if self.hangs:
             await asyncio.sleep(timeout_s)

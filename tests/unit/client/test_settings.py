@@ -95,7 +95,26 @@ def test_addresses_are_split_at_commas() -> None:
     assert parse_addresses(["[::1]:9094"]) == ("[::1]:9094",)
 
 
-@pytest.mark.parametrize("address", ["", " , ", "localhost", "localhost:", ":9094", "localhost:0", "localhost:99999"])
+def test_an_address_without_a_port_gets_the_default_one() -> None:
+    assert parse_addresses("localhost,b:2, 10.0.0.1,[::1]") == ("localhost:9094", "b:2", "10.0.0.1:9094", "[::1]:9094")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        " , ",
+        "::1",
+        "a:b:1",
+        "a b",
+        "[localhost]",
+        "http://a:1",
+        "localhost:",
+        ":9094",
+        "localhost:0",
+        "localhost:99999",
+    ],
+)
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(InvalidSetting, match=r"bootstrap\.servers"):
         parse_addresses(address)

@@ -23,9 +23,6 @@ from kraft.server.replica.fetcher import ReplicaFetcher
 from kraft.server.replica.partition import Partition
 from tests.support.server.replicas import Broker, batch, follow, state
 
-# FIXME needs ['follower', 'leader']
-
-
 CONFIG = ReplicationConfig(
     lag_time_max_ms=30_000,
     fetch_bytes_max=1 << 20,
