@@ -11,8 +11,8 @@ from kraft.cli import main as command_line
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode
+from tests.support.client.fake_cluster import FakeCluster
 from tests.unit.cli.shell import Shell
-from tests.unit.client.fake_cluster import FakeCluster
 
 
 def put(cluster: FakeCluster, topic: str, *values: bytes, partition: int = 0) -> None:

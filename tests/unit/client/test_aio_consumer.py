@@ -3,43 +3,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
 from kraft.client.aio.consumer import Consumer
 from kraft.client.any_broker import NoBrokerReachable
 from kraft.client.errors import ClientClosed, NotBuiltYet
-from kraft.client.values import ConsumerRecord
-from kraft.log.format.compression import Codec
-from kraft.log.format.record_batch import build_batch
-from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode, InvalidBatch, Refusal
-from tests.support.virtual_time import virtual_network
-from tests.unit.client.fake_cluster import FakeCluster, tp
-from tests.unit.client.fake_partition import all_values
-
-
-def consumer_of(cluster: FakeCluster, **settings: Any) -> Consumer:
-    return Consumer(cluster.bootstrap_servers, network=virtual_network(cluster), **settings)
-
-
-def fill(cluster: FakeCluster, topic: str, count: int, partition: int = 0, batch_records: int = 10) -> None:
-    """Records whose values are their offsets and whose timestamps are ten times them."""
-    log = cluster.partition(topic, partition)
-    start = log.end_offset
-    for first in range(start, start + count, batch_records):
-        offsets = range(first, min(first + batch_records, start + count))
-        log.append(build_batch([Record(-1, 10 * each, b"key", b"%d" % each) for each in offsets], Codec.LZ4))
-    cluster.news()
-
-
-async def read(consumer: Consumer, count: int) -> list[ConsumerRecord]:
-    records: list[ConsumerRecord] = []
-    async with asyncio.timeout(60):
-        while len(records) < count:
-            records += await consumer.poll()
-    return records
+from tests.support.client.fake_cluster import FakeCluster, tp
+from tests.support.client.fake_partition import all_values
+from tests.unit.client.clients import consumer_of, fill, read
 
 
 @asynccontextmanager

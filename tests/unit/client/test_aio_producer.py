@@ -10,8 +10,8 @@ from kraft.client.any_broker import NoBrokerReachable
 from kraft.client.errors import BufferExhausted, ClientClosed, DeliveryTimeout, RecordTooLarge
 from kraft.log.format.record_batch import decode_batch, read_header
 from kraft.model.errors import ErrorCode, Refusal
+from tests.support.client.fake_cluster import FakeCluster, tp
 from tests.support.virtual_time import WALL_MS_AT_START, virtual_network
-from tests.unit.client.fake_cluster import FakeCluster, tp
 
 
 def producer_of(cluster: FakeCluster, **settings: Any) -> Producer:

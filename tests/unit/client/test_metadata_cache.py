@@ -11,8 +11,8 @@ from kraft.client.metadata_cache import MetadataCache
 from kraft.client.settings import AdminSettings, settings_of
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
+from tests.support.client.fake_cluster import FakeCluster, tp
 from tests.support.virtual_time import LoopClock, run_virtually
-from tests.unit.client.fake_cluster import FakeCluster, tp
 
 
 def cache_of(cluster: FakeCluster, bootstrap: str | None = None, **given: int) -> MetadataCache:

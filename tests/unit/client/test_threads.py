@@ -24,7 +24,7 @@ from kraft.client import (
 from kraft.client.aio.admin import Admin as AsyncAdmin
 from kraft.client.loop_thread import LoopThread, shared_loop
 from kraft.client.network import Network
-from tests.unit.client.fake_cluster import FakeCluster, tp
+from tests.support.client.fake_cluster import FakeCluster, tp
 
 
 @pytest.fixture

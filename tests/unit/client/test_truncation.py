@@ -18,9 +18,9 @@ from kraft.model.errors import ErrorCode
 from kraft.model.fetch import FetchPartitionResult, FetchResponse
 from kraft.model.ids import LeaderEpoch, Offset
 from kraft.model.offset_for_leader_epoch import EpochEndPartitionResult, OffsetForLeaderEpochResponse
+from tests.support.client.fake_cluster import FakeCluster, tp
 from tests.support.virtual_time import run_virtually
-from tests.unit.client.fake_cluster import FakeCluster, tp
-from tests.unit.client.test_aio_consumer import consumer_of, fill, read
+from tests.unit.client.clients import consumer_of, fill, read
 
 ORDERS = tp("orders")
 

@@ -8,7 +8,7 @@ from kraft.model.features import FeatureRange
 from kraft.model.ids import BrokerId
 from kraft.rpc.identity import Identity, identity_service, who_answers
 from kraft.rpc.peers import Unreachable
-from tests.unit.rpc.servers import public_service, served
+from tests.support.rpc_servers import public_service, served
 
 FEATURES = [FeatureRange(feature="metadata.version", min_level=1, max_level=2)]
 IDENTITY = Identity(

@@ -19,7 +19,7 @@ from kraft.model.offset_for_leader_epoch import (
 )
 from kraft.rpc.calls import FETCH, METADATA, OFFSET_FOR_LEADER_EPOCH
 from kraft.rpc.peers import Connections, NotServed, Unreachable
-from tests.unit.rpc.servers import public_service, served
+from tests.support.rpc_servers import public_service, served
 
 pytestmark = pytest.mark.real_time
 

@@ -51,7 +51,7 @@ from kraft.rpc.calls import (
 from kraft.rpc.cluster_calls import FOLLOW_METADATA, LIVENESS_STREAM, REPLICA_FETCH
 from kraft.rpc.pb import replication_pb2, replication_pb2_grpc
 from kraft.rpc.services import ITEMS_AT_ONCE, STREAM_REQUESTS_IN_FLIGHT_MAX, Service, in_order
-from tests.unit.rpc.servers import public_service, served
+from tests.support.rpc_servers import public_service, served
 
 pytestmark = pytest.mark.real_time
 

@@ -9,7 +9,7 @@ from spark_connector.arrow import source_schema
 from spark_connector.batch import KraftBatchReader
 from spark_connector.cluster import TopicMissing
 from spark_connector.options import batch_options
-from tests.unit.spark_connector.file_cluster import FileCluster
+from tests.support.file_cluster import FileCluster
 
 
 def reader(cluster: FileCluster, **options: str) -> KraftBatchReader:

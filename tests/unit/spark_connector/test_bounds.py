@@ -8,7 +8,7 @@ from kraft.client import TopicPartition
 from spark_connector.bounds import partitions_of, resolve
 from spark_connector.cluster import TopicMissing
 from spark_connector.options import Edge, OptionError
-from tests.unit.spark_connector.file_cluster import ConnectedFileCluster, FileCluster
+from tests.support.file_cluster import ConnectedFileCluster, FileCluster
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 

@@ -11,7 +11,7 @@ from kraft.client import TopicPartition
 from spark_connector import ranges
 from spark_connector.cluster import ColumnChunk, TruncatedWhileRead
 from spark_connector.data_loss import DataLoss, LossPolicy
-from tests.unit.spark_connector.file_cluster import CHUNK_RECORDS, ConnectedFileCluster, FileCluster
+from tests.support.file_cluster import CHUNK_RECORDS, ConnectedFileCluster, FileCluster
 
 A0, A1, A2 = (TopicPartition("a", number) for number in range(3))
 

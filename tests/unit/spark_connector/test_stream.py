@@ -13,7 +13,7 @@ from spark_connector.cluster import TopicMissing
 from spark_connector.data_loss import DataLoss
 from spark_connector.options import stream_options
 from spark_connector.stream import KraftStreamReader
-from tests.unit.spark_connector.file_cluster import ConnectedFileCluster, FileCluster
+from tests.support.file_cluster import ConnectedFileCluster, FileCluster
 
 
 @pytest.fixture(autouse=True)

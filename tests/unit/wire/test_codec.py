@@ -25,8 +25,8 @@ from kraft.wire.schema.join_group import JoinGroupRequest
 from kraft.wire.schema.metadata import MetadataRequest, MetadataRequestTopic
 from kraft.wire.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kraft.wire.varint import encode_uvarint
+from tests.support.random_messages import message_versions, random_message
 from tests.unit.wire.strategies import structs
-from tests.wire.random_messages import message_versions, random_message
 
 EVERY_MESSAGE_VERSION = list(message_versions())
 

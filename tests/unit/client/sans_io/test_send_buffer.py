@@ -17,7 +17,7 @@ from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import ProducerEpoch, ProducerId, TopicPartition
 from kraft.model.produce import ProducePartitionResult
-from tests.unit.client.fake_partition import FakePartition
+from tests.support.client.fake_partition import FakePartition
 
 ORDERS = TopicPartition("orders", 0)
 

@@ -24,9 +24,9 @@ from kraft.server.broker.lifecycle import (
     BrokerRefused,
 )
 from kraft.server.cluster.controller_client import NoController
-from tests.unit.metadata.clusters import cluster
-from tests.unit.server.fake_controllers import FakeControllers
-from tests.unit.server.fake_metadata import FollowedMetadata
+from tests.support.cluster_images import cluster
+from tests.support.server.fake_controllers import FakeControllers
+from tests.support.server.fake_metadata import FollowedMetadata
 
 SESSION_S = 9.0
 HEARTBEAT_S = 2.0

@@ -4,7 +4,7 @@ from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.metadata.records import BrokerFenced, BrokerUnfenced, BrokerUnregistered
 from kraft.model.ids import BrokerId
 from kraft.server.cluster.fenced_lately import LISTED_ON_MS, FencedLately
-from tests.unit.metadata.clusters import cluster, epoch_of
+from tests.support.cluster_images import cluster, epoch_of
 
 IMAGE = cluster(1, 2, 3)
 

@@ -5,9 +5,9 @@ import asyncio
 from kraft.metadata.records import PartitionChanged
 from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch
 from kraft.server.cluster.lost_leaders import HOLD_MS_MAX, LostLeaders
+from tests.support.cluster_images import ORDERS, cluster, with_topic
+from tests.support.server.fake_metadata import FollowedMetadata
 from tests.support.virtual_time import LoopClock
-from tests.unit.metadata.clusters import ORDERS, cluster, with_topic
-from tests.unit.server.fake_metadata import FollowedMetadata
 
 IMAGE = with_topic(cluster(1, 2, 3), [2, 1], [3, 1])
 """Broker 2 leads the first partition, broker 3 the second."""

@@ -29,8 +29,8 @@ from kraft.rpc.peers import Unreachable
 from kraft.server.broker.lifecycle import BrokerIdentity, BrokerLifecycle, BrokerRefused
 from kraft.server.cluster.metadata_loader import LAG_MAX_S, SILENCE_MAX_S, MetadataLoader
 from kraft.server.cluster.metadata_snapshots import LoadedImage
-from tests.unit.metadata.clusters import CLUSTER, registered, registration
-from tests.unit.server.fake_controllers import FakeControllers
+from tests.support.cluster_images import CLUSTER, registered, registration
+from tests.support.server.fake_controllers import FakeControllers
 
 BROKER = BrokerId(1)
 EPOCH = BrokerEpoch(5)

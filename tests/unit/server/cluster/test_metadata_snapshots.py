@@ -24,9 +24,9 @@ from kraft.server.cluster.metadata_snapshots import (
     decode_image,
     encode_image,
 )
-from tests.unit.log.memory_disk import MemoryDisk
-from tests.unit.metadata.clusters import CLUSTER, cluster, with_topic
-from tests.unit.server.replicas import until
+from tests.support.cluster_images import CLUSTER, cluster, with_topic
+from tests.support.disks.memory_disk import MemoryDisk
+from tests.support.server.replicas import until
 
 pytestmark = pytest.mark.real_time
 

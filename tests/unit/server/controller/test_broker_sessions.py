@@ -9,9 +9,9 @@ from uuid import UUID
 from kraft.model.errors import ErrorCode
 from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import BrokerId, DirectoryId
-from tests.unit.metadata.clusters import registration
-from tests.unit.server.controlling import SESSION_S, Parts, controller
-from tests.unit.server.replicas import until
+from tests.support.cluster_images import registration
+from tests.support.server.replicas import until
+from tests.unit.server.controller.controlling import SESSION_S, Parts, controller
 
 
 async def test_nobody_registers_before_the_cluster_has_its_id() -> None:

@@ -17,8 +17,8 @@ from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch
 from kraft.model.topics import CreateTopicsRequest, NewTopic
 from kraft.rpc.metadata_codec import decode_records
 from kraft.server.cluster.metadata_snapshots import decode_image
-from tests.unit.metadata.clusters import CLUSTER
-from tests.unit.server.controlling import controller
+from tests.support.cluster_images import CLUSTER
+from tests.unit.server.controller.controlling import controller
 
 
 def follow(after_index: int = 0, cluster_id: str = CLUSTER) -> FollowMetadataRequest:

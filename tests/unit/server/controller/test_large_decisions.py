@@ -25,8 +25,8 @@ from kraft.model.ids import TopicId
 from kraft.rpc.metadata_codec import decode_records
 from kraft.server.controller.decided_entries import ENTRY_BYTES_MAX
 from kraft.server.controller.state_machine_host import StateMachineHost
-from tests.unit.server.fake_quorum import PAYLOAD_BYTES_MAX, FakeQuorum
-from tests.unit.server.hosting import create, leading, settle
+from tests.unit.server.controller.fake_quorum import PAYLOAD_BYTES_MAX, FakeQuorum
+from tests.unit.server.controller.hosting import create, leading, settle
 
 pytestmark = pytest.mark.real_time
 

@@ -18,9 +18,9 @@ from kraft.model.ids import NO_BROKER, BrokerId
 from kraft.server.config.components import LeaderElections
 from kraft.server.controller.leader_balance import LeaderBalance
 from kraft.server.controller.state_machine_host import StateMachineHost
+from tests.support.cluster_images import cluster, epoch_of, partition, with_topic
 from tests.support.virtual_time import LoopClock
-from tests.unit.metadata.clusters import cluster, epoch_of, partition, with_topic
-from tests.unit.server.fake_quorum import FakeQuorum
+from tests.unit.server.controller.fake_quorum import FakeQuorum
 
 SOON = LeaderElections(imbalance_check_interval_s=10, unclean_interval_ms=5_000)
 MOVED = with_topic(cluster(1, 2), [1, 2], isr=[2, 1])

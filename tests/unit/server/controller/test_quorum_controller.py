@@ -33,8 +33,8 @@ from kraft.rpc.call import Call, ServerStream
 from kraft.rpc.calls import DESCRIBE_CONFIGS
 from kraft.server.handlers.describe_features import describe_features
 from kraft.server.handlers.describe_topics import describe_topics
-from tests.unit.metadata.clusters import CLUSTER, ORDERS, registration
-from tests.unit.server.controlling import SESSION_S, controller
+from tests.support.cluster_images import CLUSTER, ORDERS, registration
+from tests.unit.server.controller.controlling import SESSION_S, controller
 
 
 async def test_the_first_active_controller_gives_the_cluster_its_id() -> None:

@@ -13,9 +13,9 @@ from kraft.rpc.metadata_codec import decode_records
 from kraft.server.cluster.metadata_snapshots import LoadedImage
 from kraft.server.controller.decided_entries import ENTRY_BYTES_MAX
 from kraft.server.controller.state_machine_host import StateMachineHost
-from tests.unit.metadata.clusters import registered
-from tests.unit.server.fake_quorum import PAYLOAD_BYTES_MAX, FakeQuorum
-from tests.unit.server.hosting import create, leading, look, settle
+from tests.support.cluster_images import registered
+from tests.unit.server.controller.fake_quorum import PAYLOAD_BYTES_MAX, FakeQuorum
+from tests.unit.server.controller.hosting import create, leading, look, settle
 
 pytestmark = pytest.mark.real_time
 

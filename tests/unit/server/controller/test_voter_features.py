@@ -14,8 +14,8 @@ from kraft.rpc.identity import Identity, identity_service
 from kraft.rpc.peers import dial_openly
 from kraft.server.config.values import CONTROLLER, Voter
 from kraft.server.controller.voter_features import VoterFeatures
-from tests.unit.metadata.clusters import cluster
-from tests.unit.rpc.servers import served
+from tests.support.cluster_images import cluster
+from tests.support.rpc_servers import served
 
 FEATURES = [FeatureRange(feature=METADATA_VERSION, min_level=1, max_level=1)]
 

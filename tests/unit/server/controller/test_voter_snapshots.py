@@ -16,8 +16,8 @@ from kraft.rpc.metadata_codec import encode_records
 from kraft.server.cluster.metadata_snapshots import SnapshotPolicy, encode_image
 from kraft.server.controller.state_machine_host import StateMachineHost
 from kraft.server.controller.voter_snapshots import VoterSnapshots
-from tests.unit.log.memory_disk import MemoryDisk
-from tests.unit.metadata.clusters import CLUSTER, cluster
+from tests.support.cluster_images import CLUSTER, cluster
+from tests.support.disks.memory_disk import MemoryDisk
 
 pytestmark = pytest.mark.real_time
 

@@ -17,9 +17,9 @@ from kraft.runtime.disk import RealDisk
 from kraft.server.handlers.alter_replica_log_directories import AlterReplicaLogDirectoriesHandler
 from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler
 from kraft.server.replica.partitions import Damage, OfflineReplica
-from tests.unit.metadata.clusters import ORDERS
-from tests.unit.server.moving import Mover, settled
-from tests.unit.server.replicas import DEFAULTS, batch, lead
+from tests.support.cluster_images import ORDERS
+from tests.support.server.moving import Mover, settled
+from tests.support.server.replicas import DEFAULTS, batch, lead
 
 Code = ErrorCode
 

@@ -19,9 +19,9 @@ from kraft.model.ids import BrokerId
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.handlers.brokers import BrokersHandler
 from kraft.server.handlers.describe_brokers import describe_brokers
-from tests.unit.metadata.clusters import cluster, with_topic
-from tests.unit.server.fake_controllers import FakeControllers
-from tests.unit.server.handlers.test_topics import Loader
+from tests.support.cluster_images import cluster, with_topic
+from tests.support.server.fake_controllers import FakeControllers
+from tests.unit.server.handlers.loader import Loader
 
 DONE = BrokerActionResult(changed=True, leaderless=[])
 FENCE = FenceBrokerRequest(broker_id=1, timeout_ms=30_000)

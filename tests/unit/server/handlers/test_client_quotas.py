@@ -9,10 +9,10 @@ from kraft.model.client_quotas import AlterClientQuotasResponse
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.handlers.client_quotas import ClientQuotasHandler
-from tests.unit.metadata.clusters import cluster
-from tests.unit.metadata.test_quota_decisions import alteration, asked
-from tests.unit.server.fake_controllers import FakeControllers
-from tests.unit.server.handlers.test_topics import Loader
+from tests.support.cluster_images import cluster
+from tests.support.quotas import alteration, asked
+from tests.support.server.fake_controllers import FakeControllers
+from tests.unit.server.handlers.loader import Loader
 
 REQUEST = asked(alteration({"user": "anna"}, producer_byte_rate=7))
 DONE = AlterClientQuotasResponse(changed=1)

@@ -20,9 +20,9 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.handlers.configs import AlterConfigsHandler
 from kraft.server.handlers.forwarding import LOCALLY_KNOWN_MAX_S
-from tests.unit.metadata.clusters import ORDERS, cluster, with_topic
-from tests.unit.server.fake_controllers import FakeControllers
-from tests.unit.server.handlers.test_topics import Loader
+from tests.support.cluster_images import ORDERS, cluster, with_topic
+from tests.support.server.fake_controllers import FakeControllers
+from tests.unit.server.handlers.loader import Loader
 
 TOPIC = ConfigResourceType.TOPIC
 BEFORE = with_topic(cluster(1), [1])

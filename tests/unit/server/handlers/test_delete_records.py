@@ -17,8 +17,8 @@ from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
 from kraft.server.handlers.delete_records import DeleteRecordsHandler
 from kraft.server.replica.partition import Partition
+from tests.support.server.replicas import Broker, batch, follow, lead, settle, values_in
 from tests.support.virtual_time import run_virtually
-from tests.unit.server.replicas import Broker, batch, follow, lead, settle, values_in
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from kraft.rpc import calls
 from kraft.server.config.keys import KEYS
 from kraft.server.config.loading import load
 from kraft.server.handlers.describe_configs import DescribeConfigsHandler
-from tests.unit.metadata.clusters import ORDERS, cluster, with_topic
+from tests.support.cluster_images import ORDERS, cluster, with_topic
 
 FILE = """
 process.roles=broker,controller

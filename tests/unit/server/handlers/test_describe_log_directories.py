@@ -9,8 +9,8 @@ from kraft.model.log_directories import DescribeLogDirectoriesRequest, LogDirect
 from kraft.model.partitions import PartitionName
 from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler, space_of
 from kraft.server.replica.log_directories import LogDirectories
+from tests.support.server.replicas import Broker, batch, lead
 from tests.support.virtual_time import run_virtually
-from tests.unit.server.replicas import Broker, batch, lead
 
 
 @pytest.fixture

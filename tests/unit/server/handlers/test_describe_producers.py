@@ -8,9 +8,9 @@ from kraft.model.describe_producers import ActiveProducer, DescribeProducersRequ
 from kraft.model.errors import ErrorCode
 from kraft.model.partitions import PartitionName
 from kraft.server.handlers.describe_producers import DescribeProducersHandler
+from tests.support.cluster_images import cluster, with_topic
+from tests.support.server.replicas import Broker, batch, follow, lead
 from tests.support.virtual_time import run_virtually
-from tests.unit.metadata.clusters import cluster, with_topic
-from tests.unit.server.replicas import Broker, batch, follow, lead
 
 IMAGE = with_topic(cluster(1), [1])
 

@@ -9,7 +9,7 @@ from kraft.model.describe_topic_partitions import PartitionPlace, TopicPage, Top
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicId
 from kraft.server.handlers.describe_topic_partitions import describe_topic_partitions
-from tests.unit.metadata.clusters import cluster, with_topic
+from tests.support.cluster_images import cluster, with_topic
 
 
 def three_topics() -> MetadataImage:

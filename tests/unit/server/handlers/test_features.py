@@ -11,10 +11,9 @@ from kraft.model.features import FeatureDescription, FeatureUpdate, UpdateFeatur
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.handlers.describe_features import describe_features
 from kraft.server.handlers.features import FeaturesHandler
-from tests.unit.metadata.clusters import cluster
-from tests.unit.metadata.test_feature_decisions import TODAY, earlier_cluster
-from tests.unit.server.fake_controllers import FakeControllers
-from tests.unit.server.handlers.test_topics import Loader
+from tests.support.cluster_images import TODAY, cluster, earlier_cluster
+from tests.support.server.fake_controllers import FakeControllers
+from tests.unit.server.handlers.loader import Loader
 
 UPDATE = FeatureUpdate(feature="metadata.version", level=2)
 REQUEST = UpdateFeaturesRequest(updates=[UPDATE], timeout_ms=30_000)

@@ -16,9 +16,9 @@ from kraft.model.fetch import FetchResponse
 from kraft.server.handlers import fetch as fetch_module
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.replica.partition import Partition
+from tests.support.server.replicas import Broker, batch, fetched, follow, lead, remove_directory, settle
 from tests.support.virtual_time import run_virtually
 from tests.unit.server.handlers.fetches import asking, codes, committed, request, values
-from tests.unit.server.replicas import Broker, batch, fetched, follow, lead, remove_directory, settle
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ from kraft.server.handlers import list_offsets
 from kraft.server.handlers.list_offsets import PARTITIONS_AT_ONCE, ListOffsetsHandler
 from kraft.server.loop.slow_reads import SlowReads
 from kraft.server.replica.partition import Partition
-from tests.unit.server.replicas import (
+from tests.support.server.replicas import (
     WALL_MS,
     Broker,
     InlineExecutor,

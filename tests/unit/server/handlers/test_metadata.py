@@ -19,8 +19,8 @@ from kraft.server.cluster.metadata_loader import MetadataLoader
 from kraft.server.config.components import TopicDefaults
 from kraft.server.handlers.describe_topics import describe_topics
 from kraft.server.handlers.metadata import MetadataHandler
-from tests.unit.metadata.clusters import CLUSTER, cluster, epoch_of, with_topic
-from tests.unit.server.fake_controllers import FakeControllers
+from tests.support.cluster_images import CLUSTER, cluster, epoch_of, with_topic
+from tests.support.server.fake_controllers import FakeControllers
 
 IMAGE = with_topic(cluster(1, 2, 3), [1, 2], [2, 3], isr=[2])
 

@@ -20,8 +20,8 @@ from kraft.rpc.calls import (
     LIST_PARTITION_REASSIGNMENTS,
 )
 from kraft.server.handlers.metadata_queries import MetadataQueries
-from tests.unit.metadata.clusters import cluster, with_topic
-from tests.unit.metadata.test_quota_decisions import alteration, asked
+from tests.support.cluster_images import cluster, with_topic
+from tests.support.quotas import alteration, asked
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")

@@ -26,9 +26,9 @@ from kraft.model.partitions import (
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.handlers.forwarding import LOCALLY_KNOWN_MAX_S
 from kraft.server.handlers.partition_changes import PartitionChangesHandler
-from tests.unit.metadata.clusters import cluster, with_topic
-from tests.unit.server.fake_controllers import FakeControllers
-from tests.unit.server.handlers.test_topics import Loader
+from tests.support.cluster_images import cluster, with_topic
+from tests.support.server.fake_controllers import FakeControllers
+from tests.unit.server.handlers.loader import Loader
 
 IMAGE = with_topic(cluster(1, 2, 3), [1, 2], isr=[2, 1])
 GROW = CreatePartitionsRequest(topics=[NewPartitions(topic="orders", count=3)], timeout_ms=30_000)

@@ -24,7 +24,7 @@ from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.plain_records import FETCHED_BYTES_MAX, FETCHED_RECORDS_MAX, PlainRecordsHandler
 from kraft.server.handlers.produce import ProduceHandler
 from kraft.server.loop.slow_reads import SlowReads
-from tests.unit.server.replicas import WALL_MS, Broker, InlineExecutor, batch, follow, lead, leaders_batch, settle
+from tests.support.server.replicas import WALL_MS, Broker, InlineExecutor, batch, follow, lead, leaders_batch, settle
 
 pytestmark = pytest.mark.real_time
 

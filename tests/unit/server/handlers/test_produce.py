@@ -12,7 +12,7 @@ from kraft.model.ids import TopicPartition
 from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
 from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.handlers.produce import ProduceHandler
-from tests.unit.server.replicas import Broker, batch, fetched, follow, lead, settle, values_in, values_of
+from tests.support.server.replicas import Broker, batch, fetched, follow, lead, settle, values_in, values_of
 
 
 @pytest.fixture

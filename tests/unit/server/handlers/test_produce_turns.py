@@ -9,8 +9,8 @@ import pytest
 
 from kraft.model.errors import ErrorCode
 from kraft.server.handlers.produce import TURN_S_MIN
-from tests.unit.server.held_appends import COUNT, Waiting, code_of, large
-from tests.unit.server.replicas import fetched, lead, settle
+from tests.support.server.replicas import fetched, lead, settle
+from tests.unit.server.handlers.held_appends import COUNT, Waiting, code_of, large
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])

@@ -12,7 +12,7 @@ from kraft.model.init_producer_id import InitProducerIdRequest
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.handlers.producer_ids import WAIT_MAX_S, ProducerIdHandler
-from tests.unit.server.fake_controllers import FakeControllers
+from tests.support.server.fake_controllers import FakeControllers
 
 ASK = InitProducerIdRequest()
 

@@ -10,8 +10,8 @@ from kraft.model.ids import LeaderEpoch
 from kraft.server.handlers import refused_sequences
 from kraft.server.handlers.refused_sequences import REMEMBERED_S, NamedPartition, RefusedSequences
 from kraft.server.replica.partition import Partition
-from tests.unit.metadata.clusters import ORDERS
-from tests.unit.server.replicas import Broker, batch, lead
+from tests.support.cluster_images import ORDERS
+from tests.support.server.replicas import Broker, batch, lead
 
 PARTITION: NamedPartition = ("orders", 0)
 

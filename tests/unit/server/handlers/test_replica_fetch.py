@@ -17,8 +17,8 @@ from kraft.model.replica_fetch import (
 )
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
 from kraft.server.replica.partition import Partition
-from tests.unit.metadata.clusters import ORDERS
-from tests.unit.server.replicas import Broker, batch, fetched, follow, lead, outcome, settle, values_of
+from tests.support.cluster_images import ORDERS
+from tests.support.server.replicas import Broker, batch, fetched, follow, lead, outcome, settle, values_of
 
 
 @pytest.fixture

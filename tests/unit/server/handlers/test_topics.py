@@ -1,35 +1,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from uuid import UUID
 
 import pytest
 
-from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult, TopicResults
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.handlers.forwarding import LOCALLY_KNOWN_MAX_S, TIMEOUT_MAX_S
 from kraft.server.handlers.topics import TopicsHandler
-from tests.unit.metadata.clusters import cluster, with_topic
-from tests.unit.server.fake_controllers import FakeControllers
-
-
-class Loader:
-    """Acts on a new image when the test says so."""
-
-    def __init__(self, image: MetadataImage = EMPTY_IMAGE) -> None:
-        self.image = image
-
-    async def until(self, holds: Callable[[MetadataImage], bool], timeout_s: float) -> bool:
-        deadline = asyncio.get_running_loop().time() + timeout_s
-        while not holds(self.image):
-            if asyncio.get_running_loop().time() >= deadline:
-                return False
-            await asyncio.sleep(0.01)
-        return True
-
+from tests.support.cluster_images import cluster, with_topic
+from tests.support.server.fake_controllers import FakeControllers
+from tests.unit.server.handlers.loader import Loader
 
 ORDERS = with_topic(cluster(1), [1])
 CREATE = CreateTopicsRequest(topics=[NewTopic(topic="orders")], timeout_ms=30_000)

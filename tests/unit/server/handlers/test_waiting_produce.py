@@ -14,8 +14,8 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.produce import ProducePartition, ProduceRequest, ProduceResponse
 from kraft.server.replica.log_configs import log_config
 from kraft.server.replica.waiting_appends import WaitingClient
-from tests.unit.server.held_appends import COMPACT, COUNT, Waiting, code_of, large, small
-from tests.unit.server.replicas import DEFAULTS, ORDERS_0, InlineExecutor, fetched, follow, lead, settle
+from tests.support.server.replicas import DEFAULTS, ORDERS_0, InlineExecutor, fetched, follow, lead, settle
+from tests.unit.server.handlers.held_appends import COMPACT, COUNT, Waiting, code_of, large, small
 
 
 @pytest.fixture

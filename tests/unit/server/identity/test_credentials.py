@@ -25,7 +25,7 @@ from kraft.server.identity.credentials import (
     read_secrets,
     read_tls_files,
 )
-from tests.certificates import Authority, Stores
+from tests.support.certificates import Authority, Stores
 
 CLUSTER = "kJ2Yk0mVT0ma0wV2Yk0mVQ"
 SECRET = "b7Jq1h0s5oQ8nGdYw3v2uK6rTzXcVbNm"

@@ -10,8 +10,8 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.kafka_listener.encoded_answers import ANSWERS_MAX, EncodedAnswers
 from kraft.server.kafka_listener.requests import EncodedMessage
 from kraft.wire.schema.metadata import MetadataResponse
-from tests.unit.metadata.clusters import cluster
-from tests.unit.server.replicas import settle
+from tests.support.cluster_images import cluster
+from tests.support.server.replicas import settle
 
 pytestmark = pytest.mark.real_time
 

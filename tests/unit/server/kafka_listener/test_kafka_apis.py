@@ -23,9 +23,9 @@ from kraft.wire.frame import decode_response, encode_request
 from kraft.wire.schema import WITHOUT_HANDLER
 from kraft.wire.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraft.wire.schema.produce import ProduceRequest
-from tests.unit.metadata.clusters import cluster, with_topic
-from tests.unit.server.broker.test_broker_node import broker
-from tests.wire.random_messages import random_message
+from tests.support.cluster_images import cluster, with_topic
+from tests.support.random_messages import random_message
+from tests.support.server.broker_nodes import broker
 
 pytestmark = pytest.mark.real_time
 

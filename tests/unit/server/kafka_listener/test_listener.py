@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kraft.server.kafka_listener import listener as listener_module
-from tests.unit.server.kafka_listener.test_connection import Served, run
+from tests.unit.server.kafka_listener.served import Served, run
 
 LARGE = bytes(5_000)
 """Behind a request; two of these are more than may be under way together."""

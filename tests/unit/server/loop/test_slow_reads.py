@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kraft.server.loop.slow_reads import SlowReads
-from tests.unit.server.replicas import InlineExecutor, settle
+from tests.support.server.replicas import InlineExecutor, settle
 
 pytestmark = pytest.mark.real_time
 

@@ -20,8 +20,8 @@ from kraft.server.replica.copies import (
     set_original_aside,
 )
 from kraft.server.replica.store import METADATA_FILE, DirectoryFailed
-from tests.unit.metadata.clusters import ORDERS
-from tests.unit.server.replicas import ORDERS_0
+from tests.support.cluster_images import ORDERS
+from tests.support.server.replicas import ORDERS_0
 
 ID, OTHER_ID = "0" * 31 + "1", "0" * 31 + "2"
 COPY, MOVED = copy_name(ORDERS_0, ID), moved_name(ORDERS_0, ID)

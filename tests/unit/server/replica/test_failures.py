@@ -18,8 +18,9 @@ from kraft.server.cluster.controller_client import NoController
 from kraft.server.replica.high_watermarks import FILE_NAME, read_high_watermarks
 from kraft.server.replica.partitions import Damage
 from kraft.server.replica.store import METADATA_FILE
-from tests.unit.metadata.clusters import ORDERS, cluster, ids, partition, with_topic
-from tests.unit.server.failing_replicas import (
+from tests.support.cluster_images import ORDERS, cluster, ids, partition, with_topic
+from tests.support.server.replicas import ORDERS_0, Broker, outcome, until, values_in
+from tests.unit.server.replica.failing_replicas import (
     ALONE,
     FOLLOWS,
     LEADS,
@@ -32,8 +33,7 @@ from tests.unit.server.failing_replicas import (
     rot,
     unfenced,
 )
-from tests.unit.server.publishing import Host, changed
-from tests.unit.server.replicas import ORDERS_0, Broker, outcome, until, values_in
+from tests.unit.server.replica.publishing import Host, changed
 
 
 @pytest.fixture

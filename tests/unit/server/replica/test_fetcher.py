@@ -6,8 +6,8 @@ from kraft.model.ids import BrokerEpoch, BrokerId
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.server.replica.fetcher import NO_ROOM_RETRY_AFTER_S, RECONNECT_AFTER_S
 from kraft.server.replica.partition import Partition
-from tests.unit.server.fetching_replicas import Leader, fetcher_of, fetching, followed, led, result
-from tests.unit.server.replicas import Broker, batch, follow, lead, leaders_batch, state, until, values_in
+from tests.support.server.replicas import Broker, batch, follow, lead, leaders_batch, state, until, values_in
+from tests.unit.server.replica.fetching_replicas import Leader, fetcher_of, fetching, followed, led, result
 
 
 def diverging(leader: Leader, follower: Broker) -> Partition:

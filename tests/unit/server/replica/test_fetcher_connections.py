@@ -11,8 +11,8 @@ from kraft.model.ids import BrokerId
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.rpc.peers import NotAdmitted, NotServed, Unreachable
 from kraft.server.replica.fetcher import ANSWER_GRACE_S, RECONNECT_AFTER_S
-from tests.unit.server.fetching_replicas import CONFIG, Leader, fetching, followed, led, result
-from tests.unit.server.replicas import Broker, until, values_in
+from tests.support.server.replicas import Broker, until, values_in
+from tests.unit.server.replica.fetching_replicas import CONFIG, Leader, fetching, followed, led, result
 
 
 async def unreachable(_: ReplicaFetchRequest) -> ReplicaFetchResponse:

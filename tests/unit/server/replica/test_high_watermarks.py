@@ -16,7 +16,7 @@ from kraft.server.replica.high_watermarks import (
     read_high_watermarks,
     write_high_watermarks,
 )
-from tests.unit.log.memory_disk import MemoryDisk
+from tests.support.disks.memory_disk import MemoryDisk
 
 OFFSETS = {TopicPartition("orders", 0): Offset(5), TopicPartition("orders", 10): Offset(2**40)}
 LATER = {TopicPartition("orders", 0): Offset(6)}

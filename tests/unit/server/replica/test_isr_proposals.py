@@ -14,9 +14,9 @@ from kraft.server.cluster.controller_client import NoController
 from kraft.server.cluster.own_registration import OwnRegistration
 from kraft.server.replica.isr_proposals import IsrProposals
 from kraft.server.replica.partition import Partition
-from tests.unit.metadata.clusters import ORDERS, ids
-from tests.unit.server.fake_controllers import FakeControllers
-from tests.unit.server.replicas import Broker, fetched, lead
+from tests.support.cluster_images import ORDERS, ids
+from tests.support.server.fake_controllers import FakeControllers
+from tests.support.server.replicas import Broker, fetched, lead
 
 ACCEPTED = AlterPartitionResult(
     leader_id=BrokerId(1), leader_epoch=LeaderEpoch(0), partition_epoch=PartitionEpoch(1), isr=ids(1, 2)

@@ -12,8 +12,8 @@ from kraft.model.replica_fetch import ReplicaFetchResult
 from kraft.replication.effects import AppendRecords, RestartAt, TruncateTo
 from kraft.server.replica.log_changes import ChangeOutcome
 from kraft.server.replica.partition import Partition
-from tests.unit.server.changing_replicas import DEADLINE_S, changing, held_in_a_roll, held_in_a_truncation
-from tests.unit.server.replicas import Broker, batch, follow, lead, leaders_batch, settle, until, values_in
+from tests.support.server.replicas import Broker, batch, follow, lead, leaders_batch, settle, until, values_in
+from tests.unit.server.replica.changing_replicas import DEADLINE_S, changing, held_in_a_roll, held_in_a_truncation
 
 pytestmark = pytest.mark.real_time
 

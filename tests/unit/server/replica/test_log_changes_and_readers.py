@@ -30,8 +30,8 @@ from kraft.server.loop.slow_reads import SlowReads
 from kraft.server.replica.log_changes import ChangeOutcome
 from kraft.server.upkeep.scrubber import LogScrubber
 from kraft.server.upkeep.throttle import Throttle
-from tests.unit.server.changing_replicas import DEADLINE_S, Changing, changing
-from tests.unit.server.replicas import WALL_MS, lead, until
+from tests.support.server.replicas import WALL_MS, lead, until
+from tests.unit.server.replica.changing_replicas import DEADLINE_S, Changing, changing
 
 pytestmark = pytest.mark.real_time
 

@@ -14,7 +14,7 @@ from kraft.model.errors import Refusal
 from kraft.model.ids import Offset
 from kraft.replication.effects import RestartAt, TruncateTo
 from kraft.server.replica.log_changes import ChangeOutcome
-from tests.unit.server.replicas import Broker, batch, follow, lead, leaders_batch, values_in
+from tests.support.server.replicas import Broker, batch, follow, lead, leaders_batch, values_in
 
 STEPS = 250
 

@@ -14,8 +14,9 @@ from kraft.model.ids import Offset, TopicId, TopicPartition
 from kraft.server.identity.storage import StorageError
 from kraft.server.replica.high_watermarks import read_high_watermarks
 from kraft.server.replica.partitions import Damage
-from tests.unit.metadata.clusters import ORDERS, cluster, partition, with_topic
-from tests.unit.server.failing_replicas import (
+from tests.support.cluster_images import ORDERS, cluster, partition, with_topic
+from tests.support.server.replicas import Broker, batch, outcome, until, values_in
+from tests.unit.server.replica.failing_replicas import (
     LEADS,
     as_registered_anew,
     filled,
@@ -23,8 +24,7 @@ from tests.unit.server.failing_replicas import (
     restarted,
     unfenced,
 )
-from tests.unit.server.publishing import Host
-from tests.unit.server.replicas import Broker, batch, outcome, until, values_in
+from tests.unit.server.replica.publishing import Host
 
 FOUR = with_topic(cluster(1, 2), [1, 2], [2, 1], [1, 2], [2, 1])
 

@@ -14,7 +14,7 @@ from kraft.model.errors import ErrorCode
 from kraft.model.ids import Offset, TopicPartition
 from kraft.server.replica.log_syncer import LogSyncer
 from kraft.server.replica.partition import Partition
-from tests.unit.server.replicas import Broker, batch, lead, outcome, remove_directory, until
+from tests.support.server.replicas import Broker, batch, lead, outcome, remove_directory, until
 
 pytestmark = pytest.mark.real_time
 

@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.runtime.disk import RealDisk
 from kraft.server.replica.partition import Partition
-from tests.unit.server.moving import LETTERS, Mover, WatchedDisk, settled, written
-from tests.unit.server.replicas import (
+from tests.support.server.moving import LETTERS, Mover, WatchedDisk, settled, written
+from tests.support.server.replicas import (
     batch,
     remove_directory,
     values_in,

@@ -15,9 +15,9 @@ from kraft.replication.effects import RestartAt, TruncateTo
 from kraft.runtime.disk import RealDisk
 from kraft.server.replica import move as replica_move
 from kraft.server.replica.copies import begin_copy
-from tests.unit.metadata.clusters import ORDERS
-from tests.unit.server.moving import LETTERS, Mover, WatchedDisk, settled, until_copied, written
-from tests.unit.server.replicas import (
+from tests.support.cluster_images import ORDERS
+from tests.support.server.moving import LETTERS, Mover, WatchedDisk, settled, until_copied, written
+from tests.support.server.replicas import (
     ORDERS_0,
     batch,
     follow,

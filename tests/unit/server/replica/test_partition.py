@@ -11,7 +11,7 @@ from kraft.model.ids import NO_BROKER, BrokerId, LeaderEpoch, Offset, PartitionE
 from kraft.model.replica_fetch import ReplicaFetchResult
 from kraft.replication.effects import TruncateTo
 from kraft.server.loop.purgatory import Watch
-from tests.unit.server.replicas import (
+from tests.support.server.replicas import (
     ORDERS_0,
     Broker,
     batch,
@@ -116,7 +116,7 @@ async def test_a_lower_minimum_lets_waiting_produces_go(broker: Broker) -> None:
     from dataclasses import replace
 
     from kraft.server.replica.log_configs import log_config
-    from tests.unit.server.replicas import DEFAULTS
+    from tests.support.server.replicas import DEFAULTS
 
     partition = broker.open(min_insync_replicas=2)
     lead(partition, isr=(1,))

@@ -10,7 +10,7 @@ from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
-from tests.unit.server.replicas import Broker, batch, lead, outcome
+from tests.support.server.replicas import Broker, batch, lead, outcome
 
 pytestmark = pytest.mark.real_time
 

@@ -7,7 +7,7 @@ import pytest
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.server.replica.partitions import Partitions
-from tests.unit.server.replicas import ORDERS_0, Broker
+from tests.support.server.replicas import ORDERS_0, Broker
 
 
 def refused(partitions: Partitions, topic: str, partition: int) -> ErrorCode:

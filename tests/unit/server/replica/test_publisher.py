@@ -14,9 +14,9 @@ from kraft.metadata.records import TopicConfigSet, TopicDeleted
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, Offset, TopicId
 from kraft.server.replica.high_watermarks import read_high_watermarks, write_high_watermarks
-from tests.unit.metadata.clusters import ORDERS, cluster, with_topic
-from tests.unit.server.publishing import Host, changed
-from tests.unit.server.replicas import DEFAULTS, ORDERS_0, Broker, InlineExecutor, batch, outcome, settle, values_in
+from tests.support.cluster_images import ORDERS, cluster, with_topic
+from tests.support.server.replicas import DEFAULTS, ORDERS_0, Broker, InlineExecutor, batch, outcome, settle, values_in
+from tests.unit.server.replica.publishing import Host, changed
 
 pytestmark = pytest.mark.real_time
 

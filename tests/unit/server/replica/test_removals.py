@@ -11,7 +11,7 @@ import pytest
 from kraft.runtime.disk import RealDisk
 from kraft.server.replica.log_directories import LogDirectories
 from kraft.server.replica.removals import DeletedDirectory, ReplicaRemovals
-from tests.unit.server.replicas import until
+from tests.support.server.replicas import until
 
 pytestmark = pytest.mark.real_time
 

@@ -22,8 +22,8 @@ from kraft.server.replica.store import (
     FoundPartition,
     PartitionStore,
 )
-from tests.unit.metadata.clusters import ORDERS
-from tests.unit.server.replicas import DEFAULTS, ORDERS_0, batch
+from tests.support.cluster_images import ORDERS
+from tests.support.server.replicas import DEFAULTS, ORDERS_0, batch
 
 RECREATED = TopicId(UUID(int=200))
 

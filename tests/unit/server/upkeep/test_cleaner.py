@@ -12,12 +12,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from kraft.log.cleaning import compaction
-from kraft.log.format.record_batch import build_batch, iter_records
+from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
 from kraft.log.partition_log import PartitionLog
 from kraft.model.ids import Offset, TopicPartition
 from kraft.runtime.disk import RealDisk
-from kraft.server.config.components import LogMaintenance
 from kraft.server.config.values import UNLIMITED_BYTES_PER_SECOND
 from kraft.server.replica.log_configs import log_config
 from kraft.server.replica.move import ReplicaMove
@@ -26,24 +25,11 @@ from kraft.server.upkeep import cleaner
 from kraft.server.upkeep.cleaner import LogCleaner
 from kraft.server.upkeep.scrubber import LogScrubber
 from kraft.server.upkeep.throttle import Stopped, Throttle
+from tests.support.cluster_images import ORDERS
+from tests.support.server.replicas import DEFAULTS, WALL_MS, Broker, InlineExecutor, lead, remove_directory
 from tests.support.virtual_time import run_virtually
-from tests.unit.metadata.clusters import ORDERS
-from tests.unit.server.replicas import DEFAULTS, WALL_MS, Broker, InlineExecutor, lead, remove_directory
+from tests.unit.server.upkeep.cleaning import CONFIG, contents, roll
 
-CONFIG = LogMaintenance(
-    retention_check_interval_ms=1_000,
-    flush_check_interval_ms=1_000,
-    cleaner_enabled=True,
-    cleaner_threads=1,
-    cleaner_backoff_ms=1_000,
-    cleaner_dedupe_buffer_bytes=1 << 20,
-    cleaner_io_bytes_per_second_max=UNLIMITED_BYTES_PER_SECOND,
-    producer_id_expiration_ms=1_000,
-    producer_id_expiration_check_interval_ms=1_000,
-    scrub_interval_ms=0,
-    scrub_io_bytes_per_second_max=UNLIMITED_BYTES_PER_SECOND,
-    free_space_bytes_min=0,
-)
 COMPACTED = ("compact",)
 
 
@@ -96,24 +82,9 @@ def compacted(broker: Broker, number: int = 0, *, rounds: int = 4, **configs: An
     return partition
 
 
-def roll(partition: Partition) -> None:
-    partition.log.roll()
-    partition.log_became_durable()
-
-
 def write(partition: Partition, **values: str) -> None:
     records = [Record(0, WALL_MS, key.encode(), value.encode()) for key, value in values.items()]
     partition.append(build_batch(records), 1)
-
-
-def contents(partition: Partition) -> list[tuple[int, str, str]]:
-    """Offset, key and value of every record."""
-    found, offset = [], partition.log.log_start_offset
-    while offset < partition.log.log_end_offset:
-        for record in iter_records(partition.log.read(offset, 1 << 20, partition.log.log_end_offset)):
-            found.append((record.offset, (record.key or b"").decode(), (record.value or b"").decode()))
-            offset = Offset(record.offset + 1)
-    return found
 
 
 NEWEST = [(9, "a", "a3"), (10, "b", "b3"), (11, "c", "c3"), (12, "d", "active")]

@@ -18,8 +18,8 @@ from kraft.server.replica.log_configs import log_config
 from kraft.server.replica.partition import Partition
 from kraft.server.upkeep.disk_space import DiskSpace
 from kraft.server.upkeep.maintenance import LogMaintenanceTasks
-from tests.unit.server.replicas import DEFAULTS, WALL_MS, Broker, InlineExecutor, follow, lead, remove_directory
-from tests.unit.server.upkeep.test_cleaner import CONFIG, contents, roll
+from tests.support.server.replicas import DEFAULTS, WALL_MS, Broker, InlineExecutor, follow, lead, remove_directory
+from tests.unit.server.upkeep.cleaning import CONFIG, contents, roll
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from kraft.server.config.values import UNLIMITED_BYTES_PER_SECOND
 from kraft.server.replica.partition import Partition
 from kraft.server.upkeep.scrubber import FIRST_AFTER_S, LogScrubber, ScrubTally
 from kraft.server.upkeep.throttle import Stopped, Throttle
+from tests.support.server.replicas import Broker, InlineExecutor, batch, lead, remove_directory
 from tests.support.virtual_time import run_virtually
-from tests.unit.server.replicas import Broker, InlineExecutor, batch, lead, remove_directory
 
 
 class MeddlingDisk(RealDisk):

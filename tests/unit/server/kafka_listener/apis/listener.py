@@ -14,7 +14,7 @@ from kraft.server.replica.partitions import Partitions
 from kraft.wire.api_keys import ApiKey, response_type
 from kraft.wire.declaration import ZERO_UUID, Message
 from kraft.wire.frame import decode_response, encode_request
-from tests.unit.metadata.clusters import ORDERS, cluster, with_topic
+from tests.support.cluster_images import ORDERS, cluster, with_topic
 
 R = TypeVar("R", bound=Message)
 

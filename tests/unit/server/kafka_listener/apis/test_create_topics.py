@@ -20,8 +20,8 @@ from kraft.wire.schema.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from tests.support.new_topic import new_topic
 from tests.unit.server.kafka_listener.apis.listener import answered, versions_of
-from tests.wire.new_topic import new_topic
 
 TOPIC_ID = UUID(int=7)
 

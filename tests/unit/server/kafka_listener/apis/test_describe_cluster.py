@@ -12,7 +12,7 @@ from kraft.model.metadata import BrokerEndpoint, MetadataRequest, MetadataRespon
 from kraft.server.kafka_listener.apis.authorized_operations import NOT_ASKED, ON_CLUSTER
 from kraft.server.kafka_listener.apis.describe_cluster import DescribeClusterApi
 from kraft.wire.schema.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from tests.unit.metadata.clusters import CLUSTER, cluster, epoch_of
+from tests.support.cluster_images import CLUSTER, cluster, epoch_of
 from tests.unit.server.kafka_listener.apis.listener import LISTENER, answered, versions_of
 
 METADATA = MetadataResponse(

@@ -17,7 +17,7 @@ from kraft.wire.schema.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     TopicRequest,
 )
-from tests.unit.metadata.clusters import ORDERS
+from tests.support.cluster_images import ORDERS
 from tests.unit.server.kafka_listener.apis.listener import IMAGE, answered
 
 

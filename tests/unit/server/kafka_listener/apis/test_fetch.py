@@ -27,6 +27,7 @@ from kraft.wire.schema.fetch import (
     PartitionData,
     ReplicaState,
 )
+from tests.support.server.replicas import Broker, batch, follow, lead, settle, values_of
 from tests.support.virtual_time import run_virtually
 from tests.unit.server.kafka_listener.apis.listener import (
     answered,
@@ -36,7 +37,6 @@ from tests.unit.server.kafka_listener.apis.listener import (
     topic_named,
     versions_of,
 )
-from tests.unit.server.replicas import Broker, batch, follow, lead, settle, values_of
 
 VERSIONS = versions_of(FetchRequest)
 SESSION_VERSIONS = [version for version in VERSIONS if version >= 7]

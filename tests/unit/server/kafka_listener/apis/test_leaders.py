@@ -6,7 +6,7 @@ from kraft.metadata.image import EMPTY_IMAGE
 from kraft.model.errors import ErrorCode
 from kraft.server.kafka_listener.apis.leaders import NOBODY, Leaders
 from kraft.wire.declaration import ZERO_UUID
-from tests.unit.metadata.clusters import ORDERS, cluster, with_topic
+from tests.support.cluster_images import ORDERS, cluster, with_topic
 from tests.unit.server.kafka_listener.apis.listener import IMAGE, UNKNOWN_ID, leaders
 
 

@@ -15,9 +15,9 @@ from kraft.wire.schema.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from tests.support.server.replicas import Broker, InlineExecutor, batch, lead
 from tests.support.virtual_time import run_virtually
 from tests.unit.server.kafka_listener.apis.listener import answered, partitions_of, versions_of
-from tests.unit.server.replicas import Broker, InlineExecutor, batch, lead
 
 VERSIONS = versions_of(ListOffsetsRequest)
 

@@ -26,9 +26,9 @@ from kraft.wire.schema.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from tests.support.cluster_images import CLUSTER, ORDERS, cluster, epoch_of, with_topic
+from tests.support.server.fake_controllers import FakeControllers
 from tests.support.virtual_time import run_virtually
-from tests.unit.metadata.clusters import CLUSTER, ORDERS, cluster, epoch_of, with_topic
-from tests.unit.server.fake_controllers import FakeControllers
 from tests.unit.server.kafka_listener.apis.listener import LISTENER, UNKNOWN_ID, answered, leaders, versions_of
 
 VERSIONS = versions_of(MetadataRequest)

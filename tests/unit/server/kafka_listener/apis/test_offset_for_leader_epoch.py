@@ -13,9 +13,9 @@ from kraft.wire.schema.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from tests.support.server.replicas import Broker, batch, lead
 from tests.support.virtual_time import run_virtually
 from tests.unit.server.kafka_listener.apis.listener import answered, partitions_of, versions_of
-from tests.unit.server.replicas import Broker, batch, lead
 
 VERSIONS = versions_of(OffsetForLeaderEpochRequest)
 

@@ -23,8 +23,9 @@ from kraft.wire.schema.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from tests.support.cluster_images import epoch_of
+from tests.support.server.replicas import WALL_MS, Broker, batch, follow, lead, settle, values_in
 from tests.support.virtual_time import run_virtually
-from tests.unit.metadata.clusters import epoch_of
 from tests.unit.server.kafka_listener.apis.listener import (
     IMAGE,
     answered,
@@ -35,7 +36,6 @@ from tests.unit.server.kafka_listener.apis.listener import (
     topic_named,
     versions_of,
 )
-from tests.unit.server.replicas import WALL_MS, Broker, batch, follow, lead, settle, values_in
 
 VERSIONS = versions_of(ProduceRequest)
 
