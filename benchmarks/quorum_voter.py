@@ -1,4 +1,4 @@
-"""One voter of a quorum as a process of its own: it measures its own commits when it leads and the benchmark asks for it.
+"""One voter of a quorum as a process of its own; while it leads, it measures its own commits on request.
 
 quorum_voter.py NODE_ID DIRECTORY ID=PORT,ID=PORT,...
 
