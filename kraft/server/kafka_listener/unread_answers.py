@@ -1,4 +1,4 @@
-"""How much of what was answered still waits here for clients to read it, and so how much more may be answered."""
+"""Budget of responses that clients have not read yet; it limits how many bytes the next response may have."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from typing import Final
 from kraft.server.loop.budget import Budget
 
 ANSWER_BYTES_MAX: Final = 2 * 1024 * 1024
-"""Of records in one answer, however much a client asks for: on its way out, an answer is copied twice."""
+"""Maximum bytes of records in one response, whatever the client asks for: sending copies a response twice."""
 
 SMALL_ANSWER_BYTES: Final = 16 * 1024
-"""Goes out however little room there is. The kernel takes more than that from a client that reads."""
+"""A response up to this size is always sent: the kernel buffers more than that for a client that reads."""
 
 UNREAD_SHARE: Final = 4
-"""Of `socket.request.max.bytes`, this part may be unread, in all answers together. Each is there twice while it
-is written, and the buffers of many that come and go leave gaps of their size.
+"""All unread responses together take at most `socket.request.max.bytes` / 4. Each is in memory twice while it is
+written, and many buffers that come and go leave gaps of their size.
 """
 
 
 class UnreadAnswers:
-    """A client that does not read is given little; when there are many, those that read nothing at all have to go."""
+    """Limits responses to clients that do not read; if there are many, those that read nothing are disconnected."""
 
     def __init__(self, bytes_max: int) -> None:
         self.budget = Budget(bytes_max)
-        """Held by connections, and by answers on their way to one."""
+        """Held by connections, and by responses on their way to one."""
 
     def note(self, reader: Hashable, size_bytes: int) -> None:
-        """So much is unread by it now."""
+        """Set how many bytes `reader` has not read."""
         if size_bytes:
             self.budget.hold(reader, size_bytes)
         else:
             self.budget.release(reader)
 
     def made(self, size_bytes: int) -> None:
-        """An answer with so many bytes of records is on its way to a connection, and counts until it has got there.
+        """Count a response with `size_bytes` of records until it reaches its connection.
 
-        That is in the next turn of the loop, so that clients who do read are not held up by what they have read.
+        That is in the next turn of the event loop, so that clients that read are not delayed by their own responses.
         """
         if not size_bytes:
             return
@@ -47,24 +47,24 @@ class UnreadAnswers:
 
     @property
     def is_crowded(self) -> bool:
-        """There is no room left: who does not read holds up those who do."""
+        """True if no room is left: clients that do not read delay those that do."""
         return self.budget.left <= 0
 
     def room_bytes(self) -> int:
-        """So many bytes of records the next answer may have. With 0, it is to be a small one."""
+        """Return how many bytes of records the next response may have. 0: only a small one."""
         return max(0, min(ANSWER_BYTES_MAX, self.budget.left))
 
     def takes(self, size_bytes: int) -> bool:
-        """Whether an answer with so many bytes of records may be made.
+        """Return whether a response with `size_bytes` of records may be made.
 
-        The last one that finds room may take more than there is: a batch is given as a whole or not at all (KIP-74).
+        The last one that finds room may take more than is left: a batch is sent whole or not at all (KIP-74).
         """
         return size_bytes <= SMALL_ANSWER_BYTES or self.budget.left > 0
 
     async def room(self, deadline_s: float) -> bool:
-        """Waits until there is some, by the loop's clock, in the order of coming. False: the time is over."""
+        """Wait for room until `deadline_s` of the loop's clock, first come, first served. False: timed out."""
         answer = object()
         has_room = await self.budget.wait(answer, 1, deadline_s)
-        # How much is taken is known when it is read.
+        # The size of the response is known only after the read.
         self.budget.release(answer)
         return has_room

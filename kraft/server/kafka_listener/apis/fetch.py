@@ -1,4 +1,4 @@
-"""Fetch: committed record batches for consumers. Followers copy from each other over the GRPC listener."""
+"""Fetch: return committed record batches to consumers. Followers fetch over the GRPC listener instead."""
 
 from __future__ import annotations
 
@@ -36,18 +36,19 @@ from kraft.wire.schema.fetch import (
 )
 
 Begin = Callable[[values.FetchRequest], Awaitable[values.FetchResponse] | values.FetchResponse]
-"""Answers at once when there is enough to answer with."""
+"""Returns the response itself, not an awaitable, if enough records are there already."""
 
 _TOPIC_IDS_FROM: Final = 13
 _READ_COMMITTED: Final = 1
 
 WAITING_PARTITIONS_MAX: Final = 50_000
-"""Of all fetches that wait together. Those above wait for CROWDED_WAIT_MS_MAX only: what waits takes memory."""
+"""Maximum number of partitions of all waiting fetches; further fetches wait at most CROWDED_WAIT_MS_MAX, since a
+waiting fetch takes memory."""
 
 CROWDED_WAIT_MS_MAX: Final = 100
 
 LARGE_WAIT_MS_MAX: Final = 500
-"""Of a large request: others may wait for their turn behind it. It is what clients ask for by default."""
+"""Maximum wait of a large fetch, since others may wait for its turn to end. Clients ask for this by default."""
 
 _Found = list[tuple[FetchKey, PartitionData]]
 
@@ -61,7 +62,7 @@ class FetchApi:
         waiting: Budget,
         monotonic_ms: Callable[[], int],
     ) -> None:
-        """`waiting` counts the partitions of all fetches that wait."""
+        """`waiting` counts the partitions of all waiting fetches."""
         self._begin = begin
         self._leaders = leaders
         self._sessions = sessions
@@ -134,7 +135,7 @@ class FetchApi:
             return session
         if request.session_epoch == INITIAL_EPOCH:
             return None
-        raise Refusal(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "fetch sessions have as many partitions as they may")
+        raise Refusal(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "fetch sessions hold too many partitions")
 
     async def _respond_in_turns(self, fetch: PendingFetch) -> FetchResponse:
         turns, found = Turns(PARTITIONS_AT_ONCE), list[tuple[FetchKey, PartitionData]]()
@@ -164,7 +165,7 @@ class FetchApi:
 
     def _response(self, fetch: PendingFetch, found: _Found) -> FetchResponse:
         if fetch.session is not None:
-            # The first answer of a session names everything, since the client knows nothing yet.
+            # The first response of a session names every partition, since the client knows nothing yet.
             found = fetch.session.news(found)
         leaders = {data.current_leader.leader_id for _, data in found}
         return FetchResponse(
@@ -185,7 +186,7 @@ def _room_bytes(unread: UnreadAnswers | None) -> int | None:
 
 
 def _read(fetch: PendingFetch, unread: UnreadAnswers | None, answer: values.FetchResponse) -> None:
-    """The answer counts at once, so that others know that read now."""
+    """Count the response at once, so that other fetches that read now see it."""
     size_bytes = sum(len(result.records) for result in answer.partitions)
     has_room = unread is None or unread.takes(size_bytes)
     if unread is not None and has_room:

@@ -63,7 +63,7 @@ def test_a_request_that_hardly_goes_on_has_to_go_when_others_want_its_memory(mon
         assert served.listener.receiving_bytes == 0
 
     (line,) = run(test)
-    assert line["reason"] == "a request hardly went on arriving, and others wait for the memory that it takes"
+    assert line["reason"] == "request arrived too slowly while others waited for the memory that it takes"
 
 
 def test_what_a_very_large_request_leaves_behind_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,7 +146,7 @@ def test_whole_frames_wait_for_their_turn() -> None:
 @pytest.mark.parametrize("size", [-1, 0, 7, FRAME_BYTES_MAX + 1, 0x47455420])
 def test_a_size_that_no_request_has_is_refused(size: int) -> None:
     buffer = Connections().new()
-    with pytest.raises(BadFrame, match=rf"a request of {size} bytes"):
+    with pytest.raises(BadFrame, match=rf"request of {size} bytes"):
         feed(buffer, size.to_bytes(4, "big", signed=True))
 
 

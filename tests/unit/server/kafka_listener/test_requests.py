@@ -91,11 +91,11 @@ def test_only_produce_requests_overlap() -> None:
 @pytest.mark.parametrize(
     ("request_frame", "reason"),
     [
-        (frame(ProduceRequest(acks=1, timeout_ms=0, topic_data=()), 9), "PRODUCE is not served here"),
-        (memoryview(b"\x7f\xff\x00\x00\x00\x00\x00\x01\xff\xff"), "API key 32767 is not served here"),
+        (frame(ProduceRequest(acks=1, timeout_ms=0, topic_data=()), 9), "PRODUCE is not supported"),
+        (memoryview(b"\x7f\xff\x00\x00\x00\x00\x00\x01\xff\xff"), "API key 32767 is not supported"),
         (frame(REQUEST, 5)[:-3], "InitProducerIdRequest"),
         (memoryview(b"\x00\x16\x00\x04"), "request header"),
-        (memoryview(b"\x00\x16\x00\x63\x00\x00\x00\x01\xff\xff"), "version 99 of INIT_PRODUCER_ID is not served here"),
+        (memoryview(b"\x00\x16\x00\x63\x00\x00\x00\x01\xff\xff"), "version 99 of INIT_PRODUCER_ID is not supported"),
     ],
 )
 def test_what_cannot_be_answered_ends_the_connection_with_a_reason(request_frame: memoryview, reason: str) -> None:

@@ -61,7 +61,7 @@ def test_a_type_of_election_that_does_not_exist_is_refused() -> None:
 
     code, results = elect(handle, election_type=5)
     assert code == ErrorCode.INVALID_REQUEST
-    assert results == [("orders", n, ErrorCode.INVALID_REQUEST, "there is no election of type 5") for n in (0, 1)]
+    assert results == [("orders", n, ErrorCode.INVALID_REQUEST, "unknown election type 5") for n in (0, 1)]
 
 
 @pytest.mark.parametrize("raises", [True, False])

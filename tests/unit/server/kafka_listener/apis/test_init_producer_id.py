@@ -51,7 +51,7 @@ def test_a_transactional_producer_is_refused_and_the_log_says_why(version: int) 
         response = ask(version, given, transactional_id="payments")
     assert (response.error_code, response.producer_id, response.producer_epoch) == (ErrorCode.INVALID_REQUEST, -1, -1)
     (line,) = lines
-    assert line["reason"] == "a transactional producer: transactions are not built yet"
+    assert line["reason"] == "transactions are not supported yet: unset transactional.id"
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 3])
