@@ -135,7 +135,7 @@ class FetchSessions:
         self._sessions[session_id] = FetchSession(session_id, uses_topic_ids, now_ms)
         return self._sessions[session_id]
 
-    def go_on(self, session_id: int, epoch: int, uses_topic_ids: bool, now_ms: int) -> FetchSession:
+    def resume(self, session_id: int, epoch: int, uses_topic_ids: bool, now_ms: int) -> FetchSession:
         """Continue a session and return it. Raises Refusal, after which the consumer begins a new session."""
         session = self._sessions.get(session_id)
         if session is None:

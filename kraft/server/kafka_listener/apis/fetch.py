@@ -130,7 +130,7 @@ class FetchApi:
                 return None
             session = self._sessions.begin(uses_topic_ids, now_ms)
         else:
-            session = self._sessions.go_on(request.session_id, request.session_epoch, uses_topic_ids, now_ms)
+            session = self._sessions.resume(request.session_id, request.session_epoch, uses_topic_ids, now_ms)
         if session is None or self._sessions.change(session, _named(request), _forgotten(request)):
             return session
         if request.session_epoch == INITIAL_EPOCH:

@@ -85,7 +85,7 @@ async def watching_controller(*, leading: bool = True) -> AsyncIterator[Watching
         while True:
             await asyncio.sleep(0.1)
             if controller.host.active:
-                await controller.watch.fence_the_silent()
+                await controller.watch.fence_expired()
 
     running = [asyncio.create_task(each) for each in (controller.host.run(), controller.watch.run(), look_around())]
     if leading:
@@ -119,11 +119,9 @@ async def test_a_broker_whose_process_is_gone_is_fenced_long_before_its_session_
                 parts.kill(2)
             await asyncio.sleep(VERDICT_S)
         assert parts.fenced() == [1]
-        assert not parts.watch.is_heard_from(ONE), "its next process need not wait"
-        told = [event for event in events if event["event"] == "broker fenced"]
-        assert [(event["broker"], event["reason"]) for event in told] == [
-            (1, "nobody listens at its addresses any more")
-        ]
+        assert not parts.watch.has_live_session(ONE), "its next process need not wait"
+        fenced = [event for event in events if event["event"] == "broker fenced"]
+        assert [(event["broker"], event["reason"]) for event in fenced] == [(1, "its addresses refuse connections")]
 
 
 async def test_a_broker_that_lets_go_of_its_call_and_still_listens_keeps_its_session() -> None:

@@ -144,7 +144,7 @@ async def test_a_transaction_with_a_record_that_no_entry_can_hold_is_aborted_wit
             records = [*create_large("orders")(image).records, *create("x" * PAYLOAD_BYTES_MAX)(image).records]
             return Decision(records=records, response="")
 
-        with pytest.raises(Refusal, match="ask for less at a time"):
+        with pytest.raises(Refusal, match="split the request"):
             await host.submit(decide)
         async with asyncio.timeout(5):
             while decode_records(quorum.payloads[-1], 1) != [TransactionAborted()]:

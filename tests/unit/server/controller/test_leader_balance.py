@@ -35,7 +35,7 @@ class Parts:
 
     def _on_leadership(self, active: bool) -> None:
         if active:
-            self.balance.begin_anew()
+            self.balance.restart()
 
     def leader(self) -> int:
         return partition(self.host.image).leader

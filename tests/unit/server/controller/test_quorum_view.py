@@ -33,7 +33,7 @@ def status(leader_end: int, follower_end: int, *, commit_index: int = 40) -> Quo
 def test_voters_are_shown_with_what_they_lack_and_since_when() -> None:
     clock = SettableClock()
     view = QuorumView("c", clock)
-    view.look(status(42, 42), 40, REGISTERED)
+    view.update(status(42, 42), 40, REGISTERED)
     clock.now_ms += 500
     description = view.describe(status(45, 42), 40, REGISTERED)
     assert (description.cluster_id, description.leader_id, description.leader_epoch) == ("c", 1, 5)
@@ -86,8 +86,8 @@ def test_brokers_that_vote_were_forgotten_or_went_silent_are_no_observers() -> N
 def test_a_new_reign_begins_with_nothing() -> None:
     view = QuorumView("c", SettableClock())
     view.broker_heard(BrokerId(7), 38)
-    view.look(status(40, 40), 38, REGISTERED)
-    view.begin_anew()
+    view.update(status(40, 40), 38, REGISTERED)
+    view.reset()
     description = view.describe(status(40, 39), 38, REGISTERED)
     assert description.observers == []
     assert description.voters[1].last_caught_up_timestamp_ms == -1

@@ -36,7 +36,7 @@ def asked(
     async def ask() -> Mapping[int, Sequence[FeatureRange]]:
         async with served(identity_service(identity)) as (_, address):
             known = [voter(node_id, address) for node_id in voters]
-            return await VoterFeatures(known, own_id, dial_openly).of_those_that_are_no_brokers(image)
+            return await VoterFeatures(known, own_id, dial_openly).of_controllers_only(image)
 
     return asyncio.run(ask())
 
@@ -54,13 +54,17 @@ def test_a_single_controller_asks_nobody() -> None:
 
 
 def test_another_node_at_a_controllers_address_tells_nothing_about_it() -> None:
-    with pytest.raises(Refusal, match=r"controller 3@127\.0\.0\.1:\d+ does not tell .* \(node 2 answers there\)"):
+    with pytest.raises(
+        Refusal, match=r"controller 3@127\.0\.0\.1:\d+ does not report .* \(node 2 answers at its address\)"
+    ):
         asked(1, 3)
 
 
 def test_a_controller_that_does_not_answer_may_be_of_any_version() -> None:
     others = VoterFeatures([voter(1, "127.0.0.1:1"), voter(2, "127.0.0.1:2")], 1, dial_openly)
-    with pytest.raises(Refusal, match=r"controller 2@127\.0\.0\.1:2 does not tell which levels it supports") as refused:
-        asyncio.run(others.of_those_that_are_no_brokers(EMPTY_IMAGE))
+    with pytest.raises(
+        Refusal, match=r"controller 2@127\.0\.0\.1:2 does not report which levels it supports"
+    ) as refused:
+        asyncio.run(others.of_controllers_only(EMPTY_IMAGE))
     assert refused.value.error_code is ErrorCode.INVALID_UPDATE_VERSION
-    assert "start it, in a version that does, or take it out of controller.quorum.voters" in refused.value.message
+    assert "start it with a version that does, or remove it from controller.quorum.voters" in refused.value.message

@@ -51,7 +51,7 @@ def told(session: FetchSession, *found: tuple[FetchKey, PartitionData]) -> list[
 
 def refused(kept: FetchSessions, session_id: int, epoch: int, uses_topic_ids: bool = False) -> ErrorCode:
     with pytest.raises(Refusal) as refusal:
-        kept.go_on(session_id, epoch, uses_topic_ids, now_ms=0)
+        kept.resume(session_id, epoch, uses_topic_ids, now_ms=0)
     return refusal.value.error_code
 
 
@@ -87,10 +87,10 @@ def test_a_lost_or_repeated_request_is_noticed() -> None:
     kept = sessions()
     session = kept.begin(uses_topic_ids=False, now_ms=0)
     assert session is not None
-    assert kept.go_on(session.session_id, 1, uses_topic_ids=False, now_ms=0) is session
+    assert kept.resume(session.session_id, 1, uses_topic_ids=False, now_ms=0) is session
     assert refused(kept, session.session_id, 1) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
     assert refused(kept, session.session_id, 3) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
-    assert kept.go_on(session.session_id, 2, uses_topic_ids=False, now_ms=0) is session
+    assert kept.resume(session.session_id, 2, uses_topic_ids=False, now_ms=0) is session
 
 
 def test_epochs_begin_anew_at_one_when_they_have_run_out() -> None:
@@ -98,7 +98,7 @@ def test_epochs_begin_anew_at_one_when_they_have_run_out() -> None:
     session = kept.begin(uses_topic_ids=False, now_ms=0)
     assert session is not None
     session.next_epoch = 0x7FFFFFFF
-    kept.go_on(session.session_id, 0x7FFFFFFF, uses_topic_ids=False, now_ms=0)
+    kept.resume(session.session_id, 0x7FFFFFFF, uses_topic_ids=False, now_ms=0)
     assert session.next_epoch == 1
 
 
@@ -117,7 +117,7 @@ def test_only_a_session_that_nobody_used_for_long_makes_room() -> None:
     assert first is not None
     assert second is not None
     assert kept.begin(False, now_ms=UNUSED_MS_MAX - 1) is None
-    kept.go_on(first.session_id, 1, uses_topic_ids=False, now_ms=UNUSED_MS_MAX)
+    kept.resume(first.session_id, 1, uses_topic_ids=False, now_ms=UNUSED_MS_MAX)
     assert kept.begin(False, now_ms=UNUSED_MS_MAX) is not None
     assert refused(kept, second.session_id, 1) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert len(kept) == 2
