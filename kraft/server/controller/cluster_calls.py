@@ -141,7 +141,8 @@ class ClusterCalls:
         if request.cluster_id != self._cluster_id:
             raise Refusal(
                 ErrorCode.INCONSISTENT_CLUSTER_ID,
-                f"this is cluster '{self._cluster_id}', the node belongs to '{request.cluster_id}': check cluster.id",
+                f"this is cluster '{self._cluster_id}', the node belongs to cluster '{request.cluster_id}': "
+                "check cluster.id",
             )
         sent = request.after_index
         while True:

@@ -89,14 +89,14 @@ class _Deletion:
             raise Refusal(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"timed out before every in-sync replica of {self.partition.topic_partition} deleted its records; "
-                "the others will still delete them",
+                "the remaining replicas will still delete them",
             )
         return reached
 
     def low_watermark(self) -> Offset:
         if self.partition.leader_epoch != self._leader_epoch:
             # The request names no leader epoch, so the client must look up the leader again.
-            moved = f"leader of {self.partition.topic_partition} changed meanwhile"
+            moved = f"leader of {self.partition.topic_partition} changed meanwhile: retry"
             raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, moved)
         return self.partition.as_leader().low_watermark
 

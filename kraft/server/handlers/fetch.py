@@ -31,7 +31,7 @@ TURN_S_MAX: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """How many bytes a read may return."""
+    """Bounds of the bytes that a read may return."""
 
     bytes_max: int
     at_least_one: bool

@@ -88,7 +88,9 @@ class ListOffsetsHandler:
             try:
                 found = await _looked_up(partition, leader, wanted.timestamp_ms, reads)
             except TimeoutError:
-                message = f"look-up by timestamp in {partition.topic_partition} took longer than {LOOK_UP_S_MAX:g} s"
+                message = (
+                    f"look-up by timestamp in {partition.topic_partition} took longer than {LOOK_UP_S_MAX:g} s: retry"
+                )
                 raise Refusal(ErrorCode.REQUEST_TIMED_OUT, message) from None
             if found is not None:
                 return partition, found
@@ -174,5 +176,5 @@ def _check_high_watermark_is_current(partition: Partition) -> None:
     if partition.high_watermark < leader.epoch_start_offset:
         raise Refusal(
             ErrorCode.OFFSET_NOT_AVAILABLE,
-            f"new leader of {partition.topic_partition} does not know the high watermark yet",
+            f"new leader of {partition.topic_partition} does not know the high watermark yet: retry",
         )

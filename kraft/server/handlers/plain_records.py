@@ -110,7 +110,10 @@ class PlainRecordsHandler:
                 steps = unpack_records(result.records, request.fetch_offset, FETCHED_RECORDS_MAX, bytes_max)
                 unpacked = await reads.run(steps)
         except TimeoutError:
-            code, message = ErrorCode.REQUEST_TIMED_OUT, f"records were not unpacked within {UNPACK_S_MAX:g} s"
+            code, message = (
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"unpacking records took longer than {UNPACK_S_MAX:g} s: fetch fewer bytes",
+            )
         if unpacked.error is not None:
             # The checksum is right, so a producer sent it like this; it cannot be returned as plain records.
             code, message = unpacked.error.error_code, unpacked.error.message

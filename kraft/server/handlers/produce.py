@@ -51,7 +51,9 @@ class _Append(NamedTuple):
             return self.outcome
         if self.outcome.done() and not self.outcome.cancelled():
             return self.outcome.result()
-        return Refusal(ErrorCode.REQUEST_TIMED_OUT, "timed out before it could be appended; nothing was appended")
+        return Refusal(
+            ErrorCode.REQUEST_TIMED_OUT, "timed out before the records were appended; they will not be appended"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

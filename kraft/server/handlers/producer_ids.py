@@ -33,7 +33,7 @@ class ProducerIdHandler:
                     return refused
                 producer_id, self._next = self._next, self._next + 1
         except TimeoutError:
-            late = "timed out waiting for a block of producer ids from the controllers"
+            late = "timed out waiting for a block of producer ids from the controller: retry"
             return InitProducerIdResponse(error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=late)
         return InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0)
 

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from kraft.server.kafka_listener.receive_buffer import BadFrame, ReceiveBuffer
 
-Answer = Sequence[bytes | bytearray | memoryview]
+ResponseBytes = Sequence[bytes | bytearray | memoryview]
 """The bytes of a response, starting with its size; empty when the client gets no response."""
 
 PIPELINED_MAX: Final = 64
@@ -45,7 +45,7 @@ class Requests(Protocol):
     def is_pipelined(self, frame: memoryview) -> bool:
         """True if the request may be begun before earlier requests of its kind are answered."""
 
-    def begin(self, frame: memoryview) -> Awaitable[Answer] | Answer:
+    def begin(self, frame: memoryview) -> Awaitable[ResponseBytes] | ResponseBytes:
         """Begin the request. The frame's bytes are valid until this returns. Raises CloseConnection."""
 
 
@@ -85,10 +85,10 @@ class ConnectionLimits:
 
 @dataclass(slots=True)
 class _Reply:
-    answer: Answer | None = None
+    response: ResponseBytes | None = None
     """None until the response is ready."""
 
-    task: asyncio.Task[Answer] | None = None
+    task: asyncio.Task[ResponseBytes] | None = None
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -106,7 +106,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._buffer = make_buffer(self._take_frames_soon)
         self._replies: deque[_Reply] = deque()
-        """In the order of their requests. Those at the front that are ready are written."""
+        """Replies in the order of their requests. Those at the front that are ready are written."""
         self._pipelining = False
         """More requests of the same kind may be begun while the earlier ones wait for their responses."""
         self._is_draining = False
@@ -211,12 +211,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._is_over:
             return
         try:
-            self._write_answers()
+            self._write_responses()
             taken = 0
             while taken < TAKEN_AT_ONCE_MAX and self._may_begin() and (frame := self._buffer.next_frame()) is not None:
                 self._begin(frame)
                 taken += 1
-            self._write_answers()
+            self._write_responses()
             if taken and self._may_begin() and self._buffer.peek_frame() is not None:
                 # The next frame waited for a response that was just written, or for other connections to have their
                 # turn. No later event would begin it.
@@ -253,12 +253,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
             assert reply.task is not None, "just made"
             reply.task.add_done_callback(lambda task: self._answered(reply, task))
         else:
-            reply = _Reply(answer=begun)
+            reply = _Reply(response=begun)
         self._replies.append(reply)
         if not self._pipelining:
-            self._write_answers()
+            self._write_responses()
 
-    def _answered(self, reply: _Reply, task: asyncio.Task[Answer]) -> None:
+    def _answered(self, reply: _Reply, task: asyncio.Task[ResponseBytes]) -> None:
         if self._is_over:
             return
         if task.cancelled():
@@ -267,18 +267,18 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         error = task.exception()
         if error is None:
-            reply.answer = task.result()
+            reply.response = task.result()
             self._take_frames()
         elif isinstance(error, CloseConnection):
             self._end(str(error))
         else:
             self._fail(error)
 
-    def _write_answers(self) -> None:
+    def _write_responses(self) -> None:
         pieces: list[bytes | bytearray | memoryview] = []
-        while self._replies and (answer := self._replies[0].answer) is not None:
+        while self._replies and (response := self._replies[0].response) is not None:
             self._replies.popleft()
-            pieces += answer
+            pieces += response
         if pieces:
             self._used_at_s = self._loop.time()
             self._write(pieces)
@@ -286,7 +286,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 # Writing was paused at the first piece that was not fully sent; count all of them.
                 self._note_unread()
 
-    def _write(self, pieces: Answer) -> None:
+    def _write(self, pieces: ResponseBytes) -> None:
         """Write small pieces together in one system call, and large ones without a copy."""
         together: list[bytes | bytearray | memoryview] = []
         for piece in pieces:

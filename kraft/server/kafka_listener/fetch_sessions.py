@@ -114,7 +114,7 @@ class FetchSessions:
         self._sessions_max = sessions_max
         self._partitions = Budget(partitions_max)
         self._sessions: dict[int, FetchSession] = {}
-        """In the order of their last use, the oldest first."""
+        """Sessions by id, in the order of their last use, the oldest first."""
 
     def __len__(self) -> int:
         return len(self._sessions)

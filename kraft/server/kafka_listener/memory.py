@@ -33,7 +33,7 @@ from typing import Final
 
 from kraft.server.kafka_listener.large_requests import LargeRequests
 from kraft.server.kafka_listener.receive_memory import SMALL_BYTES_MAX, ReceiveMemory
-from kraft.server.kafka_listener.unread_answers import ANSWER_BYTES_MAX, UNREAD_SHARE, UnreadAnswers
+from kraft.server.kafka_listener.unread_responses import RESPONSE_RECORD_BYTES_MAX, UNREAD_SHARE, UnreadResponses
 from kraft.server.loop.budget import Budget
 
 
@@ -44,7 +44,7 @@ class ListenerMemory:
         self._request_bytes_max: Final = request_bytes_max
         self.receive = ReceiveMemory(request_bytes_max)
         self.large = LargeRequests(request_bytes_max)
-        self.unread = UnreadAnswers(request_bytes_max // UNREAD_SHARE)
+        self.unread = UnreadResponses(request_bytes_max // UNREAD_SHARE)
 
     @property
     def budgets(self) -> tuple[Budget, ...]:
@@ -58,5 +58,5 @@ class ListenerMemory:
     @property
     def bytes_max(self) -> int:
         """Maximum that all budgets together ever grant."""
-        beyond = SMALL_BYTES_MAX + 2 * self._request_bytes_max + ANSWER_BYTES_MAX
+        beyond = SMALL_BYTES_MAX + 2 * self._request_bytes_max + RESPONSE_RECORD_BYTES_MAX
         return sum(budget.size_max for budget in self.budgets) + beyond

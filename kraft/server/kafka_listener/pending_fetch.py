@@ -46,9 +46,9 @@ class PendingFetch:
     room_wait_ms: int
     state: FetchState = FetchState.READING
     deadline_s: float = field(default=0.0, init=False)
-    """When the wait for room ends, by the loop's clock."""
+    """End of the wait for room, by the loop's clock."""
 
-    _answer: values.FetchResponse | None = field(default=None, init=False)
+    _response: values.FetchResponse | None = field(default=None, init=False)
 
     def request(self, room_bytes: int | None) -> values.FetchRequest:
         """Return the request to the fetch handler, for at most `room_bytes` of records; None: no limit."""
@@ -71,15 +71,15 @@ class PendingFetch:
             ],
         )
 
-    def read(self, answer: values.FetchResponse, has_room: bool, now_s: float) -> None:
+    def read(self, response: values.FetchResponse, has_room: bool, now_s: float) -> None:
         """Record that the partitions were read."""
         assert self.state is FetchState.READING
         if has_room:
-            self.state, self._answer = FetchState.ANSWERED, answer
+            self.state, self._response = FetchState.ANSWERED, response
             return
-        if self._answer is None:
+        if self._response is None:
             self.deadline_s = now_s + self.room_wait_ms / 1_000
-        self.state, self._answer = FetchState.WAITING_FOR_ROOM, _without_records(answer)
+        self.state, self._response = FetchState.WAITING_FOR_ROOM, _without_records(response)
 
     def waited(self, has_room: bool) -> None:
         """Record that the wait for room ended; `has_room` is false if it timed out."""
@@ -89,11 +89,11 @@ class PendingFetch:
     def results(self) -> Iterator[tuple[FetchKey, values.FetchPartitionResult | None]]:
         """Return the results in the order of `wanted`; None where the topic id is unknown."""
         assert self.state is FetchState.ANSWERED
-        assert self._answer is not None, "it was read before"
-        results = iter(self._answer.partitions)
+        assert self._response is not None, "it was read before"
+        results = iter(self._response.partitions)
         for key, topic, _ in self.wanted:
             yield key, None if topic is None else next(results)
 
 
-def _without_records(answer: values.FetchResponse) -> values.FetchResponse:
-    return replace(answer, partitions=[replace(result, records=b"") for result in answer.partitions])
+def _without_records(response: values.FetchResponse) -> values.FetchResponse:
+    return replace(response, partitions=[replace(result, records=b"") for result in response.partitions])

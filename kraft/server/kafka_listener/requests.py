@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kraft.model.errors import ErrorCode
-from kraft.server.kafka_listener.connection import Answer, CloseConnection
-from kraft.server.kafka_listener.unread_answers import UnreadAnswers
+from kraft.server.kafka_listener.connection import CloseConnection, ResponseBytes
+from kraft.server.kafka_listener.unread_responses import UnreadResponses
 from kraft.server.replica.waiting_appends import WaitingClient
 from kraft.wire.api_keys import ApiKey, request_type
 from kraft.wire.api_versions import advertised, is_served
@@ -39,7 +39,7 @@ class RequestContext:
     frame_bytes: int = 0
     """Size of the frame that the request came in."""
 
-    unread: UnreadAnswers | None = None
+    unread: UnreadResponses | None = None
     """Shared by all clients: limits the bytes of records in a response. None: no limit but the client's."""
 
     waiting: WaitingClient | None = field(default=None, compare=False)
@@ -69,7 +69,7 @@ class KafkaRequests:
         self,
         apis: Mapping[ApiKey, Api],
         peer: str,
-        unread: UnreadAnswers | None = None,
+        unread: UnreadResponses | None = None,
         elements_max: int = ELEMENTS_MAX,
     ) -> None:
         self._apis = apis
@@ -84,7 +84,7 @@ class KafkaRequests:
     def is_pipelined(self, frame: memoryview) -> bool:
         return frame[:2] == _PRODUCE_KEY and not self._waiting.has_to_wait
 
-    def begin(self, frame: memoryview) -> Awaitable[Answer] | Answer:
+    def begin(self, frame: memoryview) -> Awaitable[ResponseBytes] | ResponseBytes:
         try:
             header, position = decode_request_header(frame)
             api = self._apis.get(header.api_key)  # type: ignore[call-overload]  # Any number may come; few are keys.
@@ -109,7 +109,7 @@ class KafkaRequests:
             return _encoded_when_there(response, header)
         return _encoded(response, header)
 
-    def _refuse_version(self, header: RequestHeader) -> Answer:
+    def _refuse_version(self, header: RequestHeader) -> ResponseBytes:
         """Answer ApiVersions, which tells a client the versions (KIP-511); close the connection on any other API."""
         if header.api_key != ApiKey.API_VERSIONS:
             raise CloseConnection(f"version {header.api_version} of {_name(header.api_key)} is not supported")
@@ -117,11 +117,11 @@ class KafkaRequests:
         return encode_response(response, 0, header.correlation_id)
 
 
-async def _encoded_when_there(response: Awaitable[Response], header: RequestHeader) -> Answer:
+async def _encoded_when_there(response: Awaitable[Response], header: RequestHeader) -> ResponseBytes:
     return _encoded(await response, header)
 
 
-def _encoded(response: Response, header: RequestHeader) -> Answer:
+def _encoded(response: Response, header: RequestHeader) -> ResponseBytes:
     match response:
         case None:
             return []

@@ -44,7 +44,7 @@ def _filter(component: ComponentData) -> values.QuotaFilter:
     except ValueError:
         raise Refusal(ErrorCode.INVALID_REQUEST, f"unknown quota match type {component.match_type}") from None
     if (component.match is not None) != (match is values.QuotaMatch.EXACT):
-        problem = f"'{component.entity_type[:100]}': give a name with an exact match, and with no other"
+        problem = f"quota filter '{component.entity_type[:100]}': an exact match needs a name, the others take none"
         raise Refusal(ErrorCode.INVALID_REQUEST, problem)
     return values.QuotaFilter(entity_type=component.entity_type, match=match, name=component.match)
 

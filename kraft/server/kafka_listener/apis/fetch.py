@@ -22,7 +22,7 @@ from kraft.server.kafka_listener.fetch_sessions import (
 from kraft.server.kafka_listener.large_requests import LARGE_FROM_BYTES
 from kraft.server.kafka_listener.pending_fetch import FetchState, PendingFetch, WantedPartition
 from kraft.server.kafka_listener.requests import RequestContext
-from kraft.server.kafka_listener.unread_answers import UnreadAnswers
+from kraft.server.kafka_listener.unread_responses import UnreadResponses
 from kraft.server.loop.budget import Budget
 from kraft.server.loop.turns import Turns
 from kraft.wire.schema.fetch import (
@@ -103,7 +103,7 @@ class FetchApi:
         )
 
     async def _carry_on(
-        self, fetch: PendingFetch, unread: UnreadAnswers | None, begun: Awaitable[values.FetchResponse] | None
+        self, fetch: PendingFetch, unread: UnreadResponses | None, begun: Awaitable[values.FetchResponse] | None
     ) -> FetchResponse:
         self._waiting.hold(fetch, len(fetch.wanted))
         try:
@@ -117,7 +117,7 @@ class FetchApi:
         finally:
             self._waiting.release(fetch)
 
-    async def _read_again(self, fetch: PendingFetch, unread: UnreadAnswers) -> values.FetchResponse:
+    async def _read_again(self, fetch: PendingFetch, unread: UnreadResponses) -> values.FetchResponse:
         begun = self._begin(fetch.request(unread.room_bytes()))
         return await begun if isinstance(begun, Awaitable) else begun
 
@@ -181,17 +181,17 @@ class FetchApi:
         )
 
 
-def _room_bytes(unread: UnreadAnswers | None) -> int | None:
+def _room_bytes(unread: UnreadResponses | None) -> int | None:
     return None if unread is None else unread.room_bytes()
 
 
-def _read(fetch: PendingFetch, unread: UnreadAnswers | None, answer: values.FetchResponse) -> None:
+def _read(fetch: PendingFetch, unread: UnreadResponses | None, response: values.FetchResponse) -> None:
     """Count the response at once, so that other fetches that read now see it."""
-    size_bytes = sum(len(result.records) for result in answer.partitions)
+    size_bytes = sum(len(result.records) for result in response.partitions)
     has_room = unread is None or unread.takes(size_bytes)
     if unread is not None and has_room:
         unread.made(size_bytes)
-    fetch.read(answer, has_room, asyncio.get_running_loop().time())
+    fetch.read(response, has_room, asyncio.get_running_loop().time())
 
 
 def _named(request: FetchRequest) -> list[tuple[FetchKey, FetchPartition]]:

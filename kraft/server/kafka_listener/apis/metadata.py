@@ -11,7 +11,7 @@ from kraft.model.ids import NO_BROKER, BrokerId
 from kraft.server.handlers.metadata import PARTITIONS_AT_ONCE
 from kraft.server.kafka_listener.apis.authorized_operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from kraft.server.kafka_listener.apis.leaders import Leaders
-from kraft.server.kafka_listener.encoded_answers import EncodedAnswers
+from kraft.server.kafka_listener.encoded_responses import EncodedResponses
 from kraft.server.kafka_listener.requests import EncodedMessage, RequestContext
 from kraft.server.loop.turns import Turns
 from kraft.wire.codec import encode
@@ -45,7 +45,7 @@ class MetadataApi:
         self._leaders = leaders
         self._broker_id = broker_id
         self._fenced_lately = fenced_lately
-        self._everything = EncodedAnswers(lambda: leaders.image)
+        self._everything = EncodedResponses(lambda: leaders.image)
 
     async def __call__(self, request: MetadataRequest, call: RequestContext) -> MetadataResponse | EncodedMessage:
         # In version 0 an empty list means every topic; later versions use null for that.

@@ -19,9 +19,9 @@ from kraft.server.kafka_listener.connection import (
     PIPELINED_MAX,
     TAKEN_AT_ONCE_MAX,
     WRITTEN_ALONE_BYTES_MIN,
-    Answer,
     CloseConnection,
     ConnectionLimits,
+    ResponseBytes,
 )
 from kraft.server.kafka_listener.listener import KafkaListener, ListenerLimits
 from kraft.server.kafka_listener.memory import ListenerMemory
@@ -53,7 +53,7 @@ class Requests:
     def is_pipelined(self, frame: memoryview) -> bool:
         return bytes(frame).startswith((b"pipe", b"soon", b"hold")) and not self.holds
 
-    def begin(self, frame: memoryview) -> Awaitable[Answer] | Answer:
+    def begin(self, frame: memoryview) -> Awaitable[ResponseBytes] | ResponseBytes:
         request = bytes(frame)
         self.begun.append(request)
         self.holds = request.startswith(b"hold")
@@ -69,11 +69,11 @@ class Requests:
             case _:
                 return self._waiting(request)
 
-    def _waiting(self, request: bytes) -> Awaitable[Answer]:
+    def _waiting(self, request: bytes) -> Awaitable[ResponseBytes]:
         self.let_go[request] = asyncio.get_running_loop().create_future()
         return self._wait(request)
 
-    async def _wait(self, request: bytes) -> Answer:
+    async def _wait(self, request: bytes) -> ResponseBytes:
         try:
             return framed(await self.let_go[request])
         except asyncio.CancelledError:

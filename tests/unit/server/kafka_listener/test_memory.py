@@ -6,7 +6,7 @@ import pytest
 
 from kraft.server.kafka_listener.memory import ListenerMemory
 from kraft.server.kafka_listener.receive_memory import SMALL_BYTES_MAX
-from kraft.server.kafka_listener.unread_answers import ANSWER_BYTES_MAX
+from kraft.server.kafka_listener.unread_responses import RESPONSE_RECORD_BYTES_MAX
 
 MIB = 1 << 20
 
@@ -17,8 +17,8 @@ def test_all_budgets_together_hold_no_more_than_their_sum(request_bytes_max: int
     memory, claimants = ListenerMemory(request_bytes_max), count()
     largest = {id(memory.receive.small): SMALL_BYTES_MAX}
     memory.unread.budget.hold("almost all", memory.unread.budget.size_max - 1)
-    assert memory.unread.takes(ANSWER_BYTES_MAX)
-    memory.unread.budget.hold("the last answer", ANSWER_BYTES_MAX)
+    assert memory.unread.takes(RESPONSE_RECORD_BYTES_MAX)
+    memory.unread.budget.hold("the last answer", RESPONSE_RECORD_BYTES_MAX)
     for budget in memory.budgets[:-1]:
         while budget.claim(next(claimants), max(budget.size_max // 100, 1)):
             pass

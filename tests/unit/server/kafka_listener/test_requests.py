@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kraft.model.errors import ErrorCode
-from kraft.server.kafka_listener.connection import Answer, CloseConnection
+from kraft.server.kafka_listener.connection import CloseConnection, ResponseBytes
 from kraft.server.kafka_listener.requests import Api, KafkaRequests, RequestContext
 from kraft.wire.api_keys import ApiKey
 from kraft.wire.declaration import Message
@@ -24,14 +24,14 @@ def frame(request: Message, version: int, client_id: str | None = "tester") -> m
     return memoryview(b"".join(encode_request(request, version, CORRELATION_ID, client_id)))[4:]
 
 
-def begin(apis: Mapping[ApiKey, Api], request: memoryview) -> Awaitable[Answer] | Answer:
+def begin(apis: Mapping[ApiKey, Api], request: memoryview) -> Awaitable[ResponseBytes] | ResponseBytes:
     return KafkaRequests(apis, "10.0.0.7:5100").begin(request)
 
 
-def answered(begun: Awaitable[Answer] | Answer) -> memoryview:
+def answered(begun: Awaitable[ResponseBytes] | ResponseBytes) -> memoryview:
     """The frame of the answer, without its size."""
 
-    async def awaited() -> Answer:
+    async def awaited() -> ResponseBytes:
         return await begun if isinstance(begun, Awaitable) else begun
 
     return memoryview(b"".join(asyncio.run(awaited())))[4:]

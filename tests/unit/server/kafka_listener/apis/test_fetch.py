@@ -14,7 +14,7 @@ from kraft.server.handlers.fetch import FetchHandler
 from kraft.server.kafka_listener.apis.fetch import FetchApi
 from kraft.server.kafka_listener.fetch_sessions import FetchSessions
 from kraft.server.kafka_listener.requests import RequestContext
-from kraft.server.kafka_listener.unread_answers import UnreadAnswers
+from kraft.server.kafka_listener.unread_responses import UnreadResponses
 from kraft.server.loop.budget import Budget
 from kraft.server.replica.partition import Partition
 from kraft.wire.schema.fetch import (
@@ -339,10 +339,10 @@ def sizes(response: FetchResponse) -> list[int]:
     return [len(data.records or b"") // 20_000 for data in found(response)]
 
 
-def counting(broker: Broker, bytes_max: int) -> tuple[UnreadAnswers, Callable[..., Awaitable[FetchResponse]]]:
+def counting(broker: Broker, bytes_max: int) -> tuple[UnreadResponses, Callable[..., Awaitable[FetchResponse]]]:
     """How to fetch where unread answers may take so much; in "orders" are three batches of 20 KB."""
     committed(broker, 0, *(letter * 20_000 for letter in "abc"))
-    unread = UnreadAnswers(bytes_max)
+    unread = UnreadResponses(bytes_max)
     listener, call = Listener(broker), RequestContext(version=12, client_id="", peer="", unread=unread)
 
     async def fetch(offset: int = 0, max_wait_ms: int = 0) -> FetchResponse:

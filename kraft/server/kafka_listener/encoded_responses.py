@@ -9,16 +9,16 @@ from typing import Final
 from kraft.metadata.image import MetadataImage
 from kraft.server.kafka_listener.requests import EncodedMessage
 
-ANSWERS_MAX: Final = 4
+RESPONSES_MAX: Final = 4
 """Cached responses: clients of this many request versions can be served from the cache at the same time."""
 
 
-class EncodedAnswers:
+class EncodedResponses:
     def __init__(self, image: Callable[[], MetadataImage]) -> None:
         self._image = image
         self._made_of = image()
         self._made: dict[Hashable, asyncio.Task[EncodedMessage]] = {}
-        """In the order of their last use, the oldest first. Some may still be running."""
+        """Tasks that make responses, in the order of their last use, the oldest first. Some may still be running."""
 
     async def get(self, key: Hashable, make: Callable[[], Awaitable[EncodedMessage]]) -> EncodedMessage:
         """Return what `make` returned for `key` and the current image.
@@ -33,7 +33,7 @@ class EncodedAnswers:
         if task is None or (task.done() and not _is_made(task)):
             task = asyncio.ensure_future(make())
         self._made[key] = task
-        if len(self._made) > ANSWERS_MAX:
+        if len(self._made) > RESPONSES_MAX:
             del self._made[next(iter(self._made))]
         # Other clients may wait for the same task when this one disconnects.
         return await asyncio.shield(task)

@@ -8,10 +8,10 @@ from typing import Final
 
 from kraft.server.loop.budget import Budget
 
-ANSWER_BYTES_MAX: Final = 2 * 1024 * 1024
+RESPONSE_RECORD_BYTES_MAX: Final = 2 * 1024 * 1024
 """Maximum bytes of records in one response, whatever the client asks for: sending copies a response twice."""
 
-SMALL_ANSWER_BYTES: Final = 16 * 1024
+SMALL_RESPONSE_BYTES: Final = 16 * 1024
 """A response up to this size is always sent: the kernel buffers more than that for a client that reads."""
 
 UNREAD_SHARE: Final = 4
@@ -20,7 +20,7 @@ written, and many buffers that come and go leave gaps of their size.
 """
 
 
-class UnreadAnswers:
+class UnreadResponses:
     """Limits responses to clients that do not read; if there are many, those that read nothing are disconnected."""
 
     def __init__(self, bytes_max: int) -> None:
@@ -41,9 +41,9 @@ class UnreadAnswers:
         """
         if not size_bytes:
             return
-        answer = object()
-        self.budget.hold(answer, size_bytes)
-        asyncio.get_running_loop().call_later(0, self.budget.release, answer)
+        response = object()
+        self.budget.hold(response, size_bytes)
+        asyncio.get_running_loop().call_later(0, self.budget.release, response)
 
     @property
     def is_crowded(self) -> bool:
@@ -52,19 +52,19 @@ class UnreadAnswers:
 
     def room_bytes(self) -> int:
         """Return how many bytes of records the next response may have. 0: only a small one."""
-        return max(0, min(ANSWER_BYTES_MAX, self.budget.left))
+        return max(0, min(RESPONSE_RECORD_BYTES_MAX, self.budget.left))
 
     def takes(self, size_bytes: int) -> bool:
         """Return whether a response with `size_bytes` of records may be made.
 
         The last one that finds room may take more than is left: a batch is sent whole or not at all (KIP-74).
         """
-        return size_bytes <= SMALL_ANSWER_BYTES or self.budget.left > 0
+        return size_bytes <= SMALL_RESPONSE_BYTES or self.budget.left > 0
 
     async def room(self, deadline_s: float) -> bool:
         """Wait for room until `deadline_s` of the loop's clock, first come, first served. False: timed out."""
-        answer = object()
-        has_room = await self.budget.wait(answer, 1, deadline_s)
+        waiter = object()
+        has_room = await self.budget.wait(waiter, 1, deadline_s)
         # The size of the response is known only after the read.
-        self.budget.release(answer)
+        self.budget.release(waiter)
         return has_room
