@@ -113,7 +113,7 @@ class BrokerWatch:
     def registered(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
         self._sessions.touch(broker_id, broker_epoch, self._clock.monotonic_ms())
 
-    def heard(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
+    def heartbeat_received(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
         """Record a heartbeat."""
         self._sessions.touch(broker_id, broker_epoch, self._clock.monotonic_ms())
         self._presence.heard(broker_id, broker_epoch)

@@ -90,8 +90,8 @@ class ClusterCalls:
                 committed_index=self._host.committed_index,
                 defaults=self._topic_defaults(self._host.image),
             )
-            self._watch.heard(request.broker_id, request.broker_epoch)
-            self._view.broker_heard(request.broker_id, request.metadata_index)
+            self._watch.heartbeat_received(request.broker_id, request.broker_epoch)
+            self._view.heartbeat_received(request.broker_id, request.metadata_index)
             if not decision.records:
                 return decision.response
             return await self._host.submit(

@@ -24,7 +24,7 @@ class _Observer:
     """A broker that follows the metadata, with the state that its last heartbeat reported."""
 
     metadata_index: int
-    heard_ms: int
+    heartbeat_ms: int
 
 
 class QuorumView:
@@ -43,9 +43,9 @@ class QuorumView:
         self._observers.clear()
         self._caught_up.forget_all()
 
-    def broker_heard(self, broker_id: BrokerId, metadata_index: int) -> None:
+    def heartbeat_received(self, broker_id: BrokerId, metadata_index: int) -> None:
         """Record a heartbeat of a broker that has applied the metadata up to this index."""
-        self._observers[broker_id] = _Observer(metadata_index=metadata_index, heard_ms=self._clock.monotonic_ms())
+        self._observers[broker_id] = _Observer(metadata_index=metadata_index, heartbeat_ms=self._clock.monotonic_ms())
 
     def update(self, status: QuorumStatus, committed_index: int, registered: Container[BrokerId]) -> None:
         """Update the observers and caught-up times. `committed_index` is the index of the last entry with records."""
@@ -53,7 +53,7 @@ class QuorumView:
         self._observers = {
             broker_id: observer
             for broker_id, observer in self._observers.items()
-            if broker_id in registered and now_ms - observer.heard_ms <= OBSERVER_SILENCE_MAX_MS
+            if broker_id in registered and now_ms - observer.heartbeat_ms <= OBSERVER_SILENCE_MAX_MS
         }
         voters = {voter.node_id for voter in status.voters}
         self._caught_up.keep_only({*voters, *self._observers})
@@ -81,7 +81,7 @@ class QuorumView:
             ],
             observers=[
                 self._member(
-                    broker_id, _observer_end(observer, status, committed_index), now_ms - observer.heard_ms, status
+                    broker_id, _observer_end(observer, status, committed_index), now_ms - observer.heartbeat_ms, status
                 )
                 for broker_id, observer in sorted(self._observers.items())
                 if broker_id not in voters

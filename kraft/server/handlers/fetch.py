@@ -81,9 +81,9 @@ class _Reading:
     @property
     def is_enough(self) -> bool:
         """True if there is nothing to wait for: enough records, or an error to report."""
-        return self._has_error or self.found_bytes >= self._bytes_min or self._is_cut()
+        return self._has_error or self.found_bytes >= self._bytes_min or self._stopped_at_batch_limit()
 
-    def _is_cut(self) -> bool:
+    def _stopped_at_batch_limit(self) -> bool:
         """Return whether a read stopped at READ_BATCHES_MAX small batches; there may be more behind them."""
         return any(
             len(split(read.result.records)) >= READ_BATCHES_MAX

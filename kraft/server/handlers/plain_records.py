@@ -87,7 +87,7 @@ class PlainRecordsHandler:
         reads = self._slow_reads.of_request(max(request.max_wait_ms, 0) / 1_000 + UNPACK_S_MAX)
         while True:
             async with self._unpacking:
-                response, next_offset = await self._look(request, reads)
+                response, next_offset = await self._read_once(request, reads)
             wait_ms = math.ceil((deadline_s - loop.time()) * 1_000)
             if response.records or response.error_code is not ErrorCode.NONE:
                 return response
@@ -99,7 +99,7 @@ class PlainRecordsHandler:
             else:
                 return response
 
-    async def _look(self, request: FetchRecordsRequest, reads: RequestReads) -> tuple[FetchRecordsResponse, int]:
+    async def _read_once(self, request: FetchRecordsRequest, reads: RequestReads) -> tuple[FetchRecordsResponse, int]:
         """Return the current response and the offset to continue from."""
         bytes_max = max(min(request.max_bytes, FETCHED_BYTES_MAX), 1)
         result = await self._fetch_batches(request, max_bytes=bytes_max, max_wait_ms=0)

@@ -180,7 +180,7 @@ class ProduceHandler:
         waiting = WaitingAppend(
             records=bytes(wanted.records),
             work=work,
-            until_s=_now_s() + _turn_s(request.timeout_ms),
+            until_s=_now_s() + _turn_timeout_s(request.timeout_ms),
             append=append,
             refuse=refuse,
         )
@@ -189,7 +189,7 @@ class ProduceHandler:
 
     async def _answer_when_over(self, begun: _Begun) -> ProduceResponse | None:
         # Computed after its appends' deadlines, so later: no append is made after the response says that it timed out.
-        until_s = _now_s() + _turn_s(begun.timeout_ms)
+        until_s = _now_s() + _turn_timeout_s(begun.timeout_ms)
         try:
             if begun.waiting:
                 await asyncio.wait(begun.waiting, timeout=until_s - _now_s())
@@ -256,7 +256,7 @@ def _error_code(outcome: ProduceOutcome) -> ErrorCode:
     return outcome.result() if outcome.done() else ErrorCode.REQUEST_TIMED_OUT
 
 
-def _turn_s(timeout_ms: int) -> float:
+def _turn_timeout_s(timeout_ms: int) -> float:
     """Return how long an append may wait for its turn. The producer's timeout limits only the wait for replicas."""
     return max(timeout_ms / 1_000, TURN_S_MIN)
 

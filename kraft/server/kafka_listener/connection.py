@@ -171,27 +171,29 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._buffer.is_waiting:
             # The request waits for memory here, not for the client.
             self._partial_since_s = now_s
-        if _lasts(self._unread_since_s, limits.unread_s_max, now_s):
+        if _is_longer_than(self._unread_since_s, limits.unread_s_max, now_s):
             self._reason = self._reason or f"client did not read its responses for {limits.unread_s_max:g} s"
             self.abort()
-        elif self._holds_others_up(now_s):
+        elif self._blocks_others(now_s):
             self._reason = self._reason or "client reads nothing while unread responses fill their memory budget"
             self.abort()
-        elif _lasts(self._partial_since_s, limits.request_s_max, now_s):
+        elif _is_longer_than(self._partial_since_s, limits.request_s_max, now_s):
             self._end(f"request had not arrived completely after {limits.request_s_max:g} s")
         elif self._partial_since_s is not None and self._buffer.is_slow():
             self._end("request arrived too slowly while others waited for the memory that it takes")
-        elif not self._replies and _lasts(self._used_at_s, limits.idle_s_max, now_s):
+        elif not self._replies and _is_longer_than(self._used_at_s, limits.idle_s_max, now_s):
             self._end(None)
 
-    def _holds_others_up(self, now_s: float) -> bool:
+    def _blocks_others(self, now_s: float) -> bool:
         if self._unread_since_s is None:
             return False
         before, self._unread_bytes = self._unread_bytes, self._transport.get_write_buffer_size()
         is_crowded = self._listener.unread(self, self._unread_bytes)
         is_read = before - self._unread_bytes >= READ_BYTES_MIN
         return (
-            is_crowded and not is_read and _lasts(self._unread_since_s, self._limits.unread_s_max_when_crowded, now_s)
+            is_crowded
+            and not is_read
+            and _is_longer_than(self._unread_since_s, self._limits.unread_s_max_when_crowded, now_s)
         )
 
     def drain(self) -> None:
@@ -251,14 +253,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if isinstance(begun, Awaitable):
             reply = _Reply(task=asyncio.ensure_future(begun))
             assert reply.task is not None, "just made"
-            reply.task.add_done_callback(lambda task: self._answered(reply, task))
+            reply.task.add_done_callback(lambda task: self._response_ready(reply, task))
         else:
             reply = _Reply(response=begun)
         self._replies.append(reply)
         if not self._pipelining:
             self._write_responses()
 
-    def _answered(self, reply: _Reply, task: asyncio.Task[ResponseBytes]) -> None:
+    def _response_ready(self, reply: _Reply, task: asyncio.Task[ResponseBytes]) -> None:
         if self._is_over:
             return
         if task.cancelled():
@@ -312,7 +314,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _read_on(self) -> None:
         if self._is_draining and not self._replies:
-            self._hang_up()
+            self._half_close()
         elif not self._is_draining and self._unread_since_s is None and self._buffer.has_room():
             if not self._transport.is_reading():
                 self._transport.resume_reading()
@@ -325,7 +327,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._listener.failed(self, error)
         self._end("internal error")
 
-    def _hang_up(self) -> None:
+    def _half_close(self) -> None:
         """Close the sending side, then wait until the client closes too or the listener aborts the connection.
 
         What the client still sends is read and discarded: closing a socket that has unread bytes resets the
@@ -350,7 +352,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport.close()
 
 
-def _lasts(since_s: float | None, s_max: float, now_s: float) -> bool:
+def _is_longer_than(since_s: float | None, s_max: float, now_s: float) -> bool:
     return since_s is not None and now_s - since_s > s_max
 
 

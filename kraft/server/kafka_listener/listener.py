@@ -25,7 +25,7 @@ BACKLOG: Final = 1_024
 
 CHECK_PERIOD_S: Final = 1.0
 
-GIVE_BACK_AFTER_S: Final = 0.1
+RETURN_MEMORY_AFTER_S: Final = 0.1
 """Interval at which freed memory is returned to the system while memory is short; takes 0.1 ms per MiB."""
 
 VERY_LARGE_BYTES: Final = 64 * 1024
@@ -57,7 +57,7 @@ class KafkaListener:
         self._is_stopping = False
         self._watch: asyncio.Task[None] | None = None
         self._crowd_bytes = limits.frame_bytes_max // 4
-        self._giving_back: asyncio.TimerHandle | None = None
+        self._returning_memory: asyncio.TimerHandle | None = None
 
     async def listen(self, host: str, port: int, make_requests: Callable[[str], Requests]) -> None:
         """Listen at one more address. `make_requests` takes a client's address and makes what answers its requests.
@@ -98,8 +98,8 @@ class KafkaListener:
             connection.abort()
         if self._watch is not None:
             self._watch.cancel()
-        if self._giving_back is not None:
-            self._giving_back.cancel()
+        if self._returning_memory is not None:
+            self._returning_memory.cancel()
 
     def _make_buffer(self, granted: Callable[[], None]) -> ReceiveBuffer:
         memory = self._memory
@@ -112,16 +112,16 @@ class KafkaListener:
                 connection.check()
             large = self._memory.large
             if self._memory.receive.held_bytes_most() > self._crowd_bytes or large.bytes_most > VERY_LARGE_BYTES:
-                self._give_back_soon()
+                self._return_memory_soon()
             large.bytes_most = 0
 
-    def _give_back_soon(self) -> None:
+    def _return_memory_soon(self) -> None:
         """Schedule returning freed memory: it is scattered among live memory, and later requests could not reuse it."""
-        if self._giving_back is None:
-            self._giving_back = asyncio.get_running_loop().call_later(GIVE_BACK_AFTER_S, self._give_back)
+        if self._returning_memory is None:
+            self._returning_memory = asyncio.get_running_loop().call_later(RETURN_MEMORY_AFTER_S, self._return_memory)
 
-    def _give_back(self) -> None:
-        self._giving_back = None
+    def _return_memory(self) -> None:
+        self._returning_memory = None
         give_back_freed_memory()
 
     # --- called by connections -----------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ class KafkaListener:
         unread = self._memory.unread
         unread.note(connection, size_bytes)
         if unread.is_crowded:
-            self._give_back_soon()
+            self._return_memory_soon()
         return unread.is_crowded
 
     def failed(self, connection: KafkaConnection, error: BaseException) -> None:

@@ -83,11 +83,11 @@ class Alterations:
             except Refusal as refusal:
                 outcomes[number] = _refused(refusal)
         if wanted:
-            made = await self._make(list(wanted.values()), validate_only)
+            made = await self._alter(list(wanted.values()), validate_only)
             outcomes |= dict(zip(wanted, made, strict=True))
         return [outcomes[number] for number in range(len(resources))]
 
-    async def _make(self, wanted: list[values.ResourceAlteration], validate_only: bool) -> list[_Outcome]:
+    async def _alter(self, wanted: list[values.ResourceAlteration], validate_only: bool) -> list[_Outcome]:
         try:
             answer = await self._handle(
                 values.IncrementalAlterConfigsRequest(

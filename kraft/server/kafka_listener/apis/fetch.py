@@ -79,11 +79,11 @@ class FetchApi:
         fetch, unread = self._pending(request, session, call), call.unread
         begun = self._begin(fetch.request(_room_bytes(unread)))
         if isinstance(begun, Awaitable):
-            return self._carry_on(fetch, unread, begun)
+            return self._respond_later(fetch, unread, begun)
         _read(fetch, unread, begun)
         if fetch.state is FetchState.ANSWERED and len(fetch.wanted) < PARTITIONS_AT_ONCE:
             return self._response(fetch, [self._found(fetch, *each) for each in fetch.results()])
-        return self._carry_on(fetch, unread, None)
+        return self._respond_later(fetch, unread, None)
 
     def _pending(self, request: FetchRequest, session: FetchSession | None, call: RequestContext) -> PendingFetch:
         wanted = _named(request) if session is None else session.wanted
@@ -102,7 +102,7 @@ class FetchApi:
             room_wait_ms=wait_ms,
         )
 
-    async def _carry_on(
+    async def _respond_later(
         self, fetch: PendingFetch, unread: UnreadResponses | None, begun: Awaitable[values.FetchResponse] | None
     ) -> FetchResponse:
         self._waiting.hold(fetch, len(fetch.wanted))
@@ -150,7 +150,7 @@ class FetchApi:
         return key, _unknown(key) if result is None else self._partition(result, fetch.reads_committed)
 
     def _partition(self, result: values.FetchPartitionResult, reads_committed: bool) -> PartitionData:
-        leader_id, leader_epoch = self._leaders.instead(result.topic, result.partition, result.error_code)
+        leader_id, leader_epoch = self._leaders.current_leader(result.topic, result.partition, result.error_code)
         return PartitionData(
             partition_index=result.partition,
             error_code=result.error_code,

@@ -34,7 +34,7 @@ class Leaders:
         found = self._image().topic_by_id(topic_id)
         return None if found is None else found.topic
 
-    def instead(self, topic: str, partition: int, error_code: ErrorCode) -> tuple[int, int]:
+    def current_leader(self, topic: str, partition: int, error_code: ErrorCode) -> tuple[int, int]:
         """Return leader and leader epoch for a client that asked the wrong broker; otherwise NOBODY."""
         found = self._image().topic(topic) if error_code in _LED_ELSEWHERE else None
         state = None if found is None else found.partitions.get(partition)

@@ -122,7 +122,7 @@ class ProduceApi:
 
     def _partition(self, result: values.ProducePartitionResult) -> PartitionProduceResponse:
         if result.error_code is not ErrorCode.NONE:
-            leader_id, leader_epoch = self._leaders.instead(result.topic, result.partition, result.error_code)
+            leader_id, leader_epoch = self._leaders.current_leader(result.topic, result.partition, result.error_code)
             return _refused(
                 result.partition,
                 result.error_code,

@@ -114,7 +114,7 @@ async def test_a_broker_whose_process_is_gone_is_fenced_long_before_its_session_
             async with attending(parts, 1):
                 await asyncio.sleep(SESSION_S / 2)
                 for broker_id in (1, 2):
-                    parts.watch.heard(BrokerId(broker_id), BrokerEpoch(broker_id))
+                    parts.watch.heartbeat_received(BrokerId(broker_id), BrokerEpoch(broker_id))
                 parts.kill(1)
                 parts.kill(2)
             await asyncio.sleep(VERDICT_S)
@@ -183,12 +183,12 @@ async def test_a_broker_behind_a_wall_is_fenced_once_and_then_left_alone() -> No
         parts.kill(1)
         await asyncio.sleep(VERDICT_S)
         assert parts.fenced() == [1]
-        parts.watch.heard(ONE, FIRST)
+        parts.watch.heartbeat_received(ONE, FIRST)
         await parts.host.submit(lambda image: unfence_broker(image, ONE, FIRST))
         for _ in range(60):
             await asyncio.sleep(SESSION_S / 9)
             for broker_id in (1, 2):
-                parts.watch.heard(BrokerId(broker_id), BrokerEpoch(broker_id))
+                parts.watch.heartbeat_received(BrokerId(broker_id), BrokerEpoch(broker_id))
         assert parts.fenced() == []
 
 
@@ -210,6 +210,6 @@ async def test_a_controller_that_was_itself_stopped_fences_nobody_for_what_it_co
         parts.clock.stopped_ms += int(10 * SESSION_S * 1_000)
         await asyncio.sleep(1)
         assert parts.fenced() == []
-        parts.watch.heard(ONE, FIRST)
+        parts.watch.heartbeat_received(ONE, FIRST)
         await asyncio.sleep(SESSION_S - 1.5)
         assert parts.fenced() == [2]
