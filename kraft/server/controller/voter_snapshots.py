@@ -67,7 +67,7 @@ class VoterSnapshots:
     def attach(self, quorum: JournalOwner) -> None:
         self._quorum = quorum
 
-    # --- life ----------------------------------------------------------------------------------------------------
+    # --- lifecycle -----------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
         """Start the host from the latest valid snapshot. Call before the quorum starts. Raises Corruption, OSError."""

@@ -163,7 +163,7 @@ class FetchHandler:
             and partition.leader_epoch == result.leader_epoch
             and partition.high_watermark == result.high_watermark
             and partition.log.log_start_offset == result.log_start_offset
-            # At the high watermark there is nothing to read, however much may be read.
+            # At the high watermark there is nothing to read, whatever the bounds.
             and (read.ends_alike(bounds) or wanted.fetch_offset >= result.high_watermark)
         )
 

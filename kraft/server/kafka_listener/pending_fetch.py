@@ -25,7 +25,7 @@ class WantedPartition(NamedTuple):
 
 class FetchState(Enum):
     READING = auto()
-    """Its partitions are read, and wait for records."""
+    """Its partitions are being read, or wait for records."""
 
     WAITING_FOR_ROOM = auto()
     """Its response waits until other clients have read theirs."""

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: sets, deletes, appends to and subtracts from single configs (KIP-339)."""
+"""IncrementalAlterConfigs: set, delete, append to and subtract from single configs (KIP-339)."""
 
 from __future__ import annotations
 

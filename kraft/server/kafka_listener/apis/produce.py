@@ -69,7 +69,7 @@ class ProduceApi:
                 for each in topic.partition_data:
                     self._refuse_unknown(topic.topic_id, each.index, each.records or b"")
         try:
-            # Appended or copied when this returns: the records' bytes are the receive buffer's.
+            # The records are appended or copied when this returns: their bytes belong to the receive buffer.
             begun = self._begin(
                 values.ProduceRequest(
                     request_id=0, acks=request.acks, timeout_ms=request.timeout_ms, partitions=wanted

@@ -14,7 +14,7 @@ from tests.unit.server.controlling import SESSION_S, Parts, controller
 from tests.unit.server.replicas import until
 
 
-async def test_nobody_registers_before_the_cluster_has_its_id() -> None:
+async def test_no_broker_registers_before_the_cluster_has_its_id() -> None:
     parts = Parts()
     parts.quorum.lead(1)
     result = await parts.calls.register_broker(registration(1))
@@ -40,7 +40,7 @@ async def test_a_broker_that_falls_silent_is_fenced_when_its_session_is_over() -
         assert not await parts.beat(1, epoch), "it was only slow, and is back"
 
 
-async def test_nobody_is_fenced_for_silence_that_another_controller_was_there_to_hear() -> None:
+async def test_no_broker_is_fenced_for_silence_in_an_earlier_term() -> None:
     async with controller() as parts:
         epoch = await parts.register(1)
         await parts.beat(1, epoch)

@@ -124,7 +124,7 @@ async def test_a_broker_whose_process_is_gone_is_fenced_long_before_its_session_
         assert [(event["broker"], event["reason"]) for event in fenced] == [(1, "its addresses refuse connections")]
 
 
-async def test_a_broker_that_lets_go_of_its_call_and_still_listens_keeps_its_session() -> None:
+async def test_a_broker_that_ends_its_liveness_stream_and_still_listens_keeps_its_session() -> None:
     async with watching_controller() as parts, attending(parts, 2):
         async with attending(parts, 1):
             await asyncio.sleep(0.5)
@@ -134,7 +134,7 @@ async def test_a_broker_that_lets_go_of_its_call_and_still_listens_keeps_its_ses
         assert parts.fenced() == [1, 2], "for their silence"
 
 
-async def test_who_becomes_active_finds_the_brokers_that_died_with_the_controller_before_it() -> None:
+async def test_a_new_controller_finds_the_brokers_that_died_with_its_predecessor() -> None:
     async with watching_controller(leading=False) as parts:
         parts.kill(1)
         await asyncio.sleep(5)
@@ -145,7 +145,7 @@ async def test_who_becomes_active_finds_the_brokers_that_died_with_the_controlle
         assert sorted(parts.dialled) == [1, 1, 2]
 
 
-async def test_who_attends_a_controller_is_told_when_that_one_is_no_longer_active() -> None:
+async def test_a_liveness_stream_ends_when_its_controller_is_no_longer_active() -> None:
     async with watching_controller() as parts:
         responses = parts.watch.liveness_stream(LivenessRequest(broker_id=ONE, broker_epoch=FIRST))
         await anext(responses)
@@ -171,7 +171,7 @@ async def test_a_call_from_an_earlier_office_that_ends_late_is_not_counted_in_th
             assert parts.dialled == []
 
 
-async def test_an_earlier_life_of_a_broker_does_not_attend() -> None:
+async def test_an_earlier_registration_of_a_broker_cannot_open_a_liveness_stream() -> None:
     async with watching_controller() as parts:
         with pytest.raises(Refusal, match="STALE_BROKER_EPOCH: broker 2 is not registered under epoch 1"):
             async with attending(parts, 2, epoch=1):
@@ -204,7 +204,7 @@ async def test_a_verdict_that_was_not_committed_is_given_again() -> None:
         assert parts.fenced() == [1]
 
 
-async def test_a_controller_that_was_itself_stopped_fences_nobody_for_what_it_could_not_hear() -> None:
+async def test_a_controller_that_was_paused_fences_no_broker_for_missed_heartbeats() -> None:
     async with watching_controller() as parts, attending(parts, 1), attending(parts, 2):
         await asyncio.sleep(1)
         parts.clock.stopped_ms += int(10 * SESSION_S * 1_000)

@@ -30,7 +30,7 @@ def at(*addresses: tuple[str, int]) -> list[Endpoint]:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_a_port_that_refuses_connections_is_nobodys(host: str, closed_port: int) -> None:
+def test_a_port_that_refuses_connections_has_no_listener(host: str, closed_port: int) -> None:
     assert asyncio.run(nobody_listens(at((host, closed_port))))
 
 

@@ -102,7 +102,7 @@ async def test_while_some_node_would_not_know_transactions_one_entry_holds_every
         assert [len(entry) for entry in decoded(quorum)] == [CONFIGS + 1]
 
 
-async def test_a_new_controller_aborts_unasked_what_the_one_before_left_unfinished() -> None:
+async def test_a_new_controller_aborts_the_unfinished_transaction_of_its_predecessor() -> None:
     host = StateMachineHost(lambda active: None)
     quorum = FakeQuorum(host, commits_at_once=True)
     host.attach(quorum)

@@ -92,7 +92,7 @@ async def test_a_new_term_of_office_begins_with_a_whole_interval() -> None:
         assert parts.leader() == 1
 
 
-async def test_eligible_replicas_are_given_up_once_the_minimum_does_not_need_them() -> None:
+async def test_eligible_replicas_are_cleared_once_the_minimum_does_not_need_them() -> None:
     image = with_topic(cluster(1, 2, 3), [1, 2, 3])
     two = broker_defaults({"min.insync.replicas": "2"})
     for broker_id in (3, 2):

@@ -51,7 +51,7 @@ async def test_a_controller_that_takes_over_says_so_in_the_log() -> None:
     assert logged == [("controller activated", 1), ("controller deactivated", 1)]
 
 
-async def test_a_controller_that_is_not_active_sends_everybody_elsewhere() -> None:
+async def test_a_controller_that_is_not_active_refuses_every_request() -> None:
     async with controller(leading=False) as parts:
         assert (await parts.calls.register_broker(registration(1))).error_code is ErrorCode.NOT_CONTROLLER
         beat = HeartbeatRequest(

@@ -110,7 +110,7 @@ async def test_a_command_that_no_entry_can_hold_is_refused_and_the_next_one_is_d
         assert await host.submit(create("orders")) == "created orders"
 
 
-async def test_whoever_waits_when_leadership_is_lost_is_sent_elsewhere() -> None:
+async def test_waiting_commands_are_refused_when_leadership_is_lost() -> None:
     async with leading() as (host, quorum):
         proposed = asyncio.create_task(host.submit(create("a")))
         await settle()
@@ -158,7 +158,7 @@ async def test_after_an_unknown_outcome_the_host_catches_up_by_a_barrier_before_
             assert await again == "created orders"
 
 
-async def test_while_the_barrier_fails_everybody_is_sent_elsewhere_and_it_is_tried_again() -> None:
+async def test_while_the_barrier_fails_commands_are_refused_and_it_is_retried() -> None:
     async with leading() as (host, quorum):
         unknown = asyncio.create_task(host.submit(create("orders")))
         await settle()
@@ -245,11 +245,11 @@ def test_an_entry_that_this_version_does_not_know_ends_the_voter() -> None:
 
 
 def test_leadership_is_announced_and_withdrawn() -> None:
-    told: list[bool] = []
-    host = StateMachineHost(told.append)
+    announced: list[bool] = []
+    host = StateMachineHost(announced.append)
     host.on_leadership(3)
     assert host.active
     host.on_leadership(None)
-    assert told == [True, False]
+    assert announced == [True, False]
     with pytest.raises(Refusal, match="none is known"):
         host.check_active()

@@ -45,15 +45,15 @@ def test_the_other_controllers_are_asked() -> None:
     assert asked(1, 2) == {2: FEATURES}
 
 
-def test_a_controller_that_is_a_broker_has_told_when_it_registered() -> None:
+def test_a_controller_that_is_a_broker_reported_its_features_when_it_registered() -> None:
     assert asked(1, 2, 3, image=cluster(3)) == {2: FEATURES}
 
 
-def test_a_single_controller_asks_nobody() -> None:
+def test_a_single_controller_asks_no_other() -> None:
     assert asked(1) == {}
 
 
-def test_another_node_at_a_controllers_address_tells_nothing_about_it() -> None:
+def test_another_node_at_a_controllers_address_does_not_count_as_its_answer() -> None:
     with pytest.raises(
         Refusal, match=r"controller 3@127\.0\.0\.1:\d+ does not report .* \(node 2 answers at its address\)"
     ):

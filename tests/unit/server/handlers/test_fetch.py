@@ -118,7 +118,7 @@ async def test_an_answer_never_outgrows_what_one_message_may_hold(
 
 
 @pytest.mark.parametrize(("offset", "code"), [(-1, ErrorCode.OFFSET_OUT_OF_RANGE), (2, ErrorCode.OFFSET_OUT_OF_RANGE)])
-async def test_an_offset_outside_the_log_is_told_at_once(broker: Broker, offset: int, code: ErrorCode) -> None:
+async def test_an_offset_outside_the_log_is_refused_at_once(broker: Broker, offset: int, code: ErrorCode) -> None:
     committed(broker, "a")
     response = await FetchHandler(broker.partitions).handle(request(asking(offset), max_wait_ms=60_000))
     assert codes(response) == [code]
@@ -227,7 +227,7 @@ async def test_what_came_while_much_was_read_is_not_waited_for(broker: Broker, m
     assert asyncio.get_running_loop().time() == began
 
 
-async def test_one_read_gives_so_many_batches_and_bytes_and_nobody_waits_for_more(
+async def test_a_fetch_waits_for_no_more_than_one_read_can_return(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batches, "READ_BATCHES_MAX", 3)
@@ -256,7 +256,7 @@ async def test_what_is_there_is_begun_and_answered_in_one(broker: Broker) -> Non
     assert values(await at_the_end) == [[]]
 
 
-async def test_what_is_committed_between_looking_and_waiting_is_not_missed(broker: Broker) -> None:
+async def test_records_committed_between_reading_and_waiting_are_not_missed(broker: Broker) -> None:
     partition = committed(broker, "a")
     began = asyncio.get_running_loop().time()
     begun = FetchHandler(broker.partitions).begin(request(asking(1), max_wait_ms=60_000))
@@ -332,7 +332,7 @@ async def test_a_log_that_begins_later_by_now_is_read_again(broker: Broker) -> N
     assert [result.log_start_offset for result in response.partitions] == [0, 1]
 
 
-async def test_an_offset_below_the_log_that_begins_later_by_now_is_told(broker: Broker) -> None:
+async def test_an_offset_below_a_log_start_that_has_advanced_is_refused(broker: Broker) -> None:
     first, second = [committed(broker, "a", "b", number=number) for number in range(2)]
     wanted = request(asking(2), asking(0, number=1), max_wait_ms=60_000, min_bytes=1 << 20)
     waiting = asyncio.ensure_future(FetchHandler(broker.partitions).handle(wanted))

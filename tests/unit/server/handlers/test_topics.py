@@ -41,7 +41,7 @@ def handler(controllers: FakeControllers, loader: Loader, *, deletion_enabled: b
     return TopicsHandler(controllers.forwarder(loader), deletion_enabled=deletion_enabled)
 
 
-async def test_who_creates_a_topic_is_answered_when_this_broker_knows_it_too() -> None:
+async def test_created_topics_are_answered_when_this_broker_has_applied_them() -> None:
     loader = Loader()
     answer = asyncio.ensure_future(handler(FakeControllers(create_topics=DONE), loader).create(CREATE))
     await asyncio.sleep(0.5)
@@ -90,7 +90,7 @@ async def test_where_deletion_is_switched_off_no_controller_is_asked() -> None:
     assert controllers.asked == []
 
 
-async def test_without_a_controller_every_topic_of_the_request_is_told_so() -> None:
+async def test_without_a_controller_every_topic_of_the_request_is_refused() -> None:
     nobody = NoController("no controller is active: 1@localhost:9093 is not the active controller")
     controllers = FakeControllers(create_topics=nobody, delete_topics=nobody)
     topics = handler(controllers, Loader(ORDERS))

@@ -336,7 +336,7 @@ def test_a_client_that_reads_no_answers_is_cut_off_and_given_nothing_more_to_rea
     assert line["reason"] == "client did not read its responses for 0.2 s"
 
 
-def test_who_reads_nothing_has_to_go_when_unread_answers_take_too_much_and_the_others_stay() -> None:
+def test_clients_that_read_nothing_are_closed_when_unread_responses_take_too_much() -> None:
     async def test(served: Served) -> None:
         reading = await served.client()
         for client in [await served.client() for _ in range(4)]:
@@ -376,7 +376,7 @@ def test_there_are_never_more_connections_than_allowed() -> None:
     assert line["reason"] == "too many connections: raise max.connections or the limit of open files"
 
 
-def test_what_a_client_waits_for_is_given_up_when_it_goes() -> None:
+def test_waiting_requests_of_a_client_that_disconnects_are_cancelled() -> None:
     async def test(served: Served) -> None:
         client = await served.client()
         client.send(b"wait one")
@@ -387,7 +387,7 @@ def test_what_a_client_waits_for_is_given_up_when_it_goes() -> None:
     assert run(test) == []
 
 
-def test_a_request_that_is_given_up_on_our_side_ends_the_connection_rather_than_hang_it() -> None:
+def test_a_request_that_is_cancelled_on_our_side_closes_the_connection() -> None:
     async def test(served: Served) -> None:
         client = await served.client()
         client.send(b"wait one", b"now, two")

@@ -33,7 +33,7 @@ class Metadata:
         return (await self.answers.get(key, make or self.make)).body
 
 
-async def test_all_who_ask_at_the_same_time_and_later_get_what_was_made_once() -> None:
+async def test_concurrent_and_later_callers_get_the_response_that_was_made_once() -> None:
     metadata = Metadata()
     waiting = [asyncio.create_task(metadata.get()) for _ in range(3)]
     await settle()
@@ -42,7 +42,7 @@ async def test_all_who_ask_at_the_same_time_and_later_get_what_was_made_once() -
     assert await metadata.get() == b"1"
 
 
-async def test_metadata_that_changed_is_told_anew_also_to_who_asks_while_the_old_is_made() -> None:
+async def test_changed_metadata_is_encoded_again_even_while_the_old_response_is_made() -> None:
     metadata = Metadata()
     early = asyncio.create_task(metadata.get())
     await settle()

@@ -1,6 +1,4 @@
-"""Every API and version that clients are told of is decoded, handled and answered: one test for each, so that the list
-of them is the list of these tests.
-"""
+"""One test for each API and version that is advertised to clients: each is decoded, handled and answered."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_a_request_that_hardly_goes_on_has_to_go_when_others_want_its_memory(mon
     assert line["reason"] == "request arrived too slowly while others waited for the memory that it takes"
 
 
-def test_what_a_very_large_request_leaves_behind_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_a_very_large_request_is_returned_to_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     given_back = asyncio.Event()
     monkeypatch.setattr(listener_module, "CHECK_PERIOD_S", 0.01)
     monkeypatch.setattr(listener_module, "RETURN_MEMORY_AFTER_S", 0)

@@ -171,7 +171,7 @@ def test_a_frame_that_grows_is_there_twice_in_a_quarter_of_its_room_at_most() ->
     assert lent[-2] <= lent[-1] / 4
 
 
-def test_who_finds_the_budget_used_up_waits_until_it_has_what_it_needs() -> None:
+def test_a_connection_without_memory_waits_until_it_has_enough() -> None:
     connections = Connections(budget_bytes=5_000)
     first, second, third = connections.new(1), connections.new(2), connections.new(3)
     large = frame(bytes(50_000))
@@ -236,7 +236,7 @@ def test_records_are_never_kept_back() -> None:
     assert connections.large.others.held == 0
 
 
-def test_who_takes_its_next_large_frame_has_answered_the_one_before() -> None:
+def test_taking_the_next_large_frame_ends_the_turn_of_the_one_before() -> None:
     connections = Connections(scratch_bytes=16_000)
     one, other = connections.new(1), connections.new(2)
     large = b"\0\3" + bytes(FRAME_BYTES_MAX // OTHER_SHARE)
@@ -272,7 +272,7 @@ def test_a_request_that_hardly_goes_on_is_slow_when_others_wait_for_its_memory()
     assert [busy.is_slow() for _ in range(5)] == [False] * 5, "who waits for memory cannot go on"
 
 
-def test_who_does_not_come_for_the_memory_that_it_waited_for_is_slow() -> None:
+def test_a_connection_that_does_not_use_granted_memory_is_slow() -> None:
     """Its connection reads nothing more, for instance because its client leaves answers unread."""
     connections = Connections(budget_bytes=5_000)
     first, second, third = connections.new(1), connections.new(2), connections.new(3)

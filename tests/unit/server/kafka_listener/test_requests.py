@@ -54,7 +54,7 @@ def test_a_request_is_answered_in_its_version_and_under_its_number(version: int)
     assert (correlation_id, response.producer_id, response.producer_epoch) == (CORRELATION_ID, 5, 3)
 
 
-def test_an_api_is_told_what_surrounds_the_request() -> None:
+def test_an_api_gets_the_context_of_the_request() -> None:
     calls = []
 
     def note(request: Any, call: RequestContext) -> None:

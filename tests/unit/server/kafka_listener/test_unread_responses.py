@@ -14,7 +14,7 @@ from tests.support.virtual_time import run_virtually
 MIB = 1 << 20
 
 
-def test_the_room_for_answers_is_what_others_left() -> None:
+def test_the_room_for_responses_is_what_others_left() -> None:
     unread = UnreadResponses(16 * MIB)
     first, second = object(), object()
     assert unread.room_bytes() == RESPONSE_RECORD_BYTES_MAX
@@ -34,7 +34,7 @@ def test_a_small_answer_needs_no_room_and_the_last_one_less_than_it_takes() -> N
     assert unread.takes(SMALL_RESPONSE_BYTES)
 
 
-def test_who_waits_for_room_is_told_of_it_in_the_order_of_coming() -> None:
+def test_waits_for_room_end_in_the_order_of_arrival() -> None:
     async def wait() -> None:
         unread, reader, came = UnreadResponses(16 * MIB), object(), list[int]()
 
@@ -59,7 +59,7 @@ def test_who_waits_for_room_is_told_of_it_in_the_order_of_coming() -> None:
     run_virtually(wait())
 
 
-def test_who_waits_for_room_in_vain_is_told_so_when_the_time_is_over() -> None:
+def test_a_wait_for_room_times_out() -> None:
     async def wait() -> None:
         unread = UnreadResponses(16 * MIB)
         unread.note(object(), 16 * MIB)

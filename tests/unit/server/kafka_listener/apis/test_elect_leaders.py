@@ -66,7 +66,7 @@ def test_a_type_of_election_that_does_not_exist_is_refused() -> None:
 
 @pytest.mark.parametrize("raises", [True, False])
 @pytest.mark.parametrize("version", versions_of(ElectLeadersRequest))
-def test_what_is_refused_as_a_whole_is_told_of_each_partition_too(version: int, raises: bool) -> None:
+def test_a_refusal_of_the_whole_request_is_given_for_each_partition(version: int, raises: bool) -> None:
     async def handle(request: Asked) -> Answer:
         if raises:
             raise Refusal(ErrorCode.REQUEST_TIMED_OUT, "late")

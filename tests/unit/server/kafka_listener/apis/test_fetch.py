@@ -135,7 +135,7 @@ def test_what_is_committed_is_given_in_every_version(broker: Broker, version: in
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(("isolation_level", "aborted"), [(0, None), (1, ())])
-def test_who_reads_only_what_is_committed_is_told_that_nothing_was_aborted(
+def test_aborted_transactions_are_empty_under_read_committed(
     broker: Broker, version: int, isolation_level: int, aborted: object
 ) -> None:
     committed(broker, 0, "a")
@@ -167,7 +167,7 @@ def test_topics_are_answered_in_the_requests_order(broker: Broker, version: int)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_errors_of_a_partition_are_told(broker: Broker, version: int) -> None:
+def test_errors_of_a_partition_are_answered(broker: Broker, version: int) -> None:
     committed(broker, 0, "a")
     assert codes(Listener(broker).fetch(version, asking(version, "orders", (0, 7)))) == [ErrorCode.OFFSET_OUT_OF_RANGE]
     fenced = Listener(broker).fetch(version, asking(version, "orders", (0, 0), epoch=5))
@@ -176,7 +176,7 @@ def test_errors_of_a_partition_are_told(broker: Broker, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_who_asks_the_wrong_broker_is_told_the_leader_and_where_it_is(broker: Broker, version: int) -> None:
+def test_a_client_that_asked_the_wrong_broker_learns_the_leader_and_its_address(broker: Broker, version: int) -> None:
     follow(broker.open(TopicPartition("orders", 2)))
     response = Listener(broker).fetch(version, asking(version, "orders", (2, 0)))
     (data,) = found(response)
@@ -221,7 +221,7 @@ def test_a_follower_is_refused_at_this_listener(broker: Broker, version: int) ->
 
 
 @pytest.mark.parametrize("version", SESSION_VERSIONS)
-def test_a_session_is_told_what_changed(broker: Broker, version: int) -> None:
+def test_a_session_gets_only_the_partitions_that_changed(broker: Broker, version: int) -> None:
     first, second = committed(broker, 0, "a"), committed(broker, 1, "b")
     listener = Listener(broker)
     begun = listener.fetch(version, asking(version, "orders", (0, 0), (1, 0)), session_epoch=0)
@@ -279,7 +279,7 @@ def test_a_session_ends_when_its_client_says_so(broker: Broker, version: int) ->
 
 
 @pytest.mark.parametrize("version", SESSION_VERSIONS)
-def test_a_session_begun_anew_takes_the_place_of_the_old_one(broker: Broker, version: int) -> None:
+def test_a_new_session_replaces_the_old_one(broker: Broker, version: int) -> None:
     committed(broker, 0)
     listener = Listener(broker)
     listener.fetch(version, asking(version, "orders", (0, 0)), session_epoch=0)
@@ -297,7 +297,7 @@ def test_without_room_for_a_session_everything_is_answered_as_before(broker: Bro
 
 
 @pytest.mark.parametrize("version", SESSION_VERSIONS)
-def test_an_error_is_told_again_and_again_and_once_when_it_is_over(broker: Broker, version: int) -> None:
+def test_an_error_is_sent_each_time_and_the_recovery_once(broker: Broker, version: int) -> None:
     listener = Listener(broker)
     begun = listener.fetch(version, asking(version, "orders", (0, 0)), session_epoch=0)
     assert codes(begun) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
@@ -308,7 +308,7 @@ def test_an_error_is_told_again_and_again_and_once_when_it_is_over(broker: Broke
 
 
 @pytest.mark.parametrize("version", [13, 18])
-def test_an_unknown_id_in_a_session_is_told(broker: Broker, version: int) -> None:
+def test_an_unknown_topic_id_in_a_session_is_answered(broker: Broker, version: int) -> None:
     committed(broker, 0)
     listener = Listener(broker)
     begun = listener.fetch(
@@ -319,7 +319,7 @@ def test_an_unknown_id_in_a_session_is_told(broker: Broker, version: int) -> Non
 
 
 @pytest.mark.parametrize("version", SESSION_VERSIONS)
-def test_sessions_of_more_partitions_than_there_may_be_are_given_up(broker: Broker, version: int) -> None:
+def test_sessions_with_too_many_partitions_end(broker: Broker, version: int) -> None:
     committed(broker, 0, "a")
     listener = Listener(broker, partitions_max=2)
     too_many = asking(version, "orders", (0, 0), (1, 0), (2, 0))
@@ -397,7 +397,7 @@ async def test_a_small_answer_needs_no_room(broker: Broker) -> None:
     assert asyncio.get_running_loop().time() - began < 1
 
 
-async def test_when_very_much_is_waited_for_nobody_waits_long(broker: Broker) -> None:
+async def test_fetches_wait_only_briefly_when_too_many_partitions_wait(broker: Broker) -> None:
     committed(broker, 0)
     listener, loop = Listener(broker, waiting_max=3), asyncio.get_running_loop()
     began = loop.time()

@@ -94,7 +94,7 @@ def test_partitions_of_several_topics_are_answered_in_the_requests_order(broker:
 @pytest.mark.parametrize(
     ("current", "code"), [(3, ErrorCode.FENCED_LEADER_EPOCH), (5, ErrorCode.UNKNOWN_LEADER_EPOCH), (4, ErrorCode.NONE)]
 )
-def test_who_knows_another_epoch_than_the_leader_is_fenced(
+def test_a_client_with_another_epoch_than_the_leader_is_fenced(
     broker: Broker, version: int, current: int, code: ErrorCode
 ) -> None:
     ((_, _, error_code, _, _),) = ask(broker, version, topic("orders", (0, 4), current=current))
