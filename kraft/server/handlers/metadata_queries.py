@@ -1,4 +1,4 @@
-"""Queries answered from the metadata alone: a broker's from what it has applied, a controller's from all committed."""
+"""Queries answered from metadata alone: a broker's from what it has applied, a controller's from what is committed."""
 
 from __future__ import annotations
 

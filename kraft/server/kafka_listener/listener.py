@@ -26,7 +26,7 @@ BACKLOG: Final = 1_024
 CHECK_PERIOD_S: Final = 1.0
 
 RETURN_MEMORY_AFTER_S: Final = 0.1
-"""Interval at which freed memory is returned to the system while memory is short; takes 0.1 ms per MiB."""
+"""Delay before freed memory is returned to the system, and so its shortest interval; it takes 0.1 ms per MiB."""
 
 VERY_LARGE_BYTES: Final = 64 * 1024
 """A non-Produce request of this size leaves megabytes of freed memory behind."""

@@ -1,4 +1,4 @@
-"""Brokers register, live by their heartbeats and are fenced when these stop."""
+"""Brokers register, keep their sessions by heartbeats, and are fenced when these stop."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_a_broker_that_comes_back_while_it_is_being_fenced_is_watched_over
         parts.quorum.commits_at_once = False
         await until(lambda: bool(parts.quorum.waiting), SESSION_S + 1)
         parts.quorum.commits_at_once = True
-        # The fencing is committed. Its author has not gone on yet when the broker's heartbeat is there.
+        # The fencing is committed, but its caller has not resumed yet when the broker's heartbeat arrives.
         parts.quorum.commit()
         assert not await parts.beat(1, epoch)
         await asyncio.sleep(2 * SESSION_S)

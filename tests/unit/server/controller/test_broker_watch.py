@@ -28,7 +28,7 @@ ONE, FIRST = BrokerId(1), BrokerEpoch(1)
 
 
 class Clock(LoopClock):
-    """As that of the loop, until the whole process is stopped for a while."""
+    """The loop's clock, until the whole process is paused for a while."""
 
     stopped_ms = 0
 
@@ -45,7 +45,7 @@ class WatchingController:
         self.quorum = FakeQuorum(self.host, commits_at_once=True)
         self.host.attach(self.quorum)
         self.dead: set[int] = set()
-        """Ports of brokers that refuse connections; all others accept them."""
+        """Broker ports that refuse connections; all others accept them."""
         self.dialled: list[int] = []
         self.watch = BrokerWatch(
             self.host,

@@ -34,7 +34,7 @@ CONFIGS = 3_000
 
 
 def create_large(topic: str, *, value: str = "1") -> Callable[[MetadataImage], Decision[str]]:
-    """A topic with so many records that one entry does not hold them."""
+    """A topic with more records than one entry holds."""
 
     def decide(image: MetadataImage) -> Decision[str]:
         created = create(topic)(image)
@@ -55,7 +55,7 @@ def decoded(quorum: FakeQuorum) -> list[list[MetadataRecord]]:
 
 
 async def answered(answer: asyncio.Task[str], quorum: FakeQuorum) -> str:
-    """Commits whatever is proposed until the answer is there."""
+    """Commit every proposal until the response is there."""
     while not answer.done():
         await settle()
         if quorum.waiting:

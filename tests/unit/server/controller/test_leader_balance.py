@@ -1,4 +1,4 @@
-"""The elections that a controller holds unasked, on virtual time, with a quorum that commits at once."""
+"""Elections that a controller holds on its own, on virtual time, with a quorum that commits at once."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def test_eligible_replicas_are_cleared_once_the_minimum_does_not_need_them
     async with active_controller(image, defaults=two) as parts:
         await asyncio.sleep(60)
         assert partition(parts.host.image).elr == (2,)
-    # The file of the controller that comes next says 1.
+    # The configuration file of the next controller says 1.
     async with active_controller(image) as parts:
         await asyncio.sleep(1)
         assert partition(parts.host.image).elr == ()

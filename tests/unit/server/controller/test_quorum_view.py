@@ -9,7 +9,7 @@ REGISTERED = [BrokerId(broker_id) for broker_id in (1, 7, 8)]
 
 
 class SettableClock:
-    """A wall clock that is a million milliseconds ahead of the other one."""
+    """A wall clock that is a million milliseconds ahead of the monotonic one."""
 
     def __init__(self) -> None:
         self.now_ms = 10_000

@@ -148,7 +148,7 @@ async def test_after_an_unknown_outcome_the_host_catches_up_by_a_barrier_before_
             await unknown
         again = asyncio.create_task(host.submit(create("orders")))
         await settle()
-        # When the first did commit, the second changes nothing, which takes a barrier of its own to tell.
+        # If the first did commit, the second changes nothing; a barrier then confirms that this node still leads.
         assert quorum.barriers == (2 if but_commits else 1)
         if but_commits:
             with pytest.raises(Refusal, match="TOPIC_ALREADY_EXISTS"):
@@ -218,7 +218,7 @@ def test_from_a_snapshot_on_only_later_entries_change_anything() -> None:
     host = StateMachineHost(lambda active: None)
     host.start_from(LoadedImage(image=before, index=4, term=2))
     assert (host.committed_index, host.registration_index) == (4, {BrokerId(7): 4})
-    # The quorum tells what its journal holds, from the first entry on.
+    # The quorum delivers the entries of its journal, from the first on.
     for index in (3, 4):
         host.on_committed(index, 2, b"not even looked at")
     assert host.current_image() == LoadedImage(image=before, index=4, term=2)

@@ -28,7 +28,7 @@ def voter(node_id: int, address: str) -> Voter:
 def asked(
     *voters: int, answering_id: int = 2, own_id: int = 1, image: MetadataImage = EMPTY_IMAGE
 ) -> Mapping[int, Sequence[FeatureRange]]:
-    """What is found out when these voters are all at the address of the node `answering_id`."""
+    """Return the features found when all these voters are at the address of the node `answering_id`."""
     identity = Identity(
         cluster_id="c", node_id=BrokerId(answering_id), process_id=bytes(16), features=FEATURES, listener=CONTROLLER
     )

@@ -36,7 +36,7 @@ async def delete(broker: Broker, *wanted: DeleteRecordsPartition) -> list[Delete
 
 
 def led(broker: Broker, *values: str, replicas: tuple[int, ...] = (1,), **configs: Any) -> Partition:
-    """With one batch for each value, all of them committed."""
+    """A partition with one batch for each value, all committed."""
     partition = broker.open(**configs)
     lead(partition, replicas=replicas)
     for value in values:
@@ -49,7 +49,7 @@ def led(broker: Broker, *values: str, replicas: tuple[int, ...] = (1,), **config
 
 
 def followed(partition: Partition, broker_id: int, *, log_start: int) -> None:
-    """A fetch of a follower that has everything, and whose log begins at `log_start`."""
+    """Fetch as a follower that has all records and whose log begins at `log_start`."""
     end = partition.log.log_end_offset
     partition.follower_fetched(BrokerId(broker_id), BrokerEpoch(broker_id), end, Offset(log_start))
 

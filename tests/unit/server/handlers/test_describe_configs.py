@@ -66,7 +66,7 @@ def described(
         include_documentation=in_full,
     )
     response = asyncio.run(DescribeConfigsHandler(load(path), lambda: image).handle(request))
-    # Whatever is described can be sent.
+    # Everything that is described can be encoded.
     assert calls.DESCRIBE_CONFIGS.response.to_value(calls.DESCRIBE_CONFIGS.response.to_message(response)) == response
     (description,) = response.results
     return description

@@ -13,7 +13,7 @@ from tests.unit.metadata.clusters import cluster, with_topic
 
 
 def three_topics() -> MetadataImage:
-    """Of 2, 1 and 3 partitions."""
+    """Topics with 2, 1 and 3 partitions."""
     image = cluster(1)
     for number, (name, partitions) in enumerate({"a": 2, "b": 1, "c": 3}.items()):
         image = with_topic(image, *([1] for _ in range(partitions)), topic=name, topic_id=TopicId(UUID(int=number + 1)))

@@ -268,7 +268,7 @@ async def test_records_committed_between_reading_and_waiting_are_not_missed(brok
 
 
 class Reads:
-    """How often each partition's log was read."""
+    """Number of reads of each partition's log."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.counted: Counter[int] = Counter()
@@ -361,7 +361,7 @@ async def test_nothing_of_a_topic_that_was_deleted_is_given_when_another_has_its
     bytes_max=st.integers(1, 2_000),
     partition_bytes_max=st.integers(1, 1_500),
 )
-# The second partition's first batch is given whatever its size while the first is empty, and not afterwards.
+# While the first partition is empty, the second one's first batch is returned whatever its size; later it is not.
 @example(appends=[(1, 300)], late=[(0, 0)], bytes_max=2_000, partition_bytes_max=100)
 # The third partition finds no room at first, and has some when the second no longer fits behind the first.
 @example(appends=[(0, 0), (1, 65), (2, 0)], late=[(0, 45)], bytes_max=249, partition_bytes_max=313)
@@ -373,7 +373,7 @@ def test_what_is_read_in_two_steps_is_what_one_read_gives(
     bytes_max: int,
     partition_bytes_max: int,
 ) -> None:
-    """Whatever the bounds cut off: some of the records come while the request waits."""
+    """Holds for any bounds: some of the records arrive while the request waits."""
 
     async def scenario() -> None:
         broker = Broker(tmp_path_factory.mktemp("logs"))

@@ -54,7 +54,7 @@ def broker(tmp_path: Path) -> Broker:
 
 
 class Meanwhile(InlineExecutor):
-    """A thread; before its first step something happens on the loop, and behind its first step something else."""
+    """A thread that calls one function on the loop before its first step, and another one after it."""
 
     def __init__(
         self, before: Callable[[], object] = lambda: None, behind: Callable[[], object] = lambda: None
@@ -198,11 +198,11 @@ async def test_others_have_their_turn_while_very_many_partitions_are_looked_up(b
     assert turns >= 2_000 // PARTITIONS_AT_ONCE
 
 
-# --- by time, while the partition goes on --------------------------------------------------------------------
+# --- by time, while the partition changes --------------------------------------------------------------------
 
 
 def with_a_record_a_second(broker: Broker, count: int = 6, **configs: Any) -> Partition:
-    """At 1,000 ms, 2,000 ms and so on, all committed, each in a segment of its own."""
+    """Committed records at 1,000 ms, 2,000 ms and so on, each in a segment of its own."""
     partition = broker.open(segment_bytes=100, index_interval_bytes=0, retention_ms=-1, **configs)
     lead(partition, replicas=(1,), epoch=2)
     for number in range(count):

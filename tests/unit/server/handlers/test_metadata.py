@@ -33,7 +33,7 @@ def ask(
     auto_create: bool = False,
     waited_for: list[list[str]] | None = None,
 ) -> MetadataResponse:
-    """`waited_for` takes the topics whose lost leaders were to be replaced before the answer."""
+    """`waited_for` collects the topics whose lost leaders must be replaced before the response."""
 
     async def replaced(topics: Iterable[str]) -> None:
         if waited_for is not None:

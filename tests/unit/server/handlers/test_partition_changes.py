@@ -87,7 +87,7 @@ async def test_changed_partitions_are_answered_when_this_broker_has_applied_them
 
 
 async def test_what_is_waited_for_is_judged_by_what_was_set_for_running_brokers() -> None:
-    """By the broker's file alone one replica would be too few, and nothing would seem to be left to wait for."""
+    """Judged by the broker's file alone, one replica is too few, and there would be nothing to wait for."""
     settings = {"min.insync.replicas": "2"}
     lowered = IMAGE.replay([BrokerConfigSet(broker="", key="min.insync.replicas", value="1")])
     to_one = AlterPartitionReassignmentsRequest(

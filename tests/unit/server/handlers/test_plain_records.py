@@ -180,7 +180,7 @@ def test_unpacking_that_takes_too_long_times_out(broker: Broker, monkeypatch: py
 
 
 def _with_garbage_inside() -> bytes:
-    """Says that it is gzip, and is not. A broker does not look inside of what it is sent."""
+    """A batch that is marked as gzip and is not. A broker does not look inside the batches that it receives."""
     return _assemble(
         payload=b"not gzip at all",
         attributes=int(Codec.GZIP),

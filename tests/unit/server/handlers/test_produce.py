@@ -245,7 +245,7 @@ async def test_a_gap_in_a_producers_numbers_is_refused(broker: Broker) -> None:
 
 
 async def test_what_is_under_way_behind_a_refused_batch_is_not_taken_before_it(broker: Broker) -> None:
-    """The broker comes to lead between two requests of one producer, which it knows nothing of."""
+    """The broker becomes leader between two requests of a producer that it does not know."""
     partition = broker.open()
     handler = ProduceHandler(broker.partitions)
     first, second = (request(batch(each, producer_id=5, sequence=at), acks=1) for at, each in enumerate("ab"))

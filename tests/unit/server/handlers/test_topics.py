@@ -17,7 +17,7 @@ from tests.unit.server.fake_controllers import FakeControllers
 
 
 class Loader:
-    """Acts on a new image when the test says so."""
+    """A loader that applies a new image when the test says so."""
 
     def __init__(self, image: MetadataImage = EMPTY_IMAGE) -> None:
         self.image = image

@@ -1,4 +1,4 @@
-"""What connections of one listener have to share. Real sockets, as in test_connection."""
+"""Resources that the connections of one listener share. Real sockets, as in test_connection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kraft.server.kafka_listener import listener as listener_module
 from tests.unit.server.kafka_listener.test_connection import Served, run
 
 LARGE = bytes(5_000)
-"""Behind a request; two of these are more than may be under way together."""
+"""Padding of a request; two of these are more than may be carried out together."""
 
 
 def answer_to(request: bytes) -> bytes:
@@ -26,7 +26,7 @@ def test_large_requests_of_several_connections_take_turns() -> None:
         small.send(b"now, small")
         assert await small.answer() == answer_to(b"now, small"), "who asks for little does not notice"
         assert served.requests.begun == [b"wait" + LARGE, b"now, small"]
-        served.requests.let_go[b"wait" + LARGE].set_result(b"done")
+        served.requests.waiting[b"wait" + LARGE].set_result(b"done")
         assert await first.answer() == b"done"
         assert await second.answer() == answer_to(b"now, " + LARGE)
         assert await second.answer() == answer_to(b"now, after it")
@@ -76,7 +76,7 @@ def test_memory_of_a_very_large_request_is_returned_to_the_system(monkeypatch: p
         client = await served.client()
         client.send(b"now, small")
         await client.answer()
-        await asyncio.sleep(0.05)  # Several checks: after a small one, nothing is given back.
+        await asyncio.sleep(0.05)  # Several checks: after a small one, no memory is returned.
         assert not given_back.is_set()
         client.send(b"now, " + bytes(listener_module.VERY_LARGE_BYTES))
         await client.answer()

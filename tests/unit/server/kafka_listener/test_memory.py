@@ -13,7 +13,7 @@ MIB = 1 << 20
 
 @pytest.mark.parametrize("request_bytes_max", [16 * MIB, 100 * MIB])
 def test_all_budgets_together_hold_no_more_than_their_sum(request_bytes_max: int) -> None:
-    """A crowd that claims the largest that there may be in each, and then as much as is granted in smaller claims."""
+    """Clients that make the largest possible claim on each budget, and then as many smaller ones as are granted."""
     memory, claimants = ListenerMemory(request_bytes_max), count()
     largest = {id(memory.receive.small): SMALL_BYTES_MAX}
     memory.unread.budget.hold("almost all", memory.unread.budget.size_max - 1)

@@ -23,7 +23,7 @@ class Connections:
 
     def __init__(self, scratch_bytes: int = 4_096, budget_bytes: int = FRAME_BYTES_MAX) -> None:
         self.scratch = memoryview(bytearray(scratch_bytes))
-        # All but a few of the requests here are small ones.
+        # Nearly all requests here are small ones.
         self.memory = ReceiveMemory(8 * budget_bytes)
         self.large = LargeRequests(FRAME_BYTES_MAX)
         self.granted: list[int] = []
@@ -44,7 +44,7 @@ def taken(buffer: ReceiveBuffer) -> bytes | None:
 
 
 def feed(buffer: ReceiveBuffer, data: bytes, step: int | None = None) -> list[bytes]:
-    """Receives it in pieces, as large as the room and no larger than `step`; the frames that came whole."""
+    """Receive the bytes in pieces, as large as the room and at most `step`; return the complete frames."""
     found = []
     while data and buffer.has_room():
         room = buffer.room()
@@ -84,20 +84,20 @@ def test_a_large_frame_is_looked_at_when_it_is_whole_and_not_before() -> None:
             while taken(buffer) is not None:
                 pass
             buffer.keep_rest()
-    # When it had begun, when it had earned the memory for all of it, and when it was whole; then the one behind it.
+    # At its beginning, when it got the memory for all of it, and when it was complete; then the next one.
     assert looked_at == [1_000, 4_000, SIZE_BYTES + 50_000, len(data)]
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(SMALL_BYTES_MAX, FRAME_BYTES_MAX - 2)), max_size=6))
 def test_memory_that_is_used_again_mixes_nothing_up(sizes: list[tuple[int, int]]) -> None:
-    """Frames of two connections in turns; of one, the second half arrives while the other receives its own."""
+    """Frames of two connections arrive in turns: the second half of one while the other receives its own."""
     connections = Connections(budget_bytes=10 * FRAME_BYTES_MAX)
     buffers = [connections.new(), connections.new()]
     sent: list[list[bytes]] = [[], []]
     found: list[list[bytes]] = [[], []]
     rests = [b"", b""]
     for number, (which, size) in enumerate(sizes):
-        # Produce requests, which do not wait for a turn.
+        # These are Produce requests, which do not wait for a turn.
         sent[which].append(bytes(2) + bytes([number]) * size)
         data = rests[which] + frame(sent[which][-1])
         half = len(data) - size // 2
@@ -175,7 +175,7 @@ def test_a_connection_without_memory_waits_until_it_has_enough() -> None:
     connections = Connections(budget_bytes=5_000)
     first, second, third = connections.new(1), connections.new(2), connections.new(3)
     large = frame(bytes(50_000))
-    # The first to ask in vain has the right of way, so that one at least will finish.
+    # The first that was not granted memory has priority, so that at least one finishes.
     feed(first, large[:4_000])
     assert first.has_room()
     feed(second, large[:1_000])
@@ -273,7 +273,7 @@ def test_a_request_that_hardly_goes_on_is_slow_when_others_wait_for_its_memory()
 
 
 def test_a_connection_that_does_not_use_granted_memory_is_slow() -> None:
-    """Its connection reads nothing more, for instance because its client leaves answers unread."""
+    """Its connection reads nothing more, for instance because its client leaves responses unread."""
     connections = Connections(budget_bytes=5_000)
     first, second, third = connections.new(1), connections.new(2), connections.new(3)
     large = frame(bytes(50_000))

@@ -29,7 +29,7 @@ def begin(apis: Mapping[ApiKey, Api], request: memoryview) -> Awaitable[Response
 
 
 def answered(begun: Awaitable[ResponseBytes] | ResponseBytes) -> memoryview:
-    """The frame of the answer, without its size."""
+    """Return the frame of the response, without its size."""
 
     async def awaited() -> ResponseBytes:
         return await begun if isinstance(begun, Awaitable) else begun

@@ -53,7 +53,7 @@ def test_features_are_sent_to_clients_that_can_read_them(version: int) -> None:
     response = ask(version)
     metadata_version = SupportedFeatureKey(name="metadata.version", min_version=1, max_version=3)
     from_zero = SupportedFeatureKey(name="from.zero", min_version=0, max_version=1)
-    # Older clients take a lowest level of 0 for an error.
+    # Older clients fail on a lowest level of 0.
     assert response.supported_features == ((metadata_version, from_zero) if version >= 4 else (metadata_version,))
     assert response.finalized_features_epoch == 41
     assert response.finalized_features == (

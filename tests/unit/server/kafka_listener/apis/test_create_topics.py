@@ -27,7 +27,7 @@ TOPIC_ID = UUID(int=7)
 
 
 class Controller:
-    """Creates what it is asked for, but for what is refused."""
+    """Creates the requested topics, except those to refuse."""
 
     def __init__(self, refused: Mapping[str, ErrorCode] | None = None) -> None:
         self.asked: list[Asked] = []

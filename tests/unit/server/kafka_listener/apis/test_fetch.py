@@ -171,7 +171,7 @@ def test_errors_of_a_partition_are_answered(broker: Broker, version: int) -> Non
     committed(broker, 0, "a")
     assert codes(Listener(broker).fetch(version, asking(version, "orders", (0, 7)))) == [ErrorCode.OFFSET_OUT_OF_RANGE]
     fenced = Listener(broker).fetch(version, asking(version, "orders", (0, 0), epoch=5))
-    # Older consumers say nothing of epochs.
+    # Older consumers send no epochs.
     assert codes(fenced) == [ErrorCode.UNKNOWN_LEADER_EPOCH if version >= 9 else ErrorCode.NONE]
 
 
@@ -190,7 +190,7 @@ def test_a_client_that_asked_the_wrong_broker_learns_the_leader_and_its_address(
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_batch_above_every_limit_is_given_alone(broker: Broker, version: int) -> None:
-    """KIP-74: a consumer gets on, however little it wants at a time."""
+    """KIP-74: a consumer makes progress, however few bytes it asks for."""
     committed(broker, 0, "a" * 1_000, "b")
     committed(broker, 1, "c")
     wanted = asking(version, "orders", (0, 0), (1, 0), bytes_max=1)
@@ -340,7 +340,7 @@ def sizes(response: FetchResponse) -> list[int]:
 
 
 def counting(broker: Broker, bytes_max: int) -> tuple[UnreadResponses, Callable[..., Awaitable[FetchResponse]]]:
-    """How to fetch where unread answers may take so much; in "orders" are three batches of 20 KB."""
+    """Return a bound on unread responses and a function that fetches under it; "orders" has three batches of 20 KB."""
     committed(broker, 0, *(letter * 20_000 for letter in "abc"))
     unread = UnreadResponses(bytes_max)
     listener, call = Listener(broker), RequestContext(version=12, client_id="", peer="", unread=unread)
@@ -355,13 +355,13 @@ def counting(broker: Broker, bytes_max: int) -> tuple[UnreadResponses, Callable[
 
 @pytest.mark.real_time
 async def test_answers_are_no_larger_than_there_is_room_for(broker: Broker) -> None:
-    """Also those that are asked for at the same time, when nothing is written yet of the first."""
+    """Responses to concurrent fetches count too, before the first is written."""
     unread, fetch = counting(broker, 110_000)
     at_once = await asyncio.gather(*(fetch() for _ in range(4)))
-    # The last that finds any room has a whole batch; without any, there are no records and no error.
+    # The last fetch that finds any room gets a whole batch; without room, there are no records and no error.
     assert [sizes(each) for each in at_once] == [[3], [2], [1], [0]]
     assert [codes(each) for each in at_once] == [[0]] * 4
-    # Written in the next turn of the loop.
+    # The response is written in the next turn of the loop.
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert unread.budget.held == 0
@@ -383,7 +383,7 @@ async def test_an_answer_that_has_no_room_waits_for_it_as_long_as_its_client_doe
 
 
 async def test_a_small_answer_needs_no_room(broker: Broker) -> None:
-    """So that who is at the end of its partition does not notice those who read nothing."""
+    """A consumer at the end of its partition is not affected by those that read nothing."""
     unread, fetch = counting(broker, 110_000)
     partition = broker.partitions.by_name("orders", 0)
     unread.note("who does not read", 200_000)

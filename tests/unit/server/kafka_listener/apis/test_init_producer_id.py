@@ -35,7 +35,7 @@ def test_an_idempotent_producer_is_given_an_id(version: int) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("code", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH])
 def test_a_producer_without_an_id_from_the_controller_gets_a_retriable_error(version: int, code: ErrorCode) -> None:
-    # aiokafka and older Java clients end on any other code, REQUEST_TIMED_OUT included.
+    # aiokafka and older Java clients stop on any other code, REQUEST_TIMED_OUT included.
     response = ask(version, Given(error_code=code, producer_id=ProducerId(-1), producer_epoch=ProducerEpoch(-1)))
     assert (response.error_code, response.producer_id, response.producer_epoch) == (
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

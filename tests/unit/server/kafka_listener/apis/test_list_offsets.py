@@ -24,7 +24,7 @@ VERSIONS = versions_of(ListOffsetsRequest)
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Broker:
-    """With four committed records, two batches, at 1,000 and 1,001 ms each."""
+    """A broker with four committed records in two batches, each at 1,000 and 1,001 ms."""
     broker = Broker(tmp_path, partitions=partitions_of())
     partition = broker.open()
     lead(partition, replicas=(1,), epoch=3)

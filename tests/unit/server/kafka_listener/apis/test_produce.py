@@ -173,7 +173,7 @@ def test_a_batch_that_comes_twice_is_appended_once_and_a_gap_is_refused(broker: 
 
 
 def test_what_is_under_way_behind_records_of_an_unknown_topic_id_is_not_taken_before_them(broker: Broker) -> None:
-    """This broker hears of a new topic between two requests of one producer."""
+    """This broker learns of a new topic between two requests of one producer."""
     partition = broker.open()
     lead(partition)
     handler = ProduceHandler(broker.partitions)
@@ -250,7 +250,7 @@ def test_nothing_to_append_is_answered_with_nothing_appended(broker: Broker) -> 
 
 
 def test_the_records_are_in_the_log_when_the_request_was_begun(broker: Broker) -> None:
-    """Afterwards the bytes they came in are the next request's: `ask` overwrites them."""
+    """Their bytes are reused for the next request: `ask` overwrites them."""
     seen: list[Any] = []
 
     async def scenario() -> None:
