@@ -67,7 +67,7 @@ class BrokerWatch:
                     for absentee in self._presence.to_dial(self._host.image, now_ms):
                         tasks.create_task(self._dial(absentee))
                 self._stream_ended.clear()
-                # `wait_for` may lose a cancellation that comes together with the event.
+                # `asyncio.wait_for` may lose a cancellation that comes together with the event.
                 with suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_INTERVAL_S):
                         await self._stream_ended.wait()

@@ -76,7 +76,7 @@ class StateMachineHost:
         self.entries = CommittedEntries()
         """The latest committed entries, for the brokers that follow the metadata."""
         self.committed_index = 0
-        """Index of the last entry in the image; entries of a transaction count when it has ended."""
+        """Index of the last entry in the image; entries of a transaction count once it has ended."""
         self.entry_bytes_total = 0
         """Bytes of the entries replayed in this process."""
         self.registration_index: dict[BrokerId, int] = {}
@@ -151,7 +151,7 @@ class StateMachineHost:
     async def progress(self, timeout_s: float) -> None:
         """Wait until another entry is committed, at most `timeout_s`."""
         self._progress.clear()
-        # `wait_for` may lose a cancellation that comes together with the event.
+        # `asyncio.wait_for` may lose a cancellation that comes together with the event.
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._progress.wait()

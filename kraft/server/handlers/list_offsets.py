@@ -36,7 +36,7 @@ from kraft.server.replica.partitions import Partitions
 UNKNOWN = -1
 
 PARTITIONS_AT_ONCE: Final = 500
-"""Partitions before other tasks have their turn: a request may name more than can be looked up in a second."""
+"""Partitions looked up before other tasks have their turn: a request may name more than fit into a second."""
 
 
 LOOK_UP_S_MAX: Final = 20.0

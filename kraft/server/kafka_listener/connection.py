@@ -197,7 +197,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         )
 
     def drain(self) -> None:
-        """Begin nothing more, and hang up when what was begun is answered."""
+        """Begin nothing more, and close the connection when everything that was begun is answered."""
         self._is_draining = True
         self._take_frames()
 
