@@ -115,7 +115,7 @@ def test_a_damaged_snapshot_is_passed_over_and_a_voter_without_a_whole_one_does_
     voter.start()
     until(lambda: not voter.is_running, "the voter runs on a damaged snapshot")
     (line,) = [line for line in log_of(cluster, 3).splitlines() if line.startswith("kraft: ")]
-    assert "the metadata snapshots are damaged: " in line
+    assert "metadata snapshots are corrupt: " in line
     assert f"{snapshots(cluster, 3, 'controller')[-1]} at byte " in line
 
 
