@@ -74,7 +74,7 @@ def test_a_truncated_log_is_read_on_from_where_it_differs(
         run_virtually(scenario())
     (warning,) = caplog.messages
     assert "orders-0: the log was truncated to offset 30, and offsets 30 to 49" in warning
-    assert "goes on at offset 30" in warning
+    assert "continues at offset 30" in warning
 
 
 @pytest.mark.parametrize("then", [0, 3, 100])
@@ -163,8 +163,8 @@ def test_a_leader_that_knows_nothing_of_what_was_read_makes_the_policy_decide(
         run_virtually(scenario("earliest", [*range(30), *range(30, 35)]))
         run_virtually(scenario("latest", []))
     assert [message.rpartition("; ")[2] for message in caplog.messages] == [
-        "reading goes on at the earliest offset",
-        "reading goes on at the latest offset",
+        "reading continues at the earliest offset",
+        "reading continues at the latest offset",
     ]
     run_virtually(scenario("none", []))
 
