@@ -83,7 +83,7 @@ class Server:
             self.challenges += 1
             self.challenged()
             session = self._sessions.open()
-            proof = introductions.prove(SECRETS.spoken, request.nonce, session)
+            proof = introductions.prove(SECRETS.primary, request.nonce, session)
             return membership_pb2.ChallengeResponse(session=session, proof=proof)
 
         async def heartbeat(request: str, timeout: float, metadata: tuple[tuple[str, str], ...]) -> object:

@@ -23,7 +23,7 @@ class InitProducerIdApi:
     async def __call__(self, request: InitProducerIdRequest, call: RequestContext) -> InitProducerIdResponse:
         if request.transactional_id is not None:
             # The answer has no room for a message, so the node's log says it.
-            self._refusals.tell(call.peer, "a transactional producer: transactions are not built yet")
+            self._refusals.log(call.peer, "a transactional producer: transactions are not built yet")
             return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
         if (request.producer_id < 0) != (request.producer_epoch < 0):
             return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
