@@ -67,8 +67,8 @@ def test_a_field_that_is_not_in_every_version_needs_a_default() -> None:
             late: Int32 = field("3+", nullable="3+")
 
 
-def test_a_file_of_declarations_does_without_postponed_annotations() -> None:
-    with pytest.raises(AssertionError, match="postponed"):
+def test_a_file_of_declarations_must_not_postpone_annotations() -> None:
+    with pytest.raises(AssertionError, match="must not postpone"):
         Declared("Broken", (Struct,), {"__annotations__": {"name": "String"}})
 
 
