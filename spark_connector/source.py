@@ -30,13 +30,13 @@ class KraftDataSource(DataSource):
 
     def connector(self) -> Connect:
         """Return the function by which readers connect to the cluster. Tests override it."""
-        # gRPC takes a tenth of a second to import, and the process that gives Spark the schema does not need it.
+        # Importing gRPC takes a tenth of a second, and the process that gives Spark the schema does not need it.
         from spark_connector.kraft_cluster import connect
 
         return connect
 
     def schema(self) -> StructType:
-        """Return the schema. Spark calls this at `load()`, so a wrong option fails there and not at the query's start."""
+        """Return the schema. Spark calls this at `load()`, so a wrong option fails there, not when the query starts."""
         return source_schema(include_headers=shared_options(self.options).include_headers)
 
     def reader(self, schema: StructType) -> KraftBatchReader:
