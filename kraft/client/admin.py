@@ -48,6 +48,7 @@ class Admin:
         network: Network | None = None,
         **settings: Any,
     ) -> None:
+        """Create an admin client; `settings` are the fields of AdminSettings. Raises InvalidSetting."""
         self._admin = AsyncAdmin(bootstrap_servers, network=network, **settings)
         self._thread: LoopThread = shared_loop()
 

@@ -30,6 +30,7 @@ class Consumer:
         network: Network | None = None,
         **settings: Any,
     ) -> None:
+        """Create a consumer; `settings` are the fields of ConsumerSettings. Raises InvalidSetting."""
         self._consumer = AsyncConsumer(bootstrap_servers, network=network, **settings)
         self._thread: LoopThread = shared_loop()
 

@@ -50,6 +50,7 @@ class Producer:
         network: Network | None = None,
         **settings: Any,
     ) -> None:
+        """Create a producer; `settings` are the fields of ProducerSettings. Raises InvalidSetting."""
         self._network = network or Network()
         self._producer = AsyncProducer(bootstrap_servers, network=self._network, **settings)
         self._thread: LoopThread = shared_loop()

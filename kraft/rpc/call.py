@@ -52,7 +52,7 @@ class Call(_Declaration[Request, Response]):
         *,
         long_list: str | None = None,
     ) -> None:
-        """`long_list` names a list in the response that takes long to encode; other tasks get turns meanwhile."""
+        """`long_list` names a list in the response that takes long to encode, so it is encoded in parts."""
         super().__init__(service, name, request, response)
         self.long_list = long_list
 

@@ -30,8 +30,8 @@ the call with no deadline but the connection's keepalive pings.
 """
 
 FOLLOW_METADATA: Final = ServerStream(_CONTROLLER, "FollowMetadata", FollowMetadataRequest, MetadataBatch)
-"""Committed entries in order, and a beat from time to time while there are none. It never ends by itself: the caller
-limits its wait for the next batch.
+"""Committed entries in order, and a beat at intervals while there are none. It does not end by itself, so the caller
+limits its wait for each batch.
 """
 
 REPLICA_FETCH: Final = Stream(

@@ -64,7 +64,7 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
 
 
 def encode_response(response: Message, version: int, correlation_id: int) -> list[Buffer]:
-    """Size, header and message, as buffers to write one after the other. Records are not copied."""
+    """Return size, header and message as buffers to write one after the other. Records are not copied."""
     head = _response_head(type(response), version, correlation_id)
     return _sized(encode(response, version, head), head)
 
@@ -86,7 +86,7 @@ def _response_head(kind: type[Message], version: int, correlation_id: int) -> by
 
 
 def encode_request(request: Message, version: int, correlation_id: int, client_id: str | None) -> list[Buffer]:
-    """Size, header and message, as buffers to write one after the other. Records are not copied."""
+    """Return size, header and message as buffers to write one after the other. Records are not copied."""
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
     head = bytearray(SIZE_BYTES)

@@ -81,7 +81,10 @@ class Admin(ClusterAdmin):
         network: Network | None = None,
         **settings: Any,
     ) -> None:
-        """`settings` are the fields of AdminSettings. Connects at first use. Raises InvalidSetting."""
+        """Create an admin client; `settings` are the fields of AdminSettings. Connects at first use.
+
+        Raises InvalidSetting.
+        """
         self._settings = settings_of(AdminSettings, bootstrap_servers, settings)
         self._network = network or Network()
         self._connections: Connections | None = None

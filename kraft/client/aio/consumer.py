@@ -43,7 +43,10 @@ class Consumer:
         network: Network | None = None,
         **settings: Any,
     ) -> None:
-        """`settings` are the fields of ConsumerSettings. Connects at first use. Raises InvalidSetting."""
+        """Create a consumer; `settings` are the fields of ConsumerSettings. Connects at first use.
+
+        Raises InvalidSetting.
+        """
         self._settings = settings_of(ConsumerSettings, bootstrap_servers, settings)
         self._network = network or Network()
         self._clock = self._network.clock
@@ -54,6 +57,7 @@ class Consumer:
 
     @property
     def settings(self) -> ConsumerSettings:
+        """The settings in use, defaults included."""
         return self._settings
 
     async def __aenter__(self) -> Consumer:

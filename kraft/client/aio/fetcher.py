@@ -19,7 +19,7 @@ from kraft.rpc.peers import NotServed, Unreachable
 from kraft.runtime.clock import Clock
 
 STALL_MS: Final = 1_000
-"""When a response is later than this, the consumer refreshes its metadata: the leader may have changed."""
+"""Delay of a response after which the consumer refreshes its metadata: the leader may have changed."""
 
 
 class Fetcher:

@@ -16,7 +16,7 @@ from kraft.rpc.peers import Unreachable
 from kraft.runtime.clock import Clock
 
 FINISH_MAX_S: Final = 5.0
-"""How long close waits for the broker to read requests that get no response (acks=0)."""
+"""Time for which close waits until the broker has read requests that get no response (acks=0)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,7 @@ class ProduceLink:
         self._events.has_room()
 
     async def close(self) -> None:
+        """Close the stream. With acks=0, wait until the broker has read the requests."""
         if self._settings.acks == 0 and not self.is_broken and not self._in_flight:
             await self._finish()
         self.fail("the producer is closing")

@@ -38,7 +38,10 @@ class Producer:
         network: Network | None = None,
         **settings: Any,
     ) -> None:
-        """`settings` are the fields of ProducerSettings. Connects at first use. Raises InvalidSetting."""
+        """Create a producer; `settings` are the fields of ProducerSettings. Connects at first use.
+
+        Raises InvalidSetting.
+        """
         self._settings = settings_of(ProducerSettings, bootstrap_servers, settings)
         self._network = network or Network()
         self._sticky = StickyPartitioner(self._network.entropy.below)
@@ -47,6 +50,7 @@ class Producer:
 
     @property
     def settings(self) -> ProducerSettings:
+        """The settings in use, defaults included."""
         return self._settings
 
     async def __aenter__(self) -> Producer:

@@ -23,7 +23,7 @@ from kraft.rpc.calls import INIT_PRODUCER_ID, PRODUCE
 from kraft.rpc.peers import Unreachable
 
 STALL_MS: Final = 1_000
-"""When a request takes longer than this, the producer refreshes its metadata: the leader may have changed."""
+"""Age of a request after which the producer refreshes its metadata: the leader may have changed."""
 
 _NEVER_MS: Final = 1 << 62
 

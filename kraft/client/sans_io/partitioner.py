@@ -52,7 +52,7 @@ class StickyPartitioner:
     """Chooses partitions of records without a key: one until a batch is full, then the next, so that batches fill."""
 
     def __init__(self, first: Callable[[int], int]) -> None:
-        """`first` returns a random number below its argument: a topic's first partition, so that producers spread."""
+        """`first` chooses a topic's first partition at random, below its argument, so that producers spread out."""
         self._first = first
         self._current: defaultdict[str, int] = defaultdict(lambda: -1)
 

@@ -94,7 +94,7 @@ async def test_a_seek_into_the_middle_of_a_batch_begins_exactly_there() -> None:
         assert await consumer.position(tp("orders")) == 30
 
 
-async def test_a_poll_hands_out_no_more_than_was_asked_for_and_loses_nothing() -> None:
+async def test_a_poll_returns_at_most_max_records_and_loses_nothing() -> None:
     cluster = FakeCluster()
     cluster.create("orders")
     fill(cluster, "orders", 25)
@@ -222,7 +222,7 @@ async def test_a_leader_that_hangs_is_left_as_soon_as_another_leads() -> None:
         assert asyncio.get_running_loop().time() - started_s < 6
 
 
-async def test_an_offset_that_is_gone_is_replaced_as_the_policy_says() -> None:
+async def test_an_offset_out_of_range_is_reset_as_the_policy_says() -> None:
     cluster = FakeCluster()
     cluster.create("orders")
     fill(cluster, "orders", 30)

@@ -179,7 +179,7 @@ def test_the_admin_for_threads_has_every_method_of_the_asynchronous_one() -> Non
     assert (Admin.fence_broker.__doc__ or "").startswith("Set the operator fence")
 
 
-def test_a_wrong_setting_is_told_at_once() -> None:
+def test_a_wrong_setting_fails_at_construction() -> None:
     with pytest.raises(InvalidSetting, match="did you mean"):
         Producer("localhost:9094", lingerms=1)
 

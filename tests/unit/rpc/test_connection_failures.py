@@ -33,13 +33,13 @@ TLS = "Tls handshake failed (TSI_PROTOCOL_FAILURE): SSL_ERROR_SSL: error:1000007
         ),
     ],
 )
-def test_a_handshake_that_fails_is_told_with_what_to_compare(details: str, told: str) -> None:
+def test_a_failed_handshake_names_the_setting_to_compare(details: str, told: str) -> None:
     assert handshake_failure(details) == told
     assert connection_failure(details) == told
 
 
 @pytest.mark.parametrize(("uses_tls", "told"), [(True, "ssl.truststore.location there"), (False, "it may expect TLS:")])
-def test_why_the_other_end_hung_up_depends_on_what_this_one_speaks(uses_tls: bool, told: str) -> None:
+def test_the_likely_cause_of_a_closed_handshake_depends_on_tls_here(uses_tls: bool, told: str) -> None:
     assert told in (handshake_failure(f"{CONNECTING}Socket closed", uses_tls=uses_tls) or "")
 
 
@@ -53,6 +53,6 @@ def test_why_the_other_end_hung_up_depends_on_what_this_one_speaks(uses_tls: boo
         ("", "the connection failed"),
     ],
 )
-def test_other_failures_are_none_of_the_handshake(details: str, told: str) -> None:
+def test_other_failures_are_not_handshake_failures(details: str, told: str) -> None:
     assert handshake_failure(details) is None
     assert connection_failure(details).startswith(told)

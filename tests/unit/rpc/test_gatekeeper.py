@@ -224,7 +224,7 @@ class Pretender(ClusterSecrets):
         return Secret(OTHERS.primary.key, secret_id)
 
 
-def test_whoever_answers_must_know_the_secret_too() -> None:
+def test_the_answering_node_must_know_the_secret_too() -> None:
     async def scene(node: Node) -> None:
         connections = dial_as(SECRETS)
         with pytest.raises(NotAdmitted, match="it does not know this cluster's secret"):
@@ -289,7 +289,7 @@ def test_a_node_with_another_secret_is_refused_with_a_warning_after_a_restart_to
     assert line["reason"].startswith("its cluster secret differs")
 
 
-def test_a_call_that_somebody_recorded_cannot_be_made_again() -> None:
+def test_a_recorded_call_cannot_be_replayed() -> None:
     async def scene(node: Node) -> None:
         connections = dial_as(SECRETS)
         await beat(node, connections)
@@ -318,7 +318,7 @@ def test_clients_are_answered_where_only_some_methods_are_for_nodes() -> None:
     play(scene, is_guarded=lambda method: method.startswith(REPLICATION_SERVICE))
 
 
-def test_without_a_secret_nobody_is_taken_for_a_node_not_even_on_this_machine() -> None:
+def test_without_a_secret_no_caller_is_a_node_not_even_a_local_one() -> None:
     async def scene(node: Node) -> None:
         neighbour = dial_as(None)
         for call in CALLS:

@@ -27,7 +27,7 @@ def book() -> SessionBook:
     return SessionBook(bytes(PROCESS_BYTES))
 
 
-def test_an_introduction_is_understood_by_whoever_knows_the_secret() -> None:
+def test_an_introduction_is_accepted_by_a_node_with_the_secret() -> None:
     said = introduction(book().open(), count=7)
     assert Introduction.from_header(SECRETS, METHOD, said.to_header(SECRETS.primary, METHOD)) == said
 
@@ -64,7 +64,7 @@ def test_garbage_is_no_introduction(header: str) -> None:
         Introduction.from_header(SECRETS, METHOD, header)
 
 
-def test_a_second_secret_is_understood_while_the_first_is_spoken() -> None:
+def test_the_first_secret_is_used_and_a_second_one_is_accepted() -> None:
     both = ClusterSecrets([b"the old one", b"the new one"])
     new = ClusterSecrets([b"the new one"])
     header = introduction(book().open()).to_header(new.primary, METHOD)

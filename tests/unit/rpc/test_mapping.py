@@ -53,7 +53,7 @@ def test_maps_of_text_come_back_as_they_went() -> None:
     header=st.none() | st.binary(max_size=8),
     timestamp_ms=st.integers(-(2**63), 2**63 - 1),
 )
-def test_no_value_and_an_empty_value_are_told_apart(
+def test_no_value_and_an_empty_value_are_distinguished(
     key: bytes | None, value: bytes | None, header: bytes | None, timestamp_ms: int
 ) -> None:
     record = PlainRecord(

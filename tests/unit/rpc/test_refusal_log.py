@@ -20,7 +20,7 @@ def test_the_line_names_the_peer_and_the_reason() -> None:
     assert lines == [{"event": "peer refused", "log_level": "warning", "peer": "[::1]:40000", "reason": "a stranger"}]
 
 
-def test_a_host_that_knocks_again_and_again_is_told_of_once_in_a_while() -> None:
+def test_repeated_refusals_of_a_host_are_logged_once_a_minute() -> None:
     time = Time()
     refusals = RefusalLog(time)
     with capture_logs() as lines:
@@ -45,7 +45,7 @@ def test_reasons_that_differ_in_a_number_are_of_one_kind() -> None:
     assert [line["reason"] for line in lines] == ["a request ends early, at byte 0", "a request of 0 bytes"]
 
 
-def test_reasons_of_a_strangers_own_making_do_not_fill_the_log() -> None:
+def test_reasons_that_a_stranger_chooses_do_not_fill_the_log() -> None:
     refusals = RefusalLog(Time())
     with capture_logs() as lines:
         for number in range(10_000):

@@ -166,7 +166,7 @@ def test_a_topic_deleted_under_the_query_fails_it_by_name(cluster: FileCluster) 
         stream.latestOffset(at(0, 0), ReadAllAvailable())
 
 
-def test_a_deleted_topic_is_dropped_and_read_anew_when_losses_are_allowed(
+def test_a_deleted_topic_is_dropped_and_read_again_if_losses_are_allowed(
     cluster: FileCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     stream = reader(cluster, failOnDataLoss="false")

@@ -49,7 +49,7 @@ def test_none_in_the_annotation_makes_a_field_nullable() -> None:
     assert named(Outer)["count"].nullable == NO_VERSION
 
 
-def test_a_field_without_a_default_has_to_be_said() -> None:
+def test_a_field_without_a_default_must_be_given() -> None:
     assert [each.name for each in Outer.fields if each.is_required] == ["count", "inner", "records", "secret"]
     with pytest.raises(TypeError, match="inner"):
         Outer(count=1)  # type: ignore[call-arg]  # That mypy says so as well is what this is about.
