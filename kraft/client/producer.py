@@ -139,7 +139,7 @@ class Producer:
         return self._thread.run(flush())
 
     def close(self, timeout_ms: int | None = None) -> None:
-        """Flush for at most `timeout_ms`, then close. Records not stored by then fail with ClientClosed.
+        """Flush for at most `timeout_ms` (None: no limit), then close. Records not stored then fail with ClientClosed.
 
         May be called more than once.
         """

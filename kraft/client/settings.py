@@ -30,19 +30,19 @@ class ClientSettings:
     """bootstrap.servers: addresses of gRPC listeners; the first that answers names the other brokers."""
 
     request_timeout_ms: int = 30_000
-    """request.timeout.ms"""
+    """request.timeout.ms: how long one attempt of a request waits for its response."""
 
     default_api_timeout_ms: int = 60_000
     """default.api.timeout.ms: the timeout of a call, retries included."""
 
     metadata_max_age_ms: int = 300_000
-    """metadata.max.age.ms"""
+    """metadata.max.age.ms: age at which metadata is refreshed, even if no request showed that it is wrong."""
 
     retry_backoff_ms: int = 100
-    """retry.backoff.ms"""
+    """retry.backoff.ms: the pause before the first retry; it doubles with each further one."""
 
     retry_backoff_max_ms: int = 1_000
-    """retry.backoff.max.ms"""
+    """retry.backoff.max.ms: the longest pause before a retry."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -77,7 +77,7 @@ class ProducerSettings(ClientSettings):
     """compression.type: none, gzip, snappy, lz4 or zstd."""
 
     linger_ms: int = 5
-    """linger.ms"""
+    """linger.ms: how long a batch that is not full waits for more records."""
 
     batch_size: int = 256 * 1024
     """batch.size: bytes before compression. With Kafka's 16 KiB a broker does several times the work per record."""
@@ -134,22 +134,22 @@ class ConsumerSettings(ClientSettings):
     """
 
     fetch_min_bytes: int = 1
-    """fetch.min.bytes"""
+    """fetch.min.bytes: a broker waits for so many bytes, for at most fetch.max.wait.ms."""
 
     fetch_max_wait_ms: int = 500
-    """fetch.max.wait.ms"""
+    """fetch.max.wait.ms: how long a broker waits for fetch.min.bytes."""
 
     fetch_max_bytes: int = 8 * 1024 * 1024
     """fetch.max.bytes: limits one response, and what is read ahead from one leader (at most twice this in memory)."""
 
     max_partition_fetch_bytes: int = 1024 * 1024
-    """max.partition.fetch.bytes"""
+    """max.partition.fetch.bytes: limits the bytes of one partition in a response."""
 
     max_poll_records: int = 500
-    """max.poll.records"""
+    """max.poll.records: the most records that one poll returns."""
 
     check_crcs: bool = True
-    """check.crcs"""
+    """check.crcs: verify the CRC of each batch that is read."""
 
     def __post_init__(self) -> None:
         ClientSettings.__post_init__(self)

@@ -279,7 +279,7 @@ class Admin(ClusterAdmin):
     ) -> dict[TopicPartition, int]:
         """Delete the records below an offset of each partition; HIGH_WATERMARK (-1) deletes all committed records.
 
-        Returns each partition's low watermark, its first offset that is kept, once every in-sync replica deleted too.
+        Returns each partition's low watermark, its first offset that is kept, when every in-sync replica has done so.
         Raises the first Refusal after all were tried: OFFSET_OUT_OF_RANGE above the high watermark, POLICY_VIOLATION
         for a topic with cleanup.policy=compact.
         """

@@ -25,7 +25,7 @@ _INT64_MAX = 0x7FFFFFFFFFFFFFFF
 class Producer:
     """Asyncio producer. Sends records in batches to partition leaders, with retries until they are acknowledged.
 
-    With acks=all, the default, a record whose future has a result is stored exactly once and stays stored; retries
+    With acks=all, the default, a record whose future has a result is stored once and stays stored; retries
     across changes of leader neither lose nor duplicate it. After DeliveryTimeout it is unknown whether the record was
     stored. If a broker lost its state of this producer (OUT_OF_ORDER_SEQUENCE_NUMBER or UNKNOWN_PRODUCER_ID), the
     records of that partition in flight fail with that error, and later ones are sent under a new producer id.
@@ -173,7 +173,7 @@ class Producer:
         return self._sender is None or await self._sender.flush(timeout_ms)
 
     async def close(self, timeout_ms: int | None = None) -> None:
-        """Flush for at most `timeout_ms`, then close. Records not stored by then fail with ClientClosed.
+        """Flush for at most `timeout_ms` (None: no limit), then close. Records not stored then fail with ClientClosed.
 
         May be called more than once.
         """
