@@ -126,5 +126,5 @@ def _peer_security(credentials: NodeCredentials) -> PeerSecurity:
         dial=credentials.dial_controller,
         objection=credentials.objection_to_voter,
         handshake_failure=credentials.handshake_failure,
-        refused=credentials.refusals.tell,
+        refused=credentials.refusals.log,
     )

@@ -138,7 +138,7 @@ class KafkaListener:
         if not self._connections:
             self._none_left.set()
         if reason is not None:
-            self._refusals.tell(connection.peer, reason)
+            self._refusals.log(connection.peer, reason)
 
     def unread(self, connection: KafkaConnection, size_bytes: int) -> bool:
         unread = self._memory.unread

@@ -23,7 +23,7 @@ class InitProducerIdApi:
     async def __call__(self, request: InitProducerIdRequest, call: RequestContext) -> InitProducerIdResponse:
         if request.transactional_id is not None:
             # The response has no error message, so the node's log has the reason.
-            self._refusals.tell(call.peer, "transactions are not supported yet: unset transactional.id")
+            self._refusals.log(call.peer, "transactions are not supported yet: unset transactional.id")
             return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
         if (request.producer_id < 0) != (request.producer_epoch < 0):
             return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
