@@ -46,7 +46,7 @@ class BrokerNode:
         await replicas.moves.finish_interrupted()
         async with asyncio.TaskGroup() as tasks:
             # The long part of a start needs no controller, and waits for none.
-            tasks.create_task(replicas.publisher.logs_opened_ahead.open(metadata.loader.current_image().image))
+            tasks.create_task(replicas.publisher.log_preloading.open(metadata.loader.current_image().image))
             await metadata.lifecycle.register()
             if metadata.snapshots is not None:
                 tasks.create_task(metadata.snapshots.run())

@@ -17,7 +17,7 @@ from kraft.server.replica.copies import (
     put_copy_in_place,
     remove_copy,
     remove_original,
-    set_original_aside,
+    rename_original,
 )
 from kraft.server.replica.store import METADATA_FILE, DirectoryFailed
 from tests.unit.metadata.clusters import ORDERS
@@ -83,7 +83,7 @@ def test_a_copy_that_cannot_be_begun_leaves_nothing(paths: list[str]) -> None:
 def test_the_two_steps_of_a_swap(paths: list[str]) -> None:
     lay(paths[0], "orders-0")
     lay(paths[1], COPY)
-    set_original_aside(RealDisk(), paths[0], ORDERS_0, ID)
+    rename_original(RealDisk(), paths[0], ORDERS_0, ID)
     assert lie(paths) == [{MOVED: "orders-0"}, {COPY: COPY}, {}]
     put_copy_in_place(RealDisk(), paths[1], ORDERS_0, ID)
     remove_original(RealDisk(), paths[0], ORDERS_0, ID)

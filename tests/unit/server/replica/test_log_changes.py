@@ -35,11 +35,11 @@ async def test_no_change_of_a_log_syncs_anything_on_the_event_loops_thread(tmp_p
         await replica.append("in another epoch")
         follow(partition, epoch=5)
         end = partition.log.log_end_offset
-        await replica.over(partition.cut_back(TruncateTo(offset=Offset(end - 20))))
+        await replica.over(partition.truncate(TruncateTo(offset=Offset(end - 20))))
         assert partition.log.log_end_offset == end - 20
         for at in range(end - 20, end + 20):
             await replica.over(partition.append_as_follower(leaders_batch("copied" * 20, at=at, epoch=5)))
-        await replica.over(partition.cut_back(RestartAt(offset=Offset(1_000))))
+        await replica.over(partition.truncate(RestartAt(offset=Offset(1_000))))
         await replica.over(partition.append_as_follower(leaders_batch("after", at=1_000, epoch=6)))
         await replica.synced()
         assert values_in(partition) == ["after"]

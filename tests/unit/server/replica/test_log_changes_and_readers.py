@@ -174,7 +174,7 @@ async def test_a_scrub_in_the_middle_of_a_truncation_finds_no_rot(tmp_path: Path
         await replica.follow_records(4)
         size = partition.log.size_bytes
         disk.hold()
-        cut = partition.cut_back(TruncateTo(offset=Offset(2)))
+        cut = partition.truncate(TruncateTo(offset=Offset(2)))
         while True:
             await until(disk.held.is_set)
             if partition.log.size_bytes < size:

@@ -58,13 +58,13 @@ class Run:
 
     def copy(self) -> None:
         value, at = self._value(), self.partition.log.log_end_offset
-        if self.partition.follower is not None and not self.partition._follower_is_at_work:
+        if self.partition.follower is not None and not self.partition._follower_change_pending:
             records = leaders_batch(value, at=at, epoch=self.epoch - self.random.choice((0, 0, 1)))
             self._change(lambda: self.partition.append_as_follower(records), lambda: self.records.update({at: value}))
 
     def cut(self) -> None:
         log = self.partition.log
-        if self.partition.follower is None or self.partition._follower_is_at_work:
+        if self.partition.follower is None or self.partition._follower_change_pending:
             return
         if self.random.random() < 0.2:
             start = log.log_end_offset + self.random.randrange(5)
@@ -77,7 +77,7 @@ class Run:
             kept = {at: value for at, value in self.records.items() if at < start}
             self.records = {} if isinstance(effect, RestartAt) else kept
 
-        self._change(lambda: self.partition.cut_back(effect), is_cut)
+        self._change(lambda: self.partition.truncate(effect), is_cut)
 
     def delete(self) -> None:
         if self.partition.leader is not None:

@@ -100,7 +100,7 @@ async def test_the_last_directory_ends_the_node(two: Host) -> None:
         two.failures.directory_failed(str(two.path("b")), "input/output error")
         two.failures.directory_failed(str(two.path("b")), "again")
         assert two.broker.failures == [
-            f"log directory {two.path('b')} has failed, and there is no other: input/output error"
+            f"log directory {two.path('b')} has failed, and no other one is online: input/output error"
         ]
 
 
@@ -109,7 +109,7 @@ async def test_the_directory_of_the_metadata_log_ends_the_node_with_it(tmp_path:
     async with reporting(host, FOUR):
         host.failures.directory_failed(str(host.path("a")), "input/output error")
         (failure,) = host.broker.failures
-        assert "which holds the metadata log, has failed: input/output error" in failure
+        assert "which has the metadata log, has failed: input/output error" in failure
 
 
 async def test_partitions_that_may_lie_in_an_unusable_directory_are_not_begun_anew_elsewhere(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ async def test_a_partition_in_two_directories_is_one_clear_line(tmp_path: Path) 
         filled(before)
     shutil.copytree(tmp_path / "a" / "orders-0", tmp_path / "b" / "orders-0")
     host = restarted(tmp_path, "a", "b")
-    with pytest.raises(StorageError, match="which is the right one cannot be told"):
+    with pytest.raises(StorageError, match="is in both"):
         await host.act_on(as_registered_anew(LEADS))
 
 

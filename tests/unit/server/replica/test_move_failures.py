@@ -33,7 +33,7 @@ def test_a_full_disk_makes_a_move_wait(mover: Mover, disk: WatchedDisk, paths: l
             await asyncio.sleep(10)
             disk.is_full = False
             await settled(partition)
-        assert [each["event"] for each in told].count("replica's move waits for room") == 1
+        assert [each["event"] for each in told].count("replica move delayed, disk full") == 1
 
     mover.run(scenario)
     assert mover.failed == []

@@ -37,7 +37,7 @@ def test_a_replica_goes_on_in_the_other_log_directory(mover: Mover, paths: list[
     async def scenario() -> None:
         with capture_logs() as told:
             await mover.moved(partition, paths[1])
-        assert [each["event"] for each in told] == ["replica is being moved", "replica is moved"]
+        assert [each["event"] for each in told] == ["replica move started", "replica moved"]
         assert (told[1]["moved_from"], told[1]["directory"], told[1]["log_end"]) == (paths[0], paths[1], 10)
         assert partition.log is not before
         assert partition.log.config == before.config
@@ -144,7 +144,7 @@ def test_a_copy_follows_what_is_cut_off(
         move = partition.move
         assert move is not None
         await until_copied(move, 8)
-        partition.cut_back(cut)
+        partition.truncate(cut)
         end = partition.log.log_end_offset
         for at, letter in enumerate("xyz", start=end):
             partition.append_as_follower(leaders_batch(letter, at=at, epoch=1))
@@ -313,7 +313,7 @@ def test_no_move_is_begun_while_a_log_directory_is_out_of_use(disk: WatchedDisk,
     partition = written(mover, "a")
 
     async def scenario() -> None:
-        with pytest.raises(Refusal, match=f"no replica is moved while {paths[2]} cannot be used") as refusal:
+        with pytest.raises(Refusal, match=f"no replica can be moved while {paths[2]} is offline") as refusal:
             await mover.moves.move(partition, paths[1])
         assert refusal.value.error_code is ErrorCode.KAFKA_STORAGE_ERROR
         await mover.moves.move(partition, paths[0])
@@ -325,7 +325,7 @@ def test_a_name_that_leaves_no_room_for_that_of_a_copy_is_refused(mover: Mover, 
     partition = mover.open(TopicPartition("x" * 220, 0))
 
     async def scenario() -> None:
-        with pytest.raises(Refusal, match="is too long for that of a copy") as refusal:
+        with pytest.raises(Refusal, match="is too long for a move") as refusal:
             await mover.moves.move(partition, paths[1])
         assert refusal.value.error_code is ErrorCode.INVALID_TOPIC_EXCEPTION
 

@@ -218,7 +218,7 @@ def test_a_sync_that_ran_while_the_log_was_cut_back_promises_no_more_than_is_lef
     partition.append_as_follower(leaders_batch("b", "c", at=1))
     ticket = partition.prepare_sync()
     assert ticket is not None
-    partition.cut_back(TruncateTo(offset=Offset(1)))
+    partition.truncate(TruncateTo(offset=Offset(1)))
     ticket.run()
     partition.complete_sync(ticket)
     partition.append_as_follower(leaders_batch("d", at=1, epoch=1))

@@ -113,7 +113,7 @@ async def test_a_deletion_that_the_disk_refuses_takes_the_directory_out_of_use(
     await host.marked()
     await host.removals.remove_waiting()
     (failure,) = host.broker.failures
-    assert "has failed, and there is no other" in failure
+    assert "has failed, and no other one is online" in failure
     assert "read-only file system" in failure
     assert host.log_directories.online == ()
 

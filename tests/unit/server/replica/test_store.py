@@ -96,8 +96,8 @@ def test_strays_are_set_aside_and_nothing_else_is_touched(store: PartitionStore,
     (tmp_path / "meta.properties").write_text("version=1\n")
     (tmp_path / "notes-7").mkdir()
     (tmp_path / "__cluster_metadata").mkdir()
-    store.set_strays_aside({ORDERS_0})
-    store.set_strays_aside({ORDERS_0})
+    store.rename_strays({ORDERS_0})
+    store.rename_strays({ORDERS_0})
     assert names(tmp_path) == ["__cluster_metadata", "gone-3.0-stray", "meta.properties", "notes-7", "orders-0"]
 
 
@@ -116,7 +116,7 @@ def test_a_damaged_word_on_whose_directory_it_is_is_corruption_and_no_guess(
 ) -> None:
     written(store)
     (tmp_path / "orders-0" / METADATA_FILE).write_text(text, encoding="utf-8")
-    with pytest.raises(Corruption, match="does not name a topic id"):
+    with pytest.raises(Corruption, match="no readable topic id"):
         store.open(ORDERS_0, ORDERS, DEFAULTS)
     assert names(tmp_path) == ["orders-0"]
 
@@ -147,7 +147,7 @@ def test_neither_strays_nor_the_quarantined_are_set_aside_again(store: Partition
     written(store)
     store.quarantine(ORDERS_0, str(tmp_path))
     again = store_of(tmp_path)
-    again.set_strays_aside(set())
+    again.rename_strays(set())
     assert names(tmp_path) == ["orders-0.0-quarantine"]
 
 
@@ -159,7 +159,7 @@ def test_a_replica_that_was_found_damaged_is_damaged_at_the_next_start_whatever_
     store.mark_corrupt(ORDERS_0, str(tmp_path), "told twice")
     again = store_of(tmp_path)
     assert again.holds(ORDERS_0, ORDERS)
-    with pytest.raises(Corruption, match="was found damaged before: a flipped bit"):
+    with pytest.raises(Corruption, match="was found corrupt earlier: a flipped bit"):
         again.open(ORDERS_0, ORDERS, DEFAULTS)
     again.quarantine(ORDERS_0, str(tmp_path))
     assert again.open(ORDERS_0, ORDERS, DEFAULTS).log_end_offset == 0
@@ -182,9 +182,9 @@ def test_a_replica_that_was_marked_for_deletion_is_found_again_and_its_name_is_f
         again = store_of(tmp_path)
         assert not again.holds(ORDERS_0, ORDERS)
         assert again.found() == []
-        again.set_strays_aside([])
-        assert [one.name for one in again.marked_before()] == [f"orders-0.{each}-delete" for each in range(number + 1)]
-        assert {one.replica for one in again.marked_before()} == {"orders-0"}
+        again.rename_strays([])
+        assert [one.name for one in again.left_to_remove()] == [f"orders-0.{each}-delete" for each in range(number + 1)]
+        assert {one.replica for one in again.left_to_remove()} == {"orders-0"}
 
 
 def test_many_deletions_cost_one_sync_of_each_log_directory(two: tuple[Path, Path]) -> None:
@@ -237,7 +237,7 @@ def test_a_replica_whose_directory_vanished_is_begun_anew_and_fails_no_log_direc
 def test_a_damaged_mark_still_counts(store: PartitionStore, tmp_path: Path) -> None:
     written(store)
     (tmp_path / "orders-0" / CORRUPT_FILE).write_bytes(b"\xff\xfe")
-    with pytest.raises(Corruption, match="was found damaged before"):
+    with pytest.raises(Corruption, match="was found corrupt earlier"):
         store_of(tmp_path).open(ORDERS_0, ORDERS, DEFAULTS)
 
 
@@ -276,7 +276,7 @@ def test_a_partition_in_two_directories_is_refused_in_one_line(two: tuple[Path, 
     a, b = two
     written(store_of(a))
     written(store_of(b))
-    with pytest.raises(StorageError, match=rf"orders-0 is in {a} and in {b}: which is the right one") as refused:
+    with pytest.raises(StorageError, match=rf"orders-0 is in both {a} and {b}") as refused:
         store_of(a, b).holds(ORDERS_0, ORDERS)
     assert "\n" not in str(refused.value)
     assert (names(a), names(b)) == (["orders-0"], ["orders-0"])
@@ -311,7 +311,7 @@ def test_a_directory_that_cannot_be_read_does_not_seem_to_be_empty(two: tuple[Pa
     a, b = two
     written(store_of(b))
     store = store_of(a, b, disk=BrokenDisk(b))
-    assert [failure.directory for failure in store.look_around()] == [str(b)]
+    assert [failure.directory for failure in store.list_directories()] == [str(b)]
     with pytest.raises(DirectoryFailed, match="Input/output error"):
         store.holds(ORDERS_0, ORDERS)
 
@@ -343,8 +343,8 @@ def test_what_can_be_opened_ahead_is_what_lies_in_one_place_and_says_whose_it_is
     store = store_of(one, two)
     (found,) = store.found()
     assert found == FoundPartition(directory=str(two), topic_partition=TopicPartition("orders", 2), topic_id=ORDERS)
-    assert (store.open_ahead(found, DEFAULTS), names(two)) == (True, ["orders-0", "orders-2", "orders-3"])
-    store.release_ahead()
+    assert (store.preload(found, DEFAULTS), names(two)) == (True, ["orders-0", "orders-2", "orders-3"])
+    store.release_preloaded()
 
 
 def test_a_log_that_was_opened_ahead_is_the_one_that_is_opened_by_its_topic(
@@ -352,12 +352,12 @@ def test_a_log_that_was_opened_ahead_is_the_one_that_is_opened_by_its_topic(
 ) -> None:
     written(store)
     (found,) = store.found()
-    assert store.open_ahead(found, DEFAULTS)
+    assert store.preload(found, DEFAULTS)
     # Nothing of it is read again.
     (tmp_path / "orders-0" / f"{0:020}.log").unlink()
     opened = store.open(ORDERS_0, ORDERS, replace(DEFAULTS, retention_ms=77))
     assert (opened.log_end_offset, opened.config.retention_ms) == (1, 77)
-    store.close_ahead()
+    store.close_preloaded()
     opened.append_as_leader(batch("b"), LeaderEpoch(0), 0)
     opened.release()
 
@@ -366,7 +366,7 @@ def test_a_damaged_log_is_found_damaged_again_by_who_asks_for_it(store: Partitio
     written(store)
     store.mark_corrupt(ORDERS_0, str(tmp_path), "a flipped bit")
     (found,) = store.found()
-    assert not store.open_ahead(found, DEFAULTS)
+    assert not store.preload(found, DEFAULTS)
     with pytest.raises(Corruption, match="a flipped bit"):
         store.open(ORDERS_0, ORDERS, DEFAULTS)
 
