@@ -77,7 +77,7 @@ async def test_logs_that_were_not_closed_and_never_opened_since_are_not_said_to_
     made = broker(tmp_path, "fsync", stopped_cleanly=False)
     assert len(made.log_directories_closed) == 0
     await made._replicas.publish(EMPTY_IMAGE, EMPTY_IMAGE)
-    made._metadata.loader.is_acting.set()
+    made._metadata.loader.first_image_applied.set()
     assert list(made.log_directories_closed) == [str(tmp_path / "data")]
 
 

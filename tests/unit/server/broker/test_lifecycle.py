@@ -57,7 +57,7 @@ class Metadata(FollowedMetadata):
         self.published_index = 17
         self.committed: list[int] = []
 
-    def committed_elsewhere(self, index: int) -> None:
+    def note_committed(self, index: int) -> None:
         self.committed.append(index)
 
     async def operator_fences(self, fenced: bool) -> None:

@@ -202,7 +202,7 @@ async def test_a_broker_whose_id_another_process_took_applies_none_of_its_succes
     steps = list(published.steps)
     # What the successor is to lead, the process before it must neither lead nor follow.
     controller.commit(8, registered(BROKER, epoch=EPOCH + 1), topic("of the successor", 1))
-    with pytest.raises(BrokerRefused, match="under epoch 6, not 5: another process registered as this broker"):
+    with pytest.raises(BrokerRefused, match="with broker epoch 6, not 5: another process registered as this broker"):
         async with asyncio.timeout(60):
             await running
     assert published.steps == steps
@@ -230,7 +230,7 @@ async def test_a_controller_that_lacks_what_the_active_one_has_committed_is_left
     async with following(behind, active) as loader:
         await loader.until(lambda image: bool(image.cluster_id), 5)
         active.commit(8, topic("orders", 1))
-        loader.committed_elsewhere(8)
+        loader.note_committed(8)
         assert not await loader.until(lambda image: image.topic("orders") is not None, LAG_MAX_S - 1)
         assert await loader.until(lambda image: image.topic("orders") is not None, 3)
         assert active.asked_after == [4]
@@ -239,8 +239,8 @@ async def test_a_controller_that_lacks_what_the_active_one_has_committed_is_left
 async def test_an_old_word_of_the_active_controller_is_no_lag() -> None:
     controller = up_to_date()
     async with following(controller) as loader:
-        loader.committed_elsewhere(4)
-        loader.committed_elsewhere(2)
+        loader.note_committed(4)
+        loader.note_committed(2)
         await asyncio.sleep(60)
         assert controller.asked_after == [0]
 
@@ -404,7 +404,7 @@ async def test_a_controller_that_lost_what_this_broker_holds_is_left_and_said_so
     loader.start_from(LoadedImage(image=EMPTY_IMAGE, index=40, term=2))
     with capture_logs() as events, pytest.raises(TimeoutError):
         await asyncio.wait_for(loader.run(), LAG_MAX_S + 2)
-    assert "it has 4 entries, and this broker holds 40 of them" in [event.get("reason") for event in events]
+    assert "it has committed 4 entries, and this broker has 40" in [event.get("reason") for event in events]
 
 
 async def test_a_snapshot_or_transaction_that_takes_its_time_is_not_left_in_the_middle() -> None:
@@ -415,7 +415,7 @@ async def test_a_snapshot_or_transaction_that_takes_its_time_is_not_left_in_the_
         slow.commit(47 + number, topic(f"t-{number}", number))
     slow.commit(59, TransactionEnded())
     async with following(slow, other) as loader:
-        loader.committed_elsewhere(59)
+        loader.note_committed(59)
         assert await loader.until(lambda image: image.topic("t-11") is not None, 60)
         assert slow.asked_after == [0]
         assert other.asked_after == []

@@ -209,7 +209,7 @@ async def test_when_none_is_whole_a_voter_is_told_where_and_an_observer_begins_a
         with pytest.raises(Corruption, match=r"00000000000000000020-0000000003.checkpoint at byte"):
             await parts.snapshots.load()
         with capture_logs() as events:
-            assert await parts.snapshots.load_or_begin_anew() == NOTHING_LOADED
+            assert await parts.snapshots.load_or_start_empty() == NOTHING_LOADED
         assert [event["log_level"] for event in events] == ["error"]
         assert parts.indexes() == []
         await parts.snapshots.write()
@@ -220,7 +220,7 @@ async def test_a_snapshot_of_another_cluster_is_refused() -> None:
     disk = MemoryDisk()
     await two_generations(disk)
     async with parts_on(disk, cluster_id="another") as parts:
-        with pytest.raises(Corruption, match=f"a snapshot of cluster '{CLUSTER}', while this is cluster 'another'"):
+        with pytest.raises(Corruption, match=f"the snapshot is of cluster '{CLUSTER}', not 'another'"):
             await parts.snapshots.load()
 
 
@@ -232,7 +232,7 @@ async def test_a_disk_that_cannot_be_read_is_told_of() -> None:
     disk = Unreadable()
     await two_generations(disk)
     async with parts_on(disk) as parts:
-        assert await parts.snapshots.load_or_begin_anew() == NOTHING_LOADED
+        assert await parts.snapshots.load_or_start_empty() == NOTHING_LOADED
         assert parts.failures == ["the metadata snapshot cannot be read from metadata: input/output error"]
         await parts.snapshots.write()
         assert parts.written == []

@@ -334,7 +334,7 @@ def test_a_cleaning_that_finds_no_room_is_tried_again_later(broker: Broker) -> N
             assert await cleaning.cleaner.clean_dirtiest()
             assert not await cleaning.cleaner.clean_dirtiest()
         assert [each["log_level"] for each in told] == ["warning"]
-        await asyncio.sleep(cleaner.AGAIN_AFTER_S)
+        await asyncio.sleep(cleaner.RETRY_AFTER_S)
         assert await cleaning.cleaner.clean_dirtiest()
 
     run_virtually(scenario())

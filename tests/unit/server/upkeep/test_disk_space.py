@@ -5,7 +5,7 @@ from structlog.testing import capture_logs
 
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.runtime.disk import RealDisk
-from kraft.server.upkeep.disk_space import LOOK_AGAIN_AFTER_BYTES, LOOK_AGAIN_AFTER_MS, DiskSpace
+from kraft.server.upkeep.disk_space import RECHECK_AFTER_BYTES, RECHECK_AFTER_MS, DiskSpace
 
 MIB = 1 << 20
 DIRECTORY = "data/node-1"
@@ -57,7 +57,7 @@ def test_appends_are_refused_below_the_head_room_naming_the_disk_and_the_key() -
 def test_without_a_head_room_no_disk_is_asked() -> None:
     watched = Watched(0, 0)
     assert watched.is_admitted()
-    watched.space.look_again()
+    watched.space.recheck()
     assert watched.disk.asked == 0
 
 
@@ -66,14 +66,14 @@ def test_the_disk_is_asked_again_only_after_a_while() -> None:
     for _ in range(1_000):
         assert watched.is_admitted()
     assert watched.disk.asked == 1
-    watched.now_ms += LOOK_AGAIN_AFTER_MS
+    watched.now_ms += RECHECK_AFTER_MS
     assert watched.is_admitted()
     assert watched.disk.asked == 2
 
 
 def test_the_disk_is_asked_again_after_much_was_appended() -> None:
     watched = Watched(1 << 40, MIB)
-    for _ in range(LOOK_AGAIN_AFTER_BYTES // MIB):
+    for _ in range(RECHECK_AFTER_BYTES // MIB):
         assert watched.is_admitted(MIB)
     assert watched.disk.asked == 1
     assert watched.is_admitted()
@@ -93,7 +93,7 @@ def test_work_resumes_when_space_is_back() -> None:
     assert not watched.is_admitted()
     watched.disk.free = MIB
     assert not watched.is_admitted(), "a full disk is not asked for every request"
-    watched.now_ms += LOOK_AGAIN_AFTER_MS
+    watched.now_ms += RECHECK_AFTER_MS
     assert watched.is_admitted()
 
 
@@ -102,11 +102,11 @@ def test_the_shortage_and_its_end_are_told_once_each_though_nobody_appends() -> 
     with capture_logs() as told:
         for _ in range(20):
             assert not watched.is_admitted()
-            watched.now_ms += LOOK_AGAIN_AFTER_MS
+            watched.now_ms += RECHECK_AFTER_MS
         watched.disk.free = MIB
         for _ in range(3):
-            watched.space.look_again()
-            watched.now_ms += LOOK_AGAIN_AFTER_MS
+            watched.space.recheck()
+            watched.now_ms += RECHECK_AFTER_MS
     assert [(each["log_level"], each["event"]) for each in told] == [
         ("warning", "disk full, appends refused"),
         ("info", "disk space recovered"),
