@@ -41,7 +41,7 @@ class EpochEnds(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DivergingEpoch:
-    """Where an epoch ends in the leader's log: below `end_offset` there is no record of a later epoch."""
+    """End of an epoch in the leader's log: below `end_offset` there is no record of a later epoch."""
 
     epoch: LeaderEpoch
     end_offset: Offset

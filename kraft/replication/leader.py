@@ -340,7 +340,7 @@ class PartitionLeader:
         fetched_ms = follower.last_fetch_ms
         if fetched_ms is None or self._now_ms - fetched_ms > _JOINER_SILENCE_MAX_MS:
             return False
-        # The leader does not wait for a broker that it may not propose: one that shuts down in order is fenced, and
+        # The leader does not wait for a broker that it may not propose: one in a controlled shutdown is fenced, and
         # fetches, caught up, until it stops. If the leader waited for it, every producer would pause when it is gone.
         may_be_proposed = fetched_ms >= self._no_expansion_before_ms and self._is_active(follower.broker_id)
         return may_be_proposed and self._is_caught_up(follower)

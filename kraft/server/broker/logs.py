@@ -67,7 +67,7 @@ class BrokerLogs:
     def directories_closed(self, *, were_opened: bool) -> tuple[str, ...]:
         """Return the directories in which every log is closed cleanly, once all logs are closed.
 
-        Without failed directories; and if this process did not open the logs, only those closed cleanly before.
+        Failed directories are left out; so are, if this process did not open the logs, those not closed cleanly before.
         """
         return tuple(each for each in self.directories.online if were_opened or each in self._closed_before)
 

@@ -1,4 +1,4 @@
-"""Blocking work in threads beside the event loop, and locks between threads."""
+"""Blocking work in threads, and locks between threads."""
 
 from __future__ import annotations
 

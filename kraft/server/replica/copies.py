@@ -4,7 +4,7 @@ A copy is made in `<topic>-<partition>.<id>-future` of the log directory that th
 synced, it takes the place of the original in two steps:
 
 1. `<topic>-<partition>` of the original is renamed to `<topic>-<partition>.<id>-moved`, and its log directory synced.
-   From here on the copy is the replica.
+   From then on the copy is the replica.
 2. The copy is renamed to `<topic>-<partition>`, and its log directory synced.
 
 Then the original is removed. Before step 1 a crash leaves the original, and a copy that is discarded; after it, the

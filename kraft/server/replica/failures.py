@@ -88,10 +88,10 @@ class ReplicaFailures:
         )
         for partition in self._partitions:
             if partition.log_directory == directory:
-                self._take_offline(partition, Damage.OUT_OF_REACH, reason)
+                self._take_offline(partition, Damage.UNREACHABLE, reason)
         for replica in self._partitions.offline:
             if replica.log_directory == directory:
-                self._partitions.take_offline(replace(replica, damage=Damage.OUT_OF_REACH, reason=reason))
+                self._partitions.take_offline(replace(replica, damage=Damage.UNREACHABLE, reason=reason))
         if directory == self._indispensable:
             self._fatal(f"log directory {directory}, which has the metadata log, has failed: {reason}")
         elif not self._directories.online:
@@ -99,7 +99,7 @@ class ReplicaFailures:
 
     def cannot_open(self, replica: OfflineReplica) -> None:
         """Take an assigned replica offline that cannot be opened."""
-        if replica.damage is Damage.OUT_OF_REACH and replica.log_directory is None:
+        if replica.damage is Damage.UNREACHABLE and replica.log_directory is None:
             log.error("replica unreachable", partition=str(replica.topic_partition), reason=replica.reason)
         else:
             self._log_offline(replica)
@@ -124,7 +124,7 @@ class ReplicaFailures:
         partition.retire()
         self._logged_as_last.discard(replica.id)
         self._marked.discard(replica.id)
-        if damage is not Damage.OUT_OF_REACH:
+        if damage is not Damage.UNREACHABLE:
             self._log_offline(replica)
         self._changed.set()
 
@@ -147,7 +147,7 @@ class ReplicaFailures:
             state = self._state(replica)
             if state is None:
                 continue
-            if self._is_free(replica, state):
+            if self._may_be_recreated(replica, state):
                 # Not marked from now on: the mark could be written into the new replica's directory.
                 self._marked.add(replica.id)
                 free.append(replica)
@@ -161,14 +161,14 @@ class ReplicaFailures:
         state = None if topic is None else topic.partitions.get(replica.topic_partition.partition)
         return state if state is not None and self._broker_id in state.replicas else None
 
-    def _is_free(self, replica: OfflineReplica, state: PartitionImage) -> bool:
+    def _may_be_recreated(self, replica: OfflineReplica, state: PartitionImage) -> bool:
         """Return whether the metadata no longer counts on the old copy.
 
         The leader epoch is later than the last one in which this broker used the copy, so that no earlier request of
         this broker can bring it back into the ISR.
         """
         return (
-            replica.damage is not Damage.OUT_OF_REACH
+            replica.damage is not Damage.UNREACHABLE
             and state.has_leader
             and not state.counts_on(self._broker_id)
             and state.leader_epoch > replica.leader_epoch
@@ -195,7 +195,7 @@ class ReplicaFailures:
     # --- reports ---------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Reports to the controller until cancelled."""
+        """Report to the controller until cancelled."""
         while True:
             self._changed.clear()
             unsettled = self._unsettled()
@@ -269,5 +269,5 @@ def _remedy(replica: OfflineReplica) -> str:
             )
         case Damage.MISSING:
             return "put its directory back into a log directory and restart the node, or delete the topic"
-        case Damage.OUT_OF_REACH:
+        case Damage.UNREACHABLE:
             return "repair the log directory or its disk and restart the node, or delete the topic"

@@ -166,7 +166,7 @@ class ReplicaFetcher:
         waited for again until it is synced: the others continue without it.
         """
         deadline = asyncio.get_running_loop().time() + RECONNECT_AFTER_S
-        mine = self._mine()
+        mine = self._followed()
         with Watch([partition.appended for partition in mine]) as watch:
             while True:
                 unsynced = {
@@ -181,11 +181,11 @@ class ReplicaFetcher:
                     return
 
     async def _until_ready(self) -> None:
-        with Watch([partition.appended for partition in self._mine()]) as watch:
+        with Watch([partition.appended for partition in self._followed()]) as watch:
             if not self._assigned.is_set() and not self._ready():
                 await watch.wait(RECONNECT_AFTER_S)
 
-    def _mine(self) -> list[Partition]:
+    def _followed(self) -> list[Partition]:
         return [
             partition
             for partition in self._partitions
@@ -291,7 +291,7 @@ class ReplicaFetcher:
                 assert_never(effect)
 
     def _append(self, partition: Partition, follower: PartitionFollower, records: bytes) -> None:
-        self._when_over(
+        self._make_change(
             lambda: partition.append_as_follower(records),
             refused=lambda refusal: self._append_refused(partition, follower, refusal),
         )
@@ -317,7 +317,7 @@ class ReplicaFetcher:
                 leader=self._leader_id,
             )
 
-        self._when_over(
+        self._make_change(
             lambda: partition.advance_log_start(effect.offset),
             done=moved,
             refused=lambda refusal: self._pause_without_room(partition, refusal),
@@ -335,13 +335,13 @@ class ReplicaFetcher:
                 leader=self._leader_id,
             )
 
-        self._when_over(
+        self._make_change(
             lambda: partition.truncate(effect),
             done=truncated,
             refused=lambda refusal: self._pause_without_room(partition, refusal),
         )
 
-    def _when_over(
+    def _make_change(
         self,
         change: Callable[[], ChangeOutcome[Any]],
         *,

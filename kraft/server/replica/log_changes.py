@@ -160,36 +160,36 @@ class LogChanges:
         `settle` is called at its end, successful or not, before the callbacks of the outcome. Raises the Refusal of a
         change that ends during this call.
         """
-        wanted = _Requested(change, settle, is_wanted)
+        request = _Requested(change, settle, is_wanted)
         if self._is_abandoned:
             # The files may still be open for a running step, but no further step would be run.
-            self._end(wanted, None, _closed())
+            self._end(request, None, _closed())
         elif self._off_loop:
-            self._queue.append(wanted)
+            self._queue.append(request)
             self._begin_next()
         else:
-            self._make_now(wanted)
-        if wanted.outcome.is_done:
-            wanted.outcome.result()
-        return wanted.outcome
+            self._make_now(request)
+        if request.outcome.is_done:
+            request.outcome.result()
+        return request.outcome
 
-    def _make_now(self, wanted: _Requested[Any]) -> None:
-        result, refusal = self._watched(lambda: run_now(wanted.make()))
-        self._end(wanted, result, refusal)
+    def _make_now(self, request: _Requested[Any]) -> None:
+        result, refusal = self._watched(lambda: run_now(request.make()))
+        self._end(request, result, refusal)
 
     def _begin_next(self) -> None:
         while self._current is None and self._queue:
-            wanted = self._queue.popleft()
-            if not wanted.is_wanted():
-                self._end(wanted, None, _role_changed())
+            request = self._queue.popleft()
+            if not request.is_wanted():
+                self._end(request, None, _role_changed())
                 continue
-            under_way, refusal = self._watched(partial(_begun, wanted))
+            under_way, refusal = self._watched(partial(_begun, request))
             if refusal is not None:
-                self._end(wanted, None, refusal)
+                self._end(request, None, refusal)
             elif under_way.step is None:
-                self._end(wanted, under_way.result, None)
+                self._end(request, under_way.result, None)
             else:
-                self._current = wanted, under_way
+                self._current = request, under_way
                 self._request_step()
 
     def _watched(self, advance: Callable[[], Any]) -> tuple[Any, Refusal | None]:
@@ -199,11 +199,11 @@ class LogChanges:
         except Refusal as refusal:
             return None, refusal
 
-    def _end(self, wanted: _Requested[Any], result: Any, refusal: Refusal | None) -> None:
+    def _end(self, request: _Requested[Any], result: Any, refusal: Refusal | None) -> None:
         try:
-            wanted.settle()
+            request.settle()
         finally:
-            wanted.outcome.end(result, refusal)
+            request.outcome.end(result, refusal)
 
     # --- steps -----------------------------------------------------------------------------------------------
 
@@ -222,7 +222,7 @@ class LogChanges:
         self._ticket = None
         if self._current is None or ticket.cancelled:
             return
-        wanted, under_way = self._current
+        request, under_way = self._current
         _, refusal = self._watched(under_way.go_on)
         if not self.is_changing:
             # The disk has failed, and the replica is closed.
@@ -231,7 +231,7 @@ class LogChanges:
             self._request_step()
             return
         self._current = None
-        self._end(wanted, None if refusal is not None else under_way.result, refusal)
+        self._end(request, None if refusal is not None else under_way.result, refusal)
         self._went_idle()
         self._begin_next()
 
@@ -253,12 +253,12 @@ class LogChanges:
         waiting = [*self._queue]
         self._queue.clear()
         if self._current is not None:
-            wanted, under_way = self._current
+            request, under_way = self._current
             self._current = None
             under_way.give_up()
-            waiting.insert(0, wanted)
-        for wanted in waiting:
-            wanted.outcome.end(None, _closed())
+            waiting.insert(0, request)
+        for request in waiting:
+            request.outcome.end(None, _closed())
         if self._ticket is not None:
             self._ticket.cancelled = True
         return self._ticket is None
@@ -269,8 +269,8 @@ class LogChanges:
         return self._lock
 
 
-def _begun(wanted: _Requested[Any]) -> ChangeUnderWay[Any]:
-    return ChangeUnderWay(wanted.make())
+def _begun(request: _Requested[Any]) -> ChangeUnderWay[Any]:
+    return ChangeUnderWay(request.make())
 
 
 def _role_changed() -> Refusal:

@@ -35,7 +35,7 @@ class LogPreloading:
         failed: set[str] = set()
         for found in await self._storage.in_thread(self._store.found):
             if self._is_stopped:
-                log.info("log preloading stopped", opened_before=opened)
+                log.info("log preloading stopped", opened=opened)
                 return
             if found.directory in failed:
                 continue

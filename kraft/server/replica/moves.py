@@ -200,7 +200,7 @@ class ReplicaMoves:
                     self._admit(move.destination, PIECE_BYTES)
                     await in_thread(self._copy_thread, work)
                     move.work_is_done()
-                elif (source := self._swapped(partition, move)) is not None:
+                elif (source := self._try_swap(partition, move)) is not None:
                     await self._finish(partition, move, source)
                     return True
                 elif partition.files_in_use.locked():
@@ -233,7 +233,7 @@ class ReplicaMoves:
         else:
             self._directory_failed(move.destination, str(error))
 
-    def _swapped(self, partition: Partition, move: ReplicaMove) -> str | None:
+    def _try_swap(self, partition: Partition, move: ReplicaMove) -> str | None:
         """Try the swap. Return the log directory that the replica was in; None if it cannot be done yet.
 
         Nothing awaits in here, so the original cannot change meanwhile. Raises Refusal.

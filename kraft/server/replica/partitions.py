@@ -26,7 +26,7 @@ class Damage(Enum):
     """Its bytes are not the ones that were written. They are kept."""
     MISSING = auto()
     """It was here before, and its directory is missing."""
-    OUT_OF_REACH = auto()
+    UNREACHABLE = auto()
     """Its log directory has failed, or it may be in one that could not be used at the start."""
 
 

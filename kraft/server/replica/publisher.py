@@ -87,7 +87,7 @@ class ReplicaPublisher:
         self._defaults_changed = False
 
     def use_defaults(self, defaults: TopicConfig) -> None:
-        """Set the configs of topics without their own, from the next image on, also for logs that are open."""
+        """Set the default topic configs, from the next image on, also for open logs."""
         self._defaults_changed = self._defaults_changed or defaults != self._defaults
         self._defaults = defaults
 
@@ -221,7 +221,7 @@ class ReplicaPublisher:
             opened = await self._storage.in_thread(self._open, assigned, config)
             match opened:
                 case OfflineReplica():
-                    if opened.damage is Damage.OUT_OF_REACH and opened.log_directory is not None:
+                    if opened.damage is Damage.UNREACHABLE and opened.log_directory is not None:
                         self._failures.directory_failed(opened.log_directory, opened.reason)
                     self._failures.cannot_open(opened)
                     is_outdated = True
@@ -260,7 +260,7 @@ class ReplicaPublisher:
         except DirectoryFailed as failure:
             if failure.is_full and self._store.directory_of(name) is None:
                 return self._offline(assigned, Damage.MISSING, f"no room on the disk to create it: {failure}", None)
-            return self._offline(assigned, Damage.OUT_OF_REACH, str(failure), failure.directory)
+            return self._offline(assigned, Damage.UNREACHABLE, str(failure), failure.directory)
         found = _Opened(log=opened, high_watermark=self._high_watermarks.take(name, directory), is_new=is_new)
         if found.lacks_committed_records and not is_new and assigned.state.counts_on(self._registration.broker_id):
             reason = f"the log ends at offset {opened.log_end_offset}, but was committed up to {found.high_watermark}"
@@ -283,7 +283,7 @@ class ReplicaPublisher:
             return None
         if self._directories.offline:
             unusable = ", ".join(self._directories.offline)
-            return Damage.OUT_OF_REACH, f"it may be in {unusable}, which cannot be used"
+            return Damage.UNREACHABLE, f"it may be in {unusable}, which cannot be used"
         if not is_counted_on:
             # Other replicas have every acknowledged record.
             return None
@@ -337,7 +337,7 @@ class ReplicaPublisher:
                     )
                 else:
                     # A log created there may come back with the directory, so it is not created in another one.
-                    lost = replace(replica, damage=Damage.OUT_OF_REACH, log_directory=failure.directory)
+                    lost = replace(replica, damage=Damage.UNREACHABLE, log_directory=failure.directory)
                     self._partitions.take_offline(lost)
                     self._failures.directory_failed(failure.directory, str(failure))
                 continue

@@ -21,7 +21,7 @@ from kraft.server.replica.move import ReplicaMove
 from kraft.server.replica.surroundings import PartitionSurroundings
 
 UNSYNCED_BYTES_MAX: Final = 64 << 20
-"""With log.durability=page-cache, a sync is requested when this much is unsynced, although no request waits for it: the
+"""Unsynced bytes at which a sync is requested with log.durability=page-cache, although no request waits for it: the
 next roll has less to sync, and the next start less to read."""
 
 
@@ -197,7 +197,7 @@ class ReplicaLog(ABC):
         self._surroundings.admit(self.log_directory, size_bytes)
 
     def storage_failed(self, reason: str) -> None:
-        """Report a read or write error beside the log: its log directory goes offline."""
+        """Report a read or write error outside the log's own work: its log directory goes offline."""
         if not self._closed:
             self._report_directory_failed(reason)
 

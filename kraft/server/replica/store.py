@@ -78,7 +78,7 @@ class PartitionStore:
     """
 
     def __init__(self, disk: Disk, directories: LogDirectories, *, closed_cleanly: Collection[str]) -> None:
-        """`closed_cleanly` are the log directories in which every log was closed in order."""
+        """`closed_cleanly` are the log directories in which the earlier process closed every log cleanly."""
         self._disk = disk
         self._directories = directories
         self._closed_cleanly = frozenset(closed_cleanly)
@@ -355,7 +355,7 @@ class PartitionStore:
     def _rename_stray(self, directory: str, name: str) -> None:
         # It is not deleted: an operator may need it.
         renamed_to = self._rename_durably(directory, name, STRAY_SUFFIX)
-        log.warning("stray partition directory renamed", directory=name, renamed_to=renamed_to)
+        log.warning("stray partition directory renamed", directory=directory, partition=name, renamed_to=renamed_to)
 
     def _rename_durably(self, directory: str, name: str, suffix: str) -> str:
         """Rename a partition directory, durably. Return the new name."""

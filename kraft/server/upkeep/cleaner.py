@@ -88,7 +88,7 @@ class LogCleaner:
 
     async def clean_dirtiest(self) -> bool:
         """Compact the log with the highest dirty ratio. Return False if no log needs it."""
-        self._forget_gone()
+        self._forget_closed()
         chosen = max(self._candidates(), key=lambda candidate: candidate[1].dirty_ratio, default=None)
         if chosen is None:
             return False
@@ -118,7 +118,7 @@ class LogCleaner:
                 found.append((partition, plan))
         return found
 
-    def _forget_gone(self) -> None:
+    def _forget_closed(self) -> None:
         held = set(self._partitions)
         self._uncleanable &= held
         self._not_before_s = {partition: then for partition, then in self._not_before_s.items() if partition in held}

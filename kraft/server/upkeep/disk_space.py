@@ -37,7 +37,7 @@ class DiskSpace:
     """Free space of any number of log directories. Used on the loop only; times are monotonic milliseconds."""
 
     def __init__(self, disk: Disk, free_bytes_min: int, monotonic_ms: Callable[[], int]) -> None:
-        """With `free_bytes_min` 0 every append is admitted."""
+        """A `free_bytes_min` of 0 admits every append."""
         self._disk = disk
         self._free_bytes_min = free_bytes_min
         self._monotonic_ms = monotonic_ms

@@ -124,7 +124,7 @@ async def test_partitions_that_may_lie_in_an_unusable_directory_are_not_begun_an
     async with reporting(host, image) as controller:
         assert values_in(host.partition(0)) == ["a", "b"]
         (offline,) = host.broker.partitions.offline
-        assert (offline.topic_partition.partition, offline.damage) == (1, Damage.OUT_OF_REACH)
+        assert (offline.topic_partition.partition, offline.damage) == (1, Damage.UNREACHABLE)
         await until(lambda: not partition(controller.image, 1).has_leader)
         later = TopicId(UUID(int=200))
         controller.image = with_topic(controller.image, [1, 2], [1, 2], topic="later", topic_id=later)
