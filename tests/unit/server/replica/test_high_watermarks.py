@@ -40,7 +40,7 @@ def test_no_partitions_are_written_and_read(tmp_path: Path) -> None:
     assert read_high_watermarks(DISK, str(tmp_path)) == {}
 
 
-def test_without_a_file_nothing_is_known(tmp_path: Path) -> None:
+def test_without_a_file_there_are_no_high_watermarks(tmp_path: Path) -> None:
     assert read_high_watermarks(DISK, str(tmp_path)) == {}
 
 
@@ -55,7 +55,7 @@ def test_a_damaged_file_is_replaced_by_the_one_before_it(tmp_path: Path, damage:
     assert read_high_watermarks(DISK, str(tmp_path)) == OFFSETS
 
 
-def test_with_both_files_damaged_nothing_is_known(tmp_path: Path) -> None:
+def test_with_both_files_damaged_there_are_no_high_watermarks(tmp_path: Path) -> None:
     for offsets in (OFFSETS, LATER):
         write_high_watermarks(DISK, str(tmp_path), offsets)
     for name in (FILE_NAME, FILE_NAME + EARLIER_SUFFIX):

@@ -135,7 +135,7 @@ class Run:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_log_holds_what_was_written_and_not_cut_whatever_came_between_the_steps(tmp_path: Path, seed: int) -> None:
+def test_a_log_holds_what_was_written_and_not_truncated_in_any_order_of_steps(tmp_path: Path, seed: int) -> None:
     run = Run(tmp_path, seed)
     choices = [run.append] * 6 + [run.copy] * 6 + [run.step] * 9
     choices += [run.lead, run.follow, run.cut, run.delete, run.retain]

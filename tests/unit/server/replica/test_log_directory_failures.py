@@ -40,7 +40,7 @@ def fail_syncs_in(host: Host, name: str) -> None:
     host.broker.disk.fails_syncs_in = (f"{host.path(name)}/",)
 
 
-async def test_a_directory_whose_disk_fails_takes_its_partitions_offline_and_the_others_go_on(two: Host) -> None:
+async def test_a_failed_directory_takes_its_partitions_offline_and_no_others(two: Host) -> None:
     async with reporting(two, FOUR) as controller:
         assert (two.directories("a"), two.directories("b")) == (["orders-0", "orders-1"], ["orders-2", "orders-3"])
         for number in range(4):
@@ -75,7 +75,7 @@ async def test_a_directory_whose_disk_fails_takes_its_partitions_offline_and_the
         assert two.directories("a") == ["orders-0", "orders-1"], "nor is anything deleted there"
 
 
-async def test_a_partition_of_a_failed_directory_that_is_found_again_goes_on_with_what_it_has(tmp_path: Path) -> None:
+async def test_a_partition_of_a_failed_directory_keeps_its_records_after_a_restart(tmp_path: Path) -> None:
     before = Host(Broker(tmp_path), names=["a", "b"]).start()
     async with reporting(before, FOUR) as controller:
         for number in range(4):
@@ -93,7 +93,7 @@ async def test_a_partition_of_a_failed_directory_that_is_found_again_goes_on_wit
         assert host.broker.partitions.offline == []
 
 
-async def test_the_last_directory_ends_the_node(two: Host) -> None:
+async def test_failure_of_the_last_directory_stops_the_node(two: Host) -> None:
     async with reporting(two, FOUR):
         two.failures.directory_failed(str(two.path("a")), "input/output error")
         assert two.broker.failures == []
@@ -104,7 +104,7 @@ async def test_the_last_directory_ends_the_node(two: Host) -> None:
         ]
 
 
-async def test_the_directory_of_the_metadata_log_ends_the_node_with_it(tmp_path: Path) -> None:
+async def test_failure_of_the_metadata_logs_directory_stops_the_node(tmp_path: Path) -> None:
     host = Host(Broker(tmp_path), names=["a", "b"], indispensable="a").start()
     async with reporting(host, FOUR):
         host.failures.directory_failed(str(host.path("a")), "input/output error")
@@ -112,7 +112,7 @@ async def test_the_directory_of_the_metadata_log_ends_the_node_with_it(tmp_path:
         assert "which has the metadata log, has failed: input/output error" in failure
 
 
-async def test_partitions_that_may_lie_in_an_unusable_directory_are_not_begun_anew_elsewhere(tmp_path: Path) -> None:
+async def test_partitions_that_may_be_in_an_unusable_directory_are_not_recreated(tmp_path: Path) -> None:
     image = with_topic(cluster(1, 2), [1, 2], [1, 2], isr=[1])
     before = Host(Broker(tmp_path), names=["a", "b"]).start()
     async with reporting(before, image):
@@ -164,7 +164,7 @@ async def test_a_directory_that_cannot_be_listed_at_the_start_fails_alone(
         assert host.broker.failures == []
 
 
-async def test_a_partition_in_two_directories_is_one_clear_line(tmp_path: Path) -> None:
+async def test_a_partition_in_two_directories_is_a_one_line_error(tmp_path: Path) -> None:
     before = Host(Broker(tmp_path), names=["a", "b"]).start()
     async with reporting(before, LEADS):
         filled(before)

@@ -51,7 +51,7 @@ async def lived(directory: Path, *, partitions: int = 2) -> MetadataImage:
     return host.image
 
 
-async def test_logs_are_open_before_any_metadata_and_nobody_is_served_from_them(tmp_path: Path) -> None:
+async def test_logs_are_preloaded_before_any_metadata_and_serve_no_requests(tmp_path: Path) -> None:
     image = await lived(tmp_path)
     host = Host(Broker(tmp_path)).start()
     with capture_logs() as events:
@@ -72,7 +72,7 @@ async def test_logs_are_open_before_any_metadata_and_nobody_is_served_from_them(
     assert open_files(tmp_path) == set()
 
 
-async def test_the_configs_that_count_are_those_of_the_metadata_that_is_followed(tmp_path: Path) -> None:
+async def test_the_configs_of_the_live_metadata_count(tmp_path: Path) -> None:
     image = await lived(tmp_path)
     host = Host(Broker(tmp_path)).start()
     await host.publisher.log_preloading.open(EMPTY_IMAGE)
@@ -81,7 +81,7 @@ async def test_the_configs_that_count_are_those_of_the_metadata_that_is_followed
     await host.publisher.close()
 
 
-async def test_a_topic_that_was_deleted_meanwhile_is_let_go_and_set_aside_with_its_records(tmp_path: Path) -> None:
+async def test_a_topic_that_was_deleted_meanwhile_is_closed_and_renamed(tmp_path: Path) -> None:
     image = await lived(tmp_path)
     host = Host(Broker(tmp_path)).start()
     await host.publisher.log_preloading.open(image)
@@ -103,7 +103,7 @@ async def test_a_topic_that_was_created_again_meanwhile_begins_empty(tmp_path: P
     await host.publisher.close()
 
 
-async def test_a_partition_that_was_moved_to_other_brokers_is_let_go_and_set_aside(tmp_path: Path) -> None:
+async def test_a_partition_that_was_reassigned_is_closed_and_renamed(tmp_path: Path) -> None:
     image = await lived(tmp_path)
     host = Host(Broker(tmp_path)).start()
     await host.publisher.log_preloading.open(image)
@@ -113,7 +113,7 @@ async def test_a_partition_that_was_moved_to_other_brokers_is_let_go_and_set_asi
     await host.publisher.close()
 
 
-async def test_metadata_that_comes_meanwhile_goes_on_from_what_is_open(tmp_path: Path) -> None:
+async def test_metadata_that_arrives_meanwhile_uses_the_open_logs(tmp_path: Path) -> None:
     image = await lived(tmp_path, partitions=5)
     host = Host(Broker(tmp_path)).start()
     opening = asyncio.create_task(host.publisher.log_preloading.open(image))
@@ -126,7 +126,7 @@ async def test_metadata_that_comes_meanwhile_goes_on_from_what_is_open(tmp_path:
     await host.publisher.close()
 
 
-async def test_a_broker_that_stops_before_it_knew_anything_closes_them_in_order(tmp_path: Path) -> None:
+async def test_a_broker_that_stops_before_any_metadata_closes_them_cleanly(tmp_path: Path) -> None:
     image = await lived(tmp_path)
     host = Host(Broker(tmp_path)).start()
     await host.publisher.log_preloading.open(image)
@@ -138,7 +138,7 @@ async def test_a_broker_that_stops_before_it_knew_anything_closes_them_in_order(
     await again.publisher.close()
 
 
-async def test_a_damaged_log_is_left_to_whoever_knows_what_became_of_it(tmp_path: Path) -> None:
+async def test_a_damaged_log_is_left_until_the_metadata_arrives(tmp_path: Path) -> None:
     image = await lived(tmp_path)
     host = Host(Broker(tmp_path)).start()
     (tmp_path / "orders-1" / "corrupt-replica").write_text("found yesterday\n")
