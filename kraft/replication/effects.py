@@ -58,7 +58,7 @@ class TruncateTo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartAt:
-    """Drop the whole local log and let it begin at `offset`; then report `truncated`."""
+    """Drop the whole local log and restart it at `offset`; then report `truncated`."""
 
     offset: Offset
 

@@ -152,7 +152,7 @@ class PartitionLeader:
 
     @property
     def maximal_isr(self) -> frozenset[BrokerId]:
-        """Every replica that may be in the ISR by now: those of the committed ISR and of the proposed one."""
+        """Every replica that may be in the ISR: those of the committed ISR and of the proposed one."""
         proposed = self._proposal.isr if self._proposal is not None else ()
         return frozenset(self._isr).union(proposed)
 
@@ -183,7 +183,7 @@ class PartitionLeader:
         return bool(self._elr) or len(self._isr) < min(self._settings.min_insync_replicas, len(self._replicas))
 
     def check_produce(self, acks: int) -> None:
-        """Raises Refusal NOT_ENOUGH_REPLICAS for acks=all while the ISR is below its minimum."""
+        """Raise Refusal NOT_ENOUGH_REPLICAS for acks=all while the ISR is below its minimum."""
         if acks == -1 and self.below_minimum_isr:
             raise Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, self._shortage())
 
@@ -253,9 +253,12 @@ class PartitionLeader:
         if follower is None:
             raise Refusal(ErrorCode.UNKNOWN_LEADER_EPOCH, f"broker {broker_id} is not a replica in {self._replicas}")
         if broker_epoch < follower.broker_epoch:
-            raise Refusal(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} has registered since epoch {broker_epoch}")
+            raise Refusal(
+                ErrorCode.STALE_BROKER_EPOCH,
+                f"broker {broker_id} has registered again since epoch {broker_epoch}",
+            )
         if fetch_offset > self._log_end:
-            raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {fetch_offset} is past the end {self._log_end}")
+            raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {fetch_offset} is past the log end {self._log_end}")
         self._advance_clock(now_ms)
         follower.fetched(
             broker_epoch=broker_epoch, fetch_offset=fetch_offset, leader_end=self._log_end, now_ms=self._now_ms

@@ -158,7 +158,7 @@ class BrokerLifecycle:
         if registration.broker_epoch > self.broker_epoch:
             raise BrokerRefused(
                 f"broker {self._identity.broker_id} is registered with broker epoch {registration.broker_epoch}, not"
-                f" {self.broker_epoch}: another process registered as this broker"
+                f" {self.broker_epoch}: another process registered as this broker; stop one of them"
             )
         return True
 
@@ -236,7 +236,7 @@ class BrokerLifecycle:
             log.warning("heartbeat failed", reason=str(error))
             return None
         if result.error_code in _REPLACED:
-            raise BrokerRefused(f"{result.error_message}: another process registered as this broker")
+            raise BrokerRefused(f"{result.error_message}: another process registered as this broker; stop one of them")
         if result.error_code is not ErrorCode.NONE:
             log.warning("heartbeat refused", reason=f"{result.error_code.name}: {result.error_message}")
             return None

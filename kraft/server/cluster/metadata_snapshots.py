@@ -84,7 +84,7 @@ def decode_image(chunks: Iterable[bytes], index: int) -> MetadataImage:
 
 
 class MetadataSnapshots:
-    """The snapshots of one role of a node: read once at its start, and written in a thread from then on."""
+    """The snapshots of one role of a node: read once at its start, then written in a thread."""
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ log = structlog.get_logger()
 
 RECONNECT_AFTER_S: Final = 0.1
 NO_ROOM_RETRY_AFTER_S: Final = 1.0
-"""Pause of a partition without room on the disk; each earlier fetch would bring records that cannot be appended."""
+"""Pause of a partition without room on the disk: every fetch of it transfers records that cannot be appended."""
 
 ANSWER_GRACE_S: Final = 5.0
 """Time that a fetch may take beyond its wait before the leader counts as gone."""

@@ -133,7 +133,7 @@ class Partitions:
 
     def _check_not_offline(self, replica: OfflineReplica | None) -> None:
         if replica is not None:
-            # As Kafka answers: retriable, and clients look for another leader.
+            # As in Kafka: the error is retriable, and clients look for another leader.
             raise Refusal(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{replica.topic_partition} is offline on this broker: {replica.reason}"
             )

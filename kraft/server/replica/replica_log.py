@@ -1,4 +1,4 @@
-"""The log of one replica on this broker: changed step by step, synced with others on its disk, watched for damage."""
+"""The log of one replica on this broker: its changes in steps, its syncs, and its failures."""
 
 from __future__ import annotations
 

@@ -100,5 +100,5 @@ class DiskSpace:
             return f"the free space on the disk of {directory} cannot be read: {latest.error}"
         return (
             f"the disk of {directory} has {latest.free_bytes} bytes free, "
-            f"below log.free.space.min.bytes={self._free_bytes_min}"
+            f"below log.free.space.min.bytes={self._free_bytes_min}; free some space"
         )

@@ -50,7 +50,7 @@ def test_appends_are_refused_below_the_minimum_naming_the_disk_and_the_config() 
     assert refusal.value.error_code is ErrorCode.KAFKA_STORAGE_ERROR
     assert refusal.value.error_code.retriable
     assert refusal.value.message == (
-        "the disk of data/node-1 has 67108863 bytes free, below log.free.space.min.bytes=67108864"
+        "the disk of data/node-1 has 67108863 bytes free, below log.free.space.min.bytes=67108864; free some space"
     )
 
 
