@@ -255,7 +255,7 @@ async def followed(cluster: ScaleCluster, broker: ScaleBroker, loaded: LoadedIma
     following = asyncio.create_task(loader.run())
     try:
         async with asyncio.timeout(ACTIVE_DEADLINE_S):
-            await loader.is_acting.wait()
+            await loader.first_image_applied.wait()
     finally:
         following.cancel()
         await asyncio.wait([following])

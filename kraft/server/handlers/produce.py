@@ -180,7 +180,7 @@ class ProduceHandler:
         waiting = WaitingAppend(
             records=bytes(wanted.records),
             work=work,
-            until_s=_now_s() + _turn_timeout_s(request.timeout_ms),
+            deadline_s=_now_s() + _turn_timeout_s(request.timeout_ms),
             append=append,
             refuse=refuse,
         )

@@ -235,7 +235,7 @@ def test_a_leader_that_comes_back_with_another_log_looks_into_that_one(broker: B
 
     def lose_the_tail() -> None:
         follow(partition, epoch=3)
-        partition.cut_back(TruncateTo(offset=Offset(2)))
+        partition.truncate(TruncateTo(offset=Offset(2)))
         partition.append_as_follower(build_batch([Record(2, 7_000, b"k", b"new")], base_offset=2, leader_epoch=3))
         broker.sync()
         lead(partition, replicas=(1,), epoch=4)
