@@ -140,7 +140,7 @@ class MetadataSnapshots:
             try:
                 return await self.load()
             except Corruption as corruption:
-                log.error("metadata snapshots damaged, metadata fetched from the controller", reason=str(corruption))
+                log.error("metadata snapshots corrupt, metadata fetched from the controller", reason=str(corruption))
                 await in_thread(self._thread, self._store.set_all_aside)
         except OSError as error:
             self._is_offline = True

@@ -96,11 +96,11 @@ class BrokerWatch:
         registration = self._host.image.broker(broker_id)
         heard_ms = self._sessions.last_contact_ms(broker_id)
         if registration is not None and not registration.fenced:
-            log.warning("broker fenced", broker=broker_id, reason=reason)
             epoch = registration.broker_epoch
             await self._host.submit(
                 lambda image: broker_decisions.fence_broker(image, broker_id, epoch, self._topic_defaults(image))
             )
+            log.warning("broker fenced", broker=broker_id, reason=reason)
         if self._sessions.last_contact_ms(broker_id) == heard_ms:
             # A broker that sent a heartbeat meanwhile may be in service again, so its session must continue.
             self._sessions.end(broker_id)

@@ -7,6 +7,7 @@ leader if their topic allows it. Eligible leader replicas that are no longer nee
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -68,18 +69,20 @@ class LeaderBalance:
                 await self._submit_if_any(self._elect_preferred, "preferred leaders elected")
             if now_ms >= self._unclean_at_ms:
                 self._unclean_at_ms = now_ms + self._config.unclean_interval_ms
-                await self._submit_if_any(self._elect_unclean, "unclean leaders elected")
+                await self._submit_if_any(self._elect_unclean, "unclean leaders elected", logging.WARNING)
             if self._host.image.broker_configs is not self._cleared_for_configs:
                 await self._clear_after_config_change()
         except Refusal as refusal:
             log.info("leadership lost before leaders were elected", reason=refusal.message)
 
-    async def _submit_if_any(self, decide: Callable[[MetadataImage], Decision[int]], event: str) -> None:
+    async def _submit_if_any(
+        self, decide: Callable[[MetadataImage], Decision[int]], event: str, level: int = logging.INFO
+    ) -> None:
         # Decide once without submitting, so that nothing is committed if there is nothing to do.
         if not decide(self._host.image).records:
             return
-        elected = await self._host.submit(decide)
-        log.info(event, partitions=elected)
+        changed = await self._host.submit(decide)
+        log.log(level, event, partitions=changed)
 
     async def _clear_after_config_change(self) -> None:
         """Clear eligible replicas after a change of broker configs: a lower min.insync.replicas lets leaders commit.

@@ -244,8 +244,10 @@ class StateMachineHost:
             self._must_catch_up = False
         if not self._replayed.in_transaction:
             return True
-        log.info("unfinished metadata transaction aborted", term=term)
-        return await self._commit(_Entry(ABORTED, []), term)
+        is_aborted = await self._commit(_Entry(ABORTED, []), term)
+        if is_aborted:
+            log.info("unfinished metadata transaction aborted", term=term)
+        return is_aborted
 
     async def _commit_all(self, decision: Decision[Any], answer: asyncio.Future[Any], term: int) -> bool:
         """Commit a decision that takes several entries, and answer when the last of them is committed."""

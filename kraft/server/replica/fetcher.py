@@ -280,7 +280,7 @@ class ReplicaFetcher:
             case Retry():
                 self._pause(partition, effect.after_ms / 1_000)
                 log.info(
-                    "fetch retried",
+                    "fetch delayed",
                     partition=str(partition.topic_partition),
                     leader=self._leader_id,
                     reason=result.error_code.name,

@@ -203,7 +203,7 @@ class PartitionStore:
         name = str(topic_partition)
         if self._exists(directory, name):
             renamed_to = self._rename_durably(directory, name, QUARANTINE_SUFFIX)
-            log.error("damaged replica quarantined", directory=directory, renamed_to=renamed_to)
+            log.error("corrupt replica quarantined", directory=directory, renamed_to=renamed_to)
 
     def mark_deleted(self, replicas: Sequence[DeletedReplica]) -> tuple[list[DeletedDirectory], list[DirectoryFailed]]:
         """Rename the directories of deleted replicas, durably: their names are free from then on.

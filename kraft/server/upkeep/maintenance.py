@@ -195,7 +195,7 @@ class LogMaintenanceTasks:
 
 
 def _not_applied(partition: Partition, refusal: Refusal) -> None:
-    log.warning("retention postponed", partition=str(partition.topic_partition), reason=refusal.message)
+    log.warning("retention delayed", partition=str(partition.topic_partition), reason=refusal.message)
 
 
 def _found_corrupt(partition: Partition, corruption: Corruption) -> None:

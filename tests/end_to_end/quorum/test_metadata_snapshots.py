@@ -106,7 +106,7 @@ def test_a_damaged_snapshot_is_passed_over_and_a_voter_without_a_whole_one_does_
     start_again(cluster)
     assert topics(cluster) == ["a", "b"]
     for node_id in (1, 2, 3):
-        assert "snapshot damaged, previous snapshot used" in log_of(cluster, node_id)
+        assert "snapshot corrupt, previous snapshot used" in log_of(cluster, node_id)
     cluster.kill()
     forget_logs(cluster)
     for file in snapshots(cluster, 3, "controller"):

@@ -150,7 +150,7 @@ async def test_a_log_that_cannot_be_maintained_does_not_block_others(broker: Bro
             await asyncio.sleep(3)
     assert len(broker.failures) == 1
     assert not broken.is_open
-    assert [each["event"] for each in told] == ["retention postponed"]
+    assert [each["event"] for each in told] == ["retention delayed"]
 
 
 # --- files ---------------------------------------------------------------------------------------------------
