@@ -51,7 +51,8 @@ def run_tests(directory: Path, *arguments: str, limit: str | None) -> tuple[int,
     (directory / "test_it.py").write_text(TESTS)
     (directory / "pytest.ini").write_text("[pytest]\nmarkers = slow\n")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("KRAFT_", "PYTEST"))}
-    environment |= {"PYTHONPATH": str(ROOT)} | ({SECONDS_VARIABLE: limit} if limit else {})
+    environment |= {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment |= {SECONDS_VARIABLE: limit} if limit else {}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
     done = subprocess.run(
         command, cwd=directory, env=environment, capture_output=True, text=True, timeout=60, check=False
@@ -59,7 +60,7 @@ def run_tests(directory: Path, *arguments: str, limit: str | None) -> tuple[int,
     return done.returncode, done.stdout
 
 
-@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["in one process", "in a worker"])
+@pytest.mark.parametrize("workers", [[], ["-p", "xdist", "-n", "1"]], ids=["in one process", "in a worker"])
 def test_a_long_test_without_the_marker_fails_and_a_quick_one_with_it_is_listed(
     workers: list[str], tmp_path: Path
 ) -> None:
