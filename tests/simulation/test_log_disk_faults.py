@@ -241,7 +241,7 @@ class LyingDisk(SimDisk):
         (".log", "which was synced|everything below [0-9]+ was durable"),
         ("orders-0", "which was synced|everything below [0-9]+ was durable"),
         (".log.cleaned", "the log holds .*, expected"),
-        ("log-checkpoint.tmp", "the segment before ends at offset"),
+        ("log-checkpoint.tmp", "the previous segment ends at offset"),
     ],
 )
 def test_a_sync_that_is_left_out_is_noticed_by_the_crash_points(left_out: str, words: str) -> None:

@@ -141,7 +141,7 @@ async def _looked_up(
         failure = error
     if partition.leader is not leader or partition.log is not log:
         return None
-    if not log.has_still(lookup.segments):
+    if not log.still_has(lookup.segments):
         await _files_in_place(partition, reads)
         return None
     if failure is not None:

@@ -219,7 +219,7 @@ class LogChanges:
         if self._current is None or ticket.cancelled:
             return
         wanted, under_way = self._current
-        _, refusal = self._watched(under_way.go_on)
+        _, refusal = self._watched(under_way.resume)
         if not self.is_changing:
             # The disk has failed, and the replica was closed.
             return
@@ -239,7 +239,7 @@ class LogChanges:
             # One that was run, and of which nobody came to hear, is not run again.
             ticket = self._ticket or self.prepare_step()
             assert ticket is not None, "a change that is under way has a step"
-            if not ticket.step.is_run:
+            if not ticket.step.has_run:
                 yield ticket.run
             self.complete_step(ticket)
 
@@ -251,7 +251,7 @@ class LogChanges:
         if self._current is not None:
             wanted, under_way = self._current
             self._current = None
-            under_way.give_up()
+            under_way.cancel()
             waiting.insert(0, wanted)
         for wanted in waiting:
             wanted.outcome.end(None, _closed())

@@ -251,12 +251,12 @@ def files_of_new_log(disk: MemoryDisk) -> LogFiles:
 def test_a_start_that_is_no_news_is_not_written() -> None:
     disk = MemoryDisk()
     files = files_of_new_log(disk)
-    run_now(files.remember_start(Offset(3)))
+    run_now(files.set_start(Offset(3)))
     names = [name for name in disk.list(DIRECTORY) if name.startswith("log-checkpoint")]
     for name in names:
         disk.remove(f"{DIRECTORY}/{name}")
     assert len(names) == 2, "the file before says so, too"
-    run_now(files.remember_start(Offset(3)))
+    run_now(files.set_start(Offset(3)))
     assert not [name for name in disk.list(DIRECTORY) if name.startswith("log-checkpoint")]
 
 
@@ -337,8 +337,8 @@ def test_a_segment_that_was_begun_for_a_roll_that_was_given_up_is_closed() -> No
         roll.step.run()
         if isinstance(begun := roll.step.result, Segment):
             break
-        roll.go_on()
-    roll.give_up()
+        roll.resume()
+    roll.cancel()
     log.release()
     assert isinstance(begun.file, MemoryFile)
     assert begun.file.is_closed

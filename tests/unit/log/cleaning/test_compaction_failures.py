@@ -95,7 +95,7 @@ def test_a_segment_that_was_deleted_meanwhile_aborts_the_cleaning() -> None:
     plan = log.plan()
     assert plan is not None
     log.disk.remove(plan.segments[1].path)
-    with pytest.raises(CleaningAborted, match="is not there any more"):
+    with pytest.raises(CleaningAborted, match="no longer exists"):
         clean(log.disk, log.directory, plan, COMPACT, 0, MAP_BYTES, {}, lambda _: None)
 
 

@@ -94,14 +94,14 @@ def test_what_was_durable_is_not_read_again_after_a_kill(monkeypatch: pytest.Mon
 def test_a_log_that_lost_what_was_durable_is_refused() -> None:
     disk = disk_with(4)
     disk.write_file(FIRST_LOG, disk.read_file(FIRST_LOG)[:-1])
-    with pytest.raises(Corruption, match="it was durable, so this is rot"):
+    with pytest.raises(Corruption, match="it was durable, so this is corruption"):
         open_log(disk)
 
 
 def test_nothing_is_torn_after_a_clean_shutdown() -> None:
     disk = disk_with(4)
     disk.write_file(FIRST_LOG, disk.read_file(FIRST_LOG) + b"more")
-    with pytest.raises(Corruption, match="closed in order"):
+    with pytest.raises(Corruption, match="closed cleanly"):
         open_log(disk, clean_shutdown=True)
     assert open_log(disk).recovery_report.torn_bytes == 4
 
@@ -145,7 +145,7 @@ def test_a_tail_of_zeros_or_noise_is_cut_off() -> None:
         assert read_all(log) == values(4)
 
 
-def test_every_flipped_bit_before_the_last_batch_is_rot() -> None:
+def test_every_flipped_bit_before_the_last_batch_is_corruption() -> None:
     whole = disk_with(3).read_file(FIRST_LOG)
     size = split(whole)[0][0].size_bytes
     for bit in range(2 * size * 8):
@@ -159,7 +159,7 @@ def test_every_flipped_bit_before_the_last_batch_is_rot() -> None:
         assert corruption.value.position in (0, size, 2 * size)
 
 
-def test_rot_in_an_earlier_segment_is_found_when_it_is_read_and_nothing_is_cut() -> None:
+def test_corruption_in_an_earlier_segment_is_found_when_it_is_read_and_nothing_is_cut() -> None:
     disk = killed_disk_with(20, SMALL_SEGMENTS)
     path = log_files(disk)[1]
     damaged = bytearray(disk.read_file(path))
@@ -184,7 +184,7 @@ def test_an_earlier_segment_that_is_cut_short_is_refused() -> None:
 def test_a_missing_segment_is_refused() -> None:
     disk = disk_with(20, SMALL_SEGMENTS)
     disk.remove(log_files(disk)[1])
-    with pytest.raises(Corruption, match="the segment before ends at offset"):
+    with pytest.raises(Corruption, match="the previous segment ends at offset"):
         open_log(disk, SMALL_SEGMENTS)
 
 
@@ -201,7 +201,7 @@ def test_batches_that_do_not_continue_each_other_are_refused() -> None:
     for order in ([0, 2], [0, 0], [1, 2]):
         disk = MemoryDisk()
         disk.write_file(FIRST_LOG, b"".join(batches[index] for index in order))
-        with pytest.raises(Corruption, match=r"stands where \d is next"):
+        with pytest.raises(Corruption, match=r"has base offset \d, expected \d"):
             open_log(disk)
 
 
@@ -350,23 +350,23 @@ def test_a_crash_between_the_removals_of_a_truncation_leaves_a_log_without_a_hol
 
 @pytest.mark.parametrize("clean_shutdown", [True, False])
 @pytest.mark.parametrize("is_sparse", [True, False])
-def test_a_missing_front_of_a_log_is_rot(is_sparse: bool, clean_shutdown: bool) -> None:
+def test_a_missing_front_of_a_log_is_corruption(is_sparse: bool, clean_shutdown: bool) -> None:
     disk = disk_with(20, SMALL_SEGMENTS)
     if is_sparse:
         write_checkpoint(disk, DIRECTORY, replace(read_checkpoint(disk, DIRECTORY), is_sparse=True))
     disk.remove(log_files(disk)[0])
     second = log_files(disk)[0]
-    with pytest.raises(Corruption, match="the log starts at offset 0, its first segment is missing") as rot:
+    with pytest.raises(Corruption, match="the log starts at offset 0, but its first segment is missing") as raised:
         open_log(disk, SMALL_SEGMENTS, clean_shutdown)
-    assert (rot.value.file, log_files(disk)[0]) == (second, second), "nothing is removed"
+    assert (raised.value.file, log_files(disk)[0]) == (second, second), "nothing is removed"
 
 
 @pytest.mark.parametrize("clean_shutdown", [True, False])
-def test_a_log_that_lost_all_its_segments_is_rot(clean_shutdown: bool) -> None:
+def test_a_log_that_lost_all_its_segments_is_corrupt(clean_shutdown: bool) -> None:
     disk = disk_with(20, SMALL_SEGMENTS)
     for path in log_files(disk):
         disk.remove(path)
-    with pytest.raises(Corruption, match="no segment is left, everything below offset 20 was durable"):
+    with pytest.raises(Corruption, match="no segment is left, but everything below offset 20 was durable"):
         open_log(disk, SMALL_SEGMENTS, clean_shutdown)
 
 

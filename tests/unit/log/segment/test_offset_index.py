@@ -62,7 +62,7 @@ def test_truncated_or_read_back_it_is_what_a_scan_would_make(
         ("0000001300000065 00000014 00000065", "positions do not ascend"),
         ("0000001300000065 00000013 00000064", "positions do not ascend"),
         ("0000001300000065 00000012 00000066", "offsets do not ascend"),
-        ("0000001300001000", "behind the end"),
+        ("0000001300001000", "beyond the end"),
         ("0000001300000065 0000000000000000", "do not ascend"),
     ],
 )

@@ -58,7 +58,7 @@ def test_truncated_it_is_what_the_batches_that_are_left_would_make(timestamps: l
         ("0000018bcfe56800", "whole number"),
         ("000000000000000500000001 000000000000000500000002", "does not ascend"),
         ("000000000000000500000002 000000000000000600000002", "does not ascend"),
-        ("ffffffffffffffff00000002", "no timestamp"),
+        ("ffffffffffffffff00000002", "is not a timestamp"),
     ],
 )
 def test_bytes_that_cannot_be_an_index_are_refused(data: str, reason: str) -> None:

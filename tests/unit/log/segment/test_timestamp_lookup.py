@@ -259,7 +259,7 @@ def test_no_flipped_bit_of_an_index_leads_past_a_record() -> None:
         disk.write_file(FIRST + suffix, data)
 
 
-def test_rot_is_corruption() -> None:
+def test_a_wrong_checksum_is_corruption() -> None:
     disk = MemoryDisk()
     log = open_log(disk)
     append(log, "a", timestamp_ms=1_000)
@@ -278,7 +278,7 @@ def test_what_is_appended_meanwhile_is_not_looked_at() -> None:
     append(log, "b", timestamp_ms=6_000)
     assert looked_up(late) is None
     assert looked_up(of_all) == (0, 1_000)
-    assert log.has_still(of_all.segments)
+    assert log.still_has(of_all.segments)
 
 
 def test_a_segment_that_was_dropped_before_it_was_opened_is_gone_and_that_is_noticed() -> None:
@@ -287,9 +287,9 @@ def test_a_segment_that_was_dropped_before_it_was_opened_is_gone_and_that_is_not
     for at in range(12):
         append(log, "a" * 20, timestamp_ms=1_000 + at)
     lookup = log.prepare_lookup(1_000)
-    assert log.has_still(lookup.segments)
+    assert log.still_has(lookup.segments)
     for path in log.apply_retention(NOW_MS, log.log_end_offset):
         disk.remove(path)
     with pytest.raises(FileNotFoundError):
         looked_up(lookup)
-    assert not log.has_still(lookup.segments)
+    assert not log.still_has(lookup.segments)

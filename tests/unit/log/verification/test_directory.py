@@ -231,7 +231,7 @@ def test_a_first_segment_that_is_gone_is_missed() -> None:
     for suffix in (".log", ".index", ".timeindex"):
         disk.remove(f"{DIRECTORY}/{first.removesuffix('.log')}{suffix}")
     found = [finding for finding in findings(disk) if not finding.is_note]
-    assert found[0] == Finding(second, 0, "the log starts at offset 0, its first segment is missing")
+    assert found[0] == Finding(second, 0, "the log starts at offset 0, but its first segment is missing")
 
 
 def test_a_log_whose_segments_are_all_gone_is_missed() -> None:
@@ -239,7 +239,7 @@ def test_a_log_whose_segments_are_all_gone_is_missed() -> None:
     for name in names(disk, ".log"):
         disk.remove(f"{DIRECTORY}/{name}")
     found = [finding for finding in findings(disk) if not finding.is_note]
-    assert found == [Finding("log-checkpoint", 0, "no segment is left, everything below offset 48 was durable")]
+    assert found == [Finding("log-checkpoint", 0, "no segment is left, but everything below offset 48 was durable")]
 
 
 def test_it_is_said_where_reading_can_go_on() -> None:
