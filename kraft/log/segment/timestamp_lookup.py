@@ -21,7 +21,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from kraft.log.disk import Disk, File
-from kraft.log.format.compression import unpacked_pieces
+from kraft.log.format.compression import decompressed_pieces
 from kraft.log.format.record_batch import HEADER_BYTES, BatchHeader, TimestampType
 from kraft.log.format.record_codec import RecordFinder
 from kraft.log.segment.batches import read_batch, scan_batches
@@ -259,7 +259,7 @@ class _SegmentReader:
             return None
         finder = RecordFinder(header.record_count, delta_ms, max(least - header.base_offset, 0))
         try:
-            for piece in unpacked_pieces(header.codec, memoryview(batch)[HEADER_BYTES:]):
+            for piece in decompressed_pieces(header.codec, memoryview(batch)[HEADER_BYTES:]):
                 if finder.feed(piece):
                     return _found(finder, header, is_append_time)
                 if finder.left == 0:

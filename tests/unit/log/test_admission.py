@@ -32,7 +32,7 @@ def patched(batch: bytes, position: int, patch: bytes) -> bytes:
     ("records", "code", "reason"),
     [
         (b"", ErrorCode.INVALID_RECORD, "no batch"),
-        (batch_of("a")[:-1], ErrorCode.CORRUPT_MESSAGE, "ends after"),
+        (batch_of("a")[:-1], ErrorCode.CORRUPT_MESSAGE, "is cut off after"),
         (batch_of("a")[:-1] + b"\x07", ErrorCode.CORRUPT_MESSAGE, "checksum"),
         (patched(batch_of("a"), 22, b"\x20"), ErrorCode.INVALID_RECORD, "control"),
         (patched(batch_of("a"), 22, b"\x08"), ErrorCode.INVALID_TIMESTAMP, "LogAppendTime"),

@@ -31,7 +31,7 @@ def test_what_is_freed_is_used_again_without_asking_the_system() -> None:
 
 _SCATTERED = """
 from pathlib import Path
-from kraft.runtime.allocator import give_back_freed_memory, keep_freed_memory
+from kraft.runtime.allocator import release_freed_memory, keep_freed_memory
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
@@ -44,7 +44,7 @@ for number in range(100):
     between.append(bytearray(2_000))
 blocks.clear()
 before = resident()
-print(give_back_freed_memory(), before - resident())
+print(release_freed_memory(), before - resident())
 """
 
 

@@ -114,7 +114,7 @@ def test_a_leader_epoch_other_than_the_log_knows_is_told_of() -> None:
     assert problems(SEGMENT[:3], epochs=epochs) == []
     bad = batch(102, "c", epoch=2)
     ((_, reason),) = problems((SEGMENT[0], bad, SEGMENT[2]), epochs=epochs)
-    assert reason == "the batch at offset 102 has leader epoch 2, the log knows 1"
+    assert reason == "the batch at offset 102 has leader epoch 2, expected 1"
 
 
 def test_an_epoch_that_the_log_has_forgotten_is_not_judged() -> None:

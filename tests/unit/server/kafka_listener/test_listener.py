@@ -70,7 +70,7 @@ def test_what_a_very_large_request_leaves_behind_is_given_back(monkeypatch: pyte
     given_back = asyncio.Event()
     monkeypatch.setattr(listener_module, "CHECK_PERIOD_S", 0.01)
     monkeypatch.setattr(listener_module, "GIVE_BACK_AFTER_S", 0)
-    monkeypatch.setattr(listener_module, "give_back_freed_memory", given_back.set)
+    monkeypatch.setattr(listener_module, "release_freed_memory", given_back.set)
 
     async def test(served: Served) -> None:
         client = await served.client()
