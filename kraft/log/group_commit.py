@@ -62,7 +62,7 @@ class GroupCommit:
         return self._ticket
 
     def finish(self, ticket: SyncTicket) -> OSError | None:
-        """Return the error of the ticket that has run, or None. The log then calls `mark_synced` if it may."""
+        """End the ticket, which has run, and return its error or None. The log decides whether to `mark_synced`."""
         assert ticket is self._ticket, "this is not the ticket that was prepared last"
         assert ticket.has_run, "the ticket has to run first"
         self._ticket = None

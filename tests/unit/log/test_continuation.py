@@ -89,7 +89,7 @@ def test_an_empty_follower_that_begins_inside_its_leaders_batch_takes_all_of_it(
 
 
 def test_an_empty_follower_takes_records_of_an_earlier_epoch_than_those_it_dropped() -> None:
-    """An unclean election may have that: what this replica had committed and deleted, the leader never had."""
+    """An unclean election may cause this: the leader never had what this replica had committed and deleted."""
     disk = MemoryDisk()
     log = open_log(disk)
     append(log, "a", epoch=4)

@@ -1,6 +1,6 @@
-"""The log against a plain list: whatever is done in whatever order, both hold the same records.
+"""The log compared with a plain list: after any operations in any order both hold the same records.
 
-The list, and what may be left of it by a loss of power, are those of the simulation: `tests.simulation.modelled_log`.
+The list, and what a power failure may leave of it, are those of the simulation: `tests.simulation.modelled_log`.
 """
 
 from __future__ import annotations

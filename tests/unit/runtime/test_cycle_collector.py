@@ -14,7 +14,7 @@ def _as_before() -> Iterator[None]:
     gc.unfreeze()
 
 
-def test_what_is_there_is_not_looked_through_again_and_what_comes_later_is() -> None:
+def test_existing_objects_are_exempt_and_later_ones_are_collected() -> None:
     there: list[list[int]] = [[]]
     exempt_existing_objects()
     later: list[list[int]] = [[]]

@@ -42,7 +42,7 @@ def log_with_cleaned_group() -> SimDisk:
 
 
 def files(disk: SimDisk) -> dict[str, bytes]:
-    """What counts: not what is to be removed anyway."""
+    """Files that count, without those that are to be removed anyway."""
     return {
         found: disk.read_file(f"{DIRECTORY}/{found}")
         for found in disk.list(DIRECTORY)

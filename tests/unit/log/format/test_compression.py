@@ -82,7 +82,7 @@ def test_one_byte_above_the_bound_is_refused(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", PACKED)
-def test_a_bomb_is_refused_before_it_is_unpacked(codec: Codec) -> None:
+def test_a_bomb_is_refused_before_it_is_decompressed(codec: Codec) -> None:
     bomb = compress(codec, bytes(64 << 20))
     tracemalloc.start()
     try:
@@ -124,14 +124,14 @@ def test_only_zstd_can_exceed_the_ratio() -> None:
             decompress(codec, packed)
 
 
-def test_no_payload_unpacks_to_more_than_the_bound_of_all() -> None:
+def test_no_payload_decompresses_to_more_than_the_overall_bound() -> None:
     assert decompressed_bytes_max(0) == decompressed_bytes_max(15_000) == 16 << 20
     assert decompressed_bytes_max(20_000) == 22_000_000
     assert decompressed_bytes_max(1 << 30) == compression.DECOMPRESSED_BYTES_MAX
 
 
 def test_zstd_streams_of_the_largest_window_are_read() -> None:
-    # Java's client does not tell the size, and asks for 128 MiB of window at its highest level.
+    # Java's client does not write the size, and requests a window of 128 MiB at its highest level.
     stream = zstandard.ZstdCompressor(level=22).compressobj()
     packed = stream.compress(TEXT) + stream.flush()
     assert zstandard.get_frame_parameters(packed).window_size == 128 << 20
@@ -218,7 +218,7 @@ def test_the_pieces_of_a_payload_are_all_of_it_and_none_is_large(codec: Codec, s
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
-def test_who_wants_the_first_piece_needs_memory_for_little_more(codec: Codec) -> None:
+def test_reading_the_first_piece_uses_little_more_memory_than_that(codec: Codec) -> None:
     packed = compress(codec, bytes(16 << 20))
     tracemalloc.start()
     try:

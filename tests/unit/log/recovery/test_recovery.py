@@ -36,7 +36,7 @@ def disk_with(count: int, config: LogConfig | None = None) -> MemoryDisk:
 
 
 def killed_disk_with(count: int, config: LogConfig | None = None) -> MemoryDisk:
-    """What a killed process leaves: nothing was closed, and nothing but the page cache may hold the last segment."""
+    """The disk after a killed process: nothing was closed, and the last segment may be in the page cache only."""
     disk = MemoryDisk()
     log = open_log(disk, config)
     for number in range(count):
@@ -106,7 +106,7 @@ def test_nothing_is_torn_after_a_clean_shutdown() -> None:
     assert open_log(disk).recovery_report.torn_bytes == 4
 
 
-def test_a_lost_sector_in_the_middle_of_what_was_not_synced_is_a_tear() -> None:
+def test_a_lost_sector_in_the_middle_of_what_was_not_synced_is_torn() -> None:
     disk = MemoryDisk()
     log = open_log(disk)
     append(log, "synced")
@@ -241,7 +241,7 @@ def test_an_index_spoilt_while_the_log_is_open_costs_time_and_nothing_else() -> 
     assert read_all(log) == values(20)
 
 
-def test_what_a_crash_left_behind_is_tidied_up() -> None:
+def test_files_that_a_crash_left_behind_are_removed() -> None:
     disk = disk_with(2)
     before = disk.list(DIRECTORY)
     for name in ("leader-epoch-checkpoint.tmp", f"{99:020d}.index", f"{99:020d}.timeindex", f"{0:020d}.log.deleted"):
@@ -399,7 +399,7 @@ def begun_anew(disk: MemoryDisk) -> None:
 
 @pytest.mark.parametrize("damage", [None, b"noise"])
 @pytest.mark.parametrize("change", [dropped_front, begun_anew])
-def test_a_front_that_was_let_go_is_not_missed_though_the_checkpoint_is_lost(
+def test_deleted_segments_do_not_count_as_missing_without_the_latest_checkpoint(
     change: Callable[[MemoryDisk], None], damage: bytes | None
 ) -> None:
     disk = disk_with(20, SMALL_SEGMENTS)

@@ -12,7 +12,7 @@ LOG_END = Offset(12)
 
 
 def segments() -> list[Segment]:
-    """From 0, 4 and 9 on; the last records of the one in the middle, 6 to 8, are gone."""
+    """Three segments from 0, 4 and 9 on; the last records of the second, 6 to 8, are gone."""
     disk = MemoryDisk()
     disk.make_dir("data")
     made = []

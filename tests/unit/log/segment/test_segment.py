@@ -39,7 +39,7 @@ def known_of(segment: Segment) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("broken_at", range(BATCHES))
-def test_indexes_that_cannot_be_made_anew_leave_all_as_it_was(monkeypatch: pytest.MonkeyPatch, broken_at: int) -> None:
+def test_a_failed_rebuild_of_indexes_changes_nothing(monkeypatch: pytest.MonkeyPatch, broken_at: int) -> None:
     segment = segment_with_batches()
     before = known_of(segment)
     scan_batches = batches.scan_batches
@@ -70,7 +70,7 @@ def test_batches_that_end_elsewhere_than_is_known_are_corrupt() -> None:
     assert known_of(segment) == before
 
 
-def test_indexes_that_are_made_anew_say_what_those_before_said() -> None:
+def test_rebuilt_indexes_equal_the_original_ones() -> None:
     segment = segment_with_batches()
     run_now(segment.finish())
     before = known_of(segment)

@@ -242,7 +242,7 @@ def test_a_log_whose_segments_are_all_gone_is_missed() -> None:
     assert found == [Finding("log-checkpoint", 0, "no segment is left, but everything below offset 48 was durable")]
 
 
-def test_it_is_said_where_reading_can_go_on() -> None:
+def test_a_fault_says_where_the_next_whole_batch_begins() -> None:
     disk = written()
     name = names(disk, ".log")[0]
     data = bytearray(content(disk, name))
