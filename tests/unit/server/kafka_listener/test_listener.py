@@ -79,7 +79,7 @@ def test_memory_of_a_very_large_request_is_returned_to_the_system(monkeypatch: p
     monkeypatch.setattr(KafkaConnection, "check", noticed)
     monkeypatch.setattr(listener_module, "CHECK_PERIOD_S", 0.01)
     monkeypatch.setattr(listener_module, "RETURN_MEMORY_AFTER_S", 0)
-    monkeypatch.setattr(listener_module, "give_back_freed_memory", given_back.set)
+    monkeypatch.setattr(listener_module, "release_freed_memory", given_back.set)
 
     async def test(served: Served) -> None:
         client = await served.client()
