@@ -7,7 +7,7 @@ import pytest
 from kraft.metadata.broker_decisions import begin_controlled_shutdown, fence_broker, register_broker, unfence_broker
 from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig, broker_defaults
 from kraft.metadata.election_decisions import elect_leaders, elect_unclean_leaders, settle_eligible_replicas
-from kraft.metadata.eligible_replicas import NOBODY, Eligible, eligible_after, is_settled, minimum_isr
+from kraft.metadata.eligible_replicas import NO_ELIGIBLE, Eligible, eligible_after, is_settled, minimum_isr
 from kraft.metadata.features import ELIGIBLE_REPLICAS_VERSION
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.partition_decisions import fail_replicas
@@ -92,7 +92,7 @@ def test_all_that_leave_at_once_are_eligible() -> None:
 
 def test_nobody_is_when_the_isr_reaches_the_minimum_again() -> None:
     before = partition(orders(1, elr=(2,), last_known=(3,)))
-    assert eligible_after(before, ids(1, 3), BrokerId(1), replicas=before.replicas, minimum=2) == NOBODY
+    assert eligible_after(before, ids(1, 3), BrokerId(1), replicas=before.replicas, minimum=2) == NO_ELIGIBLE
 
 
 def test_without_a_leader_nothing_is_committed_however_many_are_in_sync() -> None:
@@ -103,12 +103,12 @@ def test_without_a_leader_nothing_is_committed_however_many_are_in_sync() -> Non
 
 def test_who_was_never_trusted_makes_nobody_eligible() -> None:
     before = partition(orders(1, elr=(2,)))
-    assert eligible_after(before, ids(3), BrokerId(3), replicas=before.replicas, minimum=2) == NOBODY
+    assert eligible_after(before, ids(3), BrokerId(3), replicas=before.replicas, minimum=2) == NO_ELIGIBLE
 
 
 def test_a_replica_that_is_taken_away_is_not_eligible() -> None:
     before = partition(orders(1, elr=(2,), last_known=(3,)))
-    assert eligible_after(before, ids(1), BrokerId(1), replicas=ids(1, 4), minimum=2) == NOBODY
+    assert eligible_after(before, ids(1), BrokerId(1), replicas=ids(1, 4), minimum=2) == NO_ELIGIBLE
 
 
 def test_the_minimum_is_the_topics_then_the_servers_and_never_more_than_there_are_replicas() -> None:

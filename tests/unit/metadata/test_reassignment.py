@@ -374,7 +374,7 @@ def test_a_cluster_with_nodes_that_would_overlook_it_reassigns_nothing() -> None
     image = with_topic(cluster(1, 2), [1])
     older = image.replay([FeatureLevelSet(feature=METADATA_VERSION, level=1)])
     for asked in (to(2), cancel()):
-        with pytest.raises(Refusal, match=r"needs metadata\.version 2 and the cluster is at 1") as no:
+        with pytest.raises(Refusal, match=r"needs metadata\.version 2, but the cluster is at 1") as no:
             decide(older, asked)
         assert no.value.error_code is ErrorCode.UNSUPPORTED_VERSION
 
