@@ -47,7 +47,7 @@ def _problem(name: str) -> str:
     if len(name) > TOPIC_NAME_LENGTH_MAX:
         return f"topic name '{name[:20]}...' has {len(name)} characters: use at most {TOPIC_NAME_LENGTH_MAX}"
     if not _LEGAL.fullmatch(name):
-        return f"topic name {name!r} has other characters: use only ASCII letters, digits, '.', '_' and '-'"
+        return f"topic name {name!r} has characters that are not allowed: use ASCII letters, digits, '.', '_' and '-'"
     return ""
 
 
