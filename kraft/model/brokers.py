@@ -68,7 +68,7 @@ class UnregisterBrokerRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerActionResult:
-    """Result of a request: `changed` is False if there was nothing to do; `leaderless` are partitions without a leader now."""
+    """Result of an action. `changed` is False if there was nothing to do; `leaderless` partitions lost their leader."""
 
     changed: bool
     leaderless: list[str]

@@ -9,7 +9,7 @@ from kraft.model.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchPartition:
-    """Partition to fetch. `current_leader_epoch` is the one that the client knows, -1 for none; a stale one is refused."""
+    """Partition to fetch. `current_leader_epoch` is the one that the client knows, -1 for none."""
 
     topic: str
     partition: int

@@ -103,7 +103,7 @@ def test_fewer_than_one_partition_is_refused(partitions: int) -> None:
         (
             [1, 2],
             3,
-            "factor is 3, but 2 brokers are in service: start more brokers or ask for at most 2",
+            "the replication factor is 3, but 2 brokers are in service: start more brokers or ask for at most 2",
         ),
         ([1], 2, "the replication factor is 2, but 1 broker is in service: start more brokers or ask for at most 1"),
         ([], 1, "the replication factor is 1, but 0 brokers are in service: start brokers first"),
