@@ -48,7 +48,7 @@ class JournalWrite:
     """Everything added since the previous write; carried out in this order, each step durable before the next."""
 
     bodies: tuple[bytes, ...]
-    """Bodies of frames. Written at once, the second could reach the disk without the first, which is corruption."""
+    """Bodies of frames, written one at a time: else the second could reach the disk without the first: corruption."""
 
     begins_segment: tuple[int, int, bytes] | None
     """Index and term of the last entry before a new segment, and the record of the vote."""

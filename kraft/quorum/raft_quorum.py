@@ -137,10 +137,7 @@ class RaftQuorum:
     # --- snapshots ---------------------------------------------------------------------------------------------------
 
     def forget_entries_to(self, index: int) -> None:
-        """Drop the entries up to `index`: two durable snapshots contain them. A voter that lacks them gets a snapshot.
-
-        A trim takes place with the next write.
-        """
+        """Drop the entries up to `index`, which two durable snapshots contain. A voter that lags gets a snapshot."""
         if self._parts is None or self._failed:
             return
         assert self._snapshots is not None, "a voter that lags could not be sent a snapshot"

@@ -47,7 +47,7 @@ async def test_a_controller_that_takes_over_says_so_in_the_log() -> None:
         async with controller(leading=False) as parts:
             parts.quorum.lead(4)
             parts.quorum.lose()
-    told = [(event["event"], event["node"]) for event in events if event["event"].startswith("controller is")]
+    told = [(event["event"], event["node"]) for event in events if event["event"].startswith("controller ")]
     assert told == [("controller activated", 1), ("controller deactivated", 1)]
 
 
