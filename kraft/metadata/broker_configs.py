@@ -29,7 +29,7 @@ MAINTENANCE_KEYS: Final[Mapping[str, IntegerBetween]] = {
 }
 
 _AT_START_ONLY: Final = frozenset({"log.flush.scheduler.interval.ms"})
-"""Also the interval of a background task, which reads it only at start."""
+"""Keys that brokers read only at start: this one is also the interval of a background task."""
 
 TOPIC_DEFAULT_KEYS: Final = frozenset(SERVER_KEYS) - _AT_START_ONLY
 

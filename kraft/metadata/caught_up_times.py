@@ -15,7 +15,7 @@ class CaughtUpTimes:
 
     def __init__(self) -> None:
         self.times: dict[int, int] = {}
-        """By node id; only nodes that have ever caught up."""
+        """Times by node id; only nodes that have ever caught up."""
         self._pending: dict[int, tuple[int, int]] = {}
 
     def forget_all(self) -> None:

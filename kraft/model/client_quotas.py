@@ -50,7 +50,7 @@ class AlterClientQuotasResponse:
 
 
 class QuotaMatch(IntEnum):
-    """How a filter selects the entities of a type. The numbers are Kafka's."""
+    """Way in which a filter selects entities of a type. The numbers are Kafka's."""
 
     EXACT = 0
     DEFAULT = 1

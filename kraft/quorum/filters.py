@@ -81,7 +81,7 @@ class Acknowledgements:
         self._term = -1
         self._match_index: dict[int, int] = {}
         self._resent: dict[int, tuple[int, int]] = {}
-        """By voter: the index from which entries were last sent to it again, and the time."""
+        """Index from which entries were last sent again, and the time, by voter."""
 
     def begin(self, term: int) -> None:
         """Start the term of a new leader: no follower has confirmed anything yet."""

@@ -79,7 +79,7 @@ class QuorumJournal(Journal):  # type: ignore[misc]  # PySyncObj has no type inf
         self._synced_index = 0
         self._index_under_way = 0
         self._reaches_back_to: list[int] = []
-        """By segment: the lowest base that a start would have at any time if this segment were the first."""
+        """Lowest base that a start would have at any time if this segment were the first, by segment."""
         self.sync_count = 0
         self.start_index = FIRST_INDEX
         """The last entry in the snapshot that the voter started from."""

@@ -257,7 +257,7 @@ class PeerLink:
             self._on_down(self.peer_id)
 
     def _log_problem(self, problem: str) -> None:
-        """Log a problem once, not at every attempt: at INFO while the voter never answered, else at WARN."""
+        """Log a problem once, not at every attempt: at INFO if the voter is not there yet, at WARN otherwise."""
         handshake_failure = self._security.handshake_failure(problem)
         problem = handshake_failure or problem
         self._problem_count = self._problem_count + 1 if problem == self._last_problem else 1

@@ -1,4 +1,4 @@
-"""How a voter connects to the others and checks its callers; supplied by the owner of the CONTROLLER listener."""
+"""Security of the connections between voters, supplied by the owner of the CONTROLLER listener."""
 
 from __future__ import annotations
 
