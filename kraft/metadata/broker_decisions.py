@@ -71,13 +71,13 @@ def register_broker(
     earlier = image.broker(request.broker_id)
     if earlier is not None and earlier.incarnation_id == request.incarnation_id:
         return Decision(records=[], response=RegistrationResult(broker_epoch=earlier.broker_epoch))
-    if earlier is not None and session_is_alive and not (earlier.in_controlled_shutdown or _succeeds(request, earlier)):
+    if earlier is not None and session_is_alive and not _may_be_replaced(earlier, request):
         problem = (
             f"broker id {request.broker_id} is in use by another running process: give each node its own node.id, "
             "or, after a crash, retry when that process's session has expired"
         )
         raise Refusal(ErrorCode.DUPLICATE_BROKER_REGISTRATION, problem)
-    is_trusted = _has_what_it_synced(request, earlier)
+    is_trusted = _has_all_synced_records(request, earlier)
     registration = RegisterBroker(
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,
@@ -88,7 +88,7 @@ def register_broker(
         features=request.features,
     )
     return Decision(
-        records=_followed(
+        records=_with_changes(
             registration,
             image,
             lambda part: changes_when_gone(part, request.broker_id, defaults, trusted=is_trusted),
@@ -136,7 +136,7 @@ def unfence_broker(
     if not registration.fenced or registration.fenced_by_operator or registration.in_controlled_shutdown:
         return Decision(records=[], response=None)
     unfenced = BrokerUnfenced(broker_id=broker_id, broker_epoch=broker_epoch)
-    records = _followed(unfenced, image, lambda part: changes_when_unfenced(part, broker_id, defaults))
+    records = _with_changes(unfenced, image, lambda part: changes_when_unfenced(part, broker_id, defaults))
     return Decision(records=records, response=None)
 
 
@@ -148,7 +148,7 @@ def fence_broker(
     if registration.fenced:
         return Decision(records=[], response=None)
     fenced = BrokerFenced(broker_id=broker_id, broker_epoch=broker_epoch)
-    records = _followed(fenced, image, lambda part: changes_when_gone(part, broker_id, defaults))
+    records = _with_changes(fenced, image, lambda part: changes_when_gone(part, broker_id, defaults))
     return Decision(records=records, response=None)
 
 
@@ -183,7 +183,7 @@ def allocate_producer_ids(image: MetadataImage, request: AllocateProducerIdsRequ
     return Decision(records=[allocated], response=ProducerIdBlock(first=first, count=PRODUCER_ID_BLOCK_SIZE))
 
 
-def _followed(
+def _with_changes(
     first: MetadataRecord, image: MetadataImage, decide: Callable[[MetadataImage], Iterable[MetadataRecord]]
 ) -> RecordsOnDemand:
     return RecordsOnDemand(chain([first], decided_in_slices(image, decide)))
@@ -217,11 +217,15 @@ def _check_features(image: MetadataImage, request: RegisterBrokerRequest) -> Non
             raise Refusal(ErrorCode.UNSUPPORTED_VERSION, problem)
 
 
-def _has_what_it_synced(request: RegisterBrokerRequest, earlier: BrokerRegistration | None) -> bool:
-    return not request.may_have_lost_records and (earlier is None or _succeeds(request, earlier))
+def _has_all_synced_records(request: RegisterBrokerRequest, earlier: BrokerRegistration | None) -> bool:
+    return not request.may_have_lost_records and (earlier is None or _shares_a_directory(request, earlier))
 
 
-def _succeeds(request: RegisterBrokerRequest, earlier: BrokerRegistration) -> bool:
+def _may_be_replaced(earlier: BrokerRegistration, request: RegisterBrokerRequest) -> bool:
+    return earlier.in_controlled_shutdown or _shares_a_directory(request, earlier)
+
+
+def _shares_a_directory(request: RegisterBrokerRequest, earlier: BrokerRegistration) -> bool:
     # One common directory is enough: others may have failed or been added since.
     return not set(request.directory_ids).isdisjoint(earlier.directory_ids)
 

@@ -22,7 +22,7 @@ from kraft.metadata.configs import (
     unknown_config,
 )
 from kraft.metadata.decision import Decision
-from kraft.metadata.election_decisions import unsettled_in
+from kraft.metadata.election_decisions import without_stale_elrs
 from kraft.metadata.features import require_settings
 from kraft.metadata.image import MetadataImage, TopicImage
 from kraft.metadata.records import BrokerConfigSet, MetadataRecord, TopicConfigSet
@@ -70,7 +70,7 @@ def incremental_alter_configs(
                 records += _altered_broker(image, resource, broker_settings, broker_keys)
             else:
                 topic = _topic(image, resource)
-                records += _altered(image, topic, _in_full(resource, topic.configs), defaults)
+                records += _altered(image, topic, _with_deletions(resource, topic.configs), defaults)
         except Refusal as refusal:
             results.append(_result(resource, refusal.error_code, refusal.message))
         else:
@@ -94,7 +94,7 @@ def _check_request(resource: ResourceAlteration, times_named: int, alterations_l
             raise Refusal(ErrorCode.INVALID_REQUEST, f"config '{alteration.key[:100]}' has no value: give it one")
 
 
-def _in_full(resource: ResourceAlteration, before: Mapping[str, str]) -> ResourceAlteration:
+def _with_deletions(resource: ResourceAlteration, before: Mapping[str, str]) -> ResourceAlteration:
     """Add deletions of the set keys that are not named, if the request replaces all configs."""
     if not resource.replaces:
         return resource
@@ -126,7 +126,7 @@ def _altered_broker(
     require_settings(image, "altering broker configs")
     broker = _broker_name(image, resource.resource_name)
     before = image.broker_configs.get(broker, {})
-    resource = _in_full(resource, before)
+    resource = _with_deletions(resource, before)
     wanted = dict(before)
     for alteration in resource.alterations:
         match alteration.operation:
@@ -185,7 +185,7 @@ def _altered(
     if "min.insync.replicas" in changed:
         _check_min_insync_replicas(in_effect.min_insync_replicas, topic.replication_factor)
         # With a lower minimum, leaders commit again once there is no ELR left.
-        records += unsettled_in(image, replace(topic, configs=wanted), defaults)
+        records += without_stale_elrs(image, replace(topic, configs=wanted), defaults)
     return records
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from kraft.metadata.configs import KAFKA_DEFAULTS, TopicConfig
 from kraft.metadata.decision import Decision
-from kraft.metadata.eligible_replicas import is_settled
+from kraft.metadata.eligible_replicas import has_stale_elr
 from kraft.metadata.image import MetadataImage, PartitionImage, TopicImage
 from kraft.metadata.leader_election import may_be_unclean, partition_change, unclean_change
 from kraft.metadata.partition_names import find_partition
@@ -101,21 +101,21 @@ def elect_unclean_leaders(image: MetadataImage, *, defaults: TopicConfig) -> Dec
     return Decision(records=elected, response=len(elected))
 
 
-def settle_eligible_replicas(image: MetadataImage, *, defaults: TopicConfig) -> Decision[int]:
-    """Remove each ELR that is no longer needed; the response is their number.
+def clear_stale_elrs(image: MetadataImage, *, defaults: TopicConfig) -> Decision[int]:
+    """Clear each ELR that is no longer needed; the response is their number.
 
     That happens when min.insync.replicas was lowered in the files of restarted nodes. A change of the config while the
-    cluster runs removes them at once.
+    cluster runs clears them at once.
     """
-    records = [record for topic in image.topics.values() for record in unsettled_in(image, topic, defaults)]
-    settled = records[:ELECTIONS_AT_ONCE_MAX]
-    return Decision(records=settled, response=len(settled))
+    records = [record for topic in image.topics.values() for record in without_stale_elrs(image, topic, defaults)]
+    removed = records[:ELECTIONS_AT_ONCE_MAX]
+    return Decision(records=removed, response=len(removed))
 
 
-def unsettled_in(image: MetadataImage, topic: TopicImage, defaults: TopicConfig) -> Iterator[PartitionChanged]:
-    """Yield the records that remove the topic's ELRs that are no longer needed."""
+def without_stale_elrs(image: MetadataImage, topic: TopicImage, defaults: TopicConfig) -> Iterator[PartitionChanged]:
+    """Yield the records that clear the topic's ELRs that are no longer needed."""
     for partition in topic.partitions.values():
-        if not is_settled(image, topic, partition, defaults):
+        if has_stale_elr(image, topic, partition, defaults):
             yield from _led_by(image, topic, partition, partition.leader, defaults)
 
 

@@ -79,8 +79,8 @@ def eligible_after(
     )
 
 
-def is_settled(image: MetadataImage, topic: TopicImage, partition: PartitionImage, defaults: TopicConfig) -> bool:
-    """Return False if the ELR is no longer needed: the minimum was lowered, and the ISR reaches it."""
+def has_stale_elr(image: MetadataImage, topic: TopicImage, partition: PartitionImage, defaults: TopicConfig) -> bool:
+    """Return whether the partition has an ELR that is no longer needed, because the ISR reaches a lowered minimum."""
     if not partition.has_leader or not (partition.elr or partition.last_known_elr):
-        return True
-    return len(partition.isr) < minimum_isr(image, topic.configs, partition.replicas, defaults)
+        return False
+    return len(partition.isr) >= minimum_isr(image, topic.configs, partition.replicas, defaults)

@@ -94,12 +94,10 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionImage:
-    """State of a partition.
+    """State of a partition. `replicas` are in order of preference; `isr` is a non-empty subset of them.
 
-    `replicas` are in order of preference. `isr` is a non-empty subset of them; `leader` is in the ISR, or NO_BROKER.
-
-    During a reassignment, `adding_replicas` are the replicas that the partition did not have before, and
-    `removing_replicas` those that are removed once all of the former are in sync.
+    `leader` is in the ISR, or NO_BROKER. During a reassignment, `adding_replicas` are the replicas that the partition
+    did not have before, and `removing_replicas` those that are removed once all of the former are in sync.
 
     `elr`, the eligible leader replicas, are outside the ISR and hold every committed record; `last_known_elr` once did
     and are no longer trusted. See `kraft.metadata.eligible_replicas`.

@@ -92,14 +92,14 @@ def speaking_before_the_sync() -> Iterator[None]:
 
     with (
         patch.object(QuorumTransport, "hold", hold_nothing),
-        patch.object(QuorumTransport, "_is_still_true", lambda self, message: True),
+        patch.object(QuorumTransport, "_is_still_valid", lambda self, message: True),
     ):
         yield
 
 
 def acknowledging_what_was_cut_off() -> AbstractContextManager[object]:
     """What is held leaves, whatever became meanwhile of the entries that it is about."""
-    return patch.object(QuorumTransport, "_is_still_true", lambda self, message: True)
+    return patch.object(QuorumTransport, "_is_still_valid", lambda self, message: True)
 
 
 @contextmanager

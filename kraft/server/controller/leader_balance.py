@@ -89,7 +89,7 @@ class LeaderBalance:
             self._settled_under = configs
 
     def _settled(self, image: MetadataImage) -> Decision[int]:
-        return election_decisions.settle_eligible_replicas(image, defaults=self._topic_defaults(image))
+        return election_decisions.clear_stale_elrs(image, defaults=self._topic_defaults(image))
 
     def _balanced(self, image: MetadataImage) -> Decision[int]:
         return election_decisions.balance_leaders(
