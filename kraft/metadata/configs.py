@@ -313,7 +313,7 @@ _FIELDS: Final[Mapping[str, str]] = {each.metadata[_KEY].key: each.name for each
 KAFKA_DEFAULTS: Final = TopicConfig()
 """Configs of topics that set nothing, on brokers whose files set nothing."""
 
-NOT_SUPPORTED_YET: Final = frozenset(
+NOT_BUILT_YET: Final = frozenset(
     {
         "follower.replication.throttled.replicas",
         "leader.replication.throttled.replicas",
@@ -368,12 +368,12 @@ def text_in_effect(config: TopicConfig, key: str) -> str:
 
 def unknown_config(key: str) -> str:
     """Return the error for a key that no topic can set, in one line, with the key to use instead if there is one."""
-    if key in NOT_SUPPORTED_YET:
-        return f"topic config '{key}' of Kafka is not supported yet: leave it out"
+    if key in NOT_BUILT_YET:
+        return f"topic config '{key}' is not supported yet: leave it out"
     if key in SERVER_KEYS:
-        return f"'{key}' is a broker config: on a topic, set '{SERVER_KEYS[key][0].key}'"
+        return f"'{key}' is a broker config: for a topic use '{SERVER_KEYS[key][0].key}'"
     nearest = get_close_matches(key[:100], TOPIC_CONFIGS, n=1)
-    remedy = f"did you mean '{nearest[0]}'?" if nearest else "see kraft configs describe --all"
+    remedy = f"did you mean '{nearest[0]}'?" if nearest else "kraft configs describe --all lists all configs"
     return f"there is no topic config '{_shown(key)}': {remedy}"
 
 
@@ -388,14 +388,14 @@ def _read(declared: ConfigKey, text: str) -> Value:
     try:
         return declared.kind.read(text)
     except ValueError as error:
-        raise Refusal(ErrorCode.INVALID_CONFIG, f"{declared.key}={_shown(text)}: must be {error}") from None
+        raise Refusal(ErrorCode.INVALID_CONFIG, f"{declared.key}={_shown(text)}: expected {error}") from None
 
 
 def _read_server(declared: ConfigKey, server_key: ServerKey, text: str) -> Value:
     try:
         return declared.read_server(server_key, text)
     except ValueError as error:
-        raise Refusal(ErrorCode.INVALID_CONFIG, f"{server_key.name}={_shown(text)}: must be {error}") from None
+        raise Refusal(ErrorCode.INVALID_CONFIG, f"{server_key.name}={_shown(text)}: expected {error}") from None
 
 
 def _shown(text: str) -> str:
@@ -407,7 +407,7 @@ def _check_together(config: TopicConfig, min_lag_key: str, max_lag_key: str) -> 
     if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
         problem = (
             f"{min_lag_key} ({config.min_compaction_lag_ms}) is above {max_lag_key} ({config.max_compaction_lag_ms}): "
-            f"lower {min_lag_key}"
+            "lower the first or raise the second"
         )
         raise Refusal(ErrorCode.INVALID_CONFIG, problem)
 

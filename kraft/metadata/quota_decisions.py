@@ -133,9 +133,9 @@ def _check(operation: QuotaOperation, keys: Mapping[str, int | None]) -> None:
     if value is None:
         return
     if not isfinite(value) or value <= 0:
-        _refuse(f"{operation.key}={value:g}: must be above 0")
+        _refuse(f"{operation.key}={value:g}: expected a number above 0")
     if most is not _FRACTIONS and (value > most or value % 1):
-        _refuse(f"{operation.key}={value:g}: must be a whole number up to {most}")
+        _refuse(f"{operation.key}={value:g}: expected a whole number up to {most}")
 
 
 def _is_address(name: str) -> bool:

@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Mapping
 from typing import Final
 
-from kraft.metadata.configs import NOT_SUPPORTED_YET, TOPIC_CONFIGS
+from kraft.metadata.configs import NOT_BUILT_YET, TOPIC_CONFIGS
 from kraft.server.config.keys import BY_NAME
 from kraft.server.config.values import PLAINTEXT
 
@@ -130,7 +130,7 @@ def warning(key: str) -> str | None:
         return "has no effect: listeners and advertised.listeners say the addresses"
     if topic_key := TOPIC_CONFIGS.get(key):
         return f"has no effect: it belongs to a topic; for all topics write {topic_key.server_keys[0].name}"
-    if key in NOT_SUPPORTED_YET:
+    if key in NOT_BUILT_YET:
         return "has no effect: it belongs to a topic, and is not built yet"
     if key in _CLIENT_KEYS:
         return "has no effect: it belongs to a client, not to a node"

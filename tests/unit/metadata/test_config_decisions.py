@@ -130,7 +130,7 @@ def test_a_list_that_the_topic_does_not_set_begins_as_the_clusters() -> None:
         (op(SET, "retention.ms", "soon"), ErrorCode.INVALID_CONFIG, "a whole number from -1"),
         (op(SET, "retention.m", "1"), ErrorCode.INVALID_CONFIG, "did you mean 'retention.ms'?"),
         (op(DELETE, "retention.m"), ErrorCode.INVALID_CONFIG, "did you mean 'retention.ms'?"),
-        (op(SET, "log.retention.hours", "1"), ErrorCode.INVALID_CONFIG, "on a topic, set 'retention.ms'"),
+        (op(SET, "log.retention.hours", "1"), ErrorCode.INVALID_CONFIG, "for a topic use 'retention.ms'"),
         (op(SET, "remote.storage.enable", "true"), ErrorCode.INVALID_CONFIG, "not supported yet"),
         (op(SET, "min.insync.replicas", "4"), ErrorCode.INVALID_CONFIG, "the topic has 3 replicas"),
         (op(SET, "min.compaction.lag.ms", "11"), ErrorCode.INVALID_CONFIG, "is above max.compaction.lag.ms (10)"),
