@@ -12,6 +12,7 @@ import typer
 from kraft.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT_MS,
+    REFUSED_TIMEOUT_MS,
     BootstrapServer,
     Output,
     TopicArgument,
@@ -70,7 +71,9 @@ def consume(
     write = json_line if output is Output.JSON else parse_format(record_format)
     start = _start(from_beginning, offset, partition)
     printed = 0
-    with Consumer(bootstrap_server, default_api_timeout_ms=DEFAULT_TIMEOUT_MS) as consumer:
+    with Consumer(
+        bootstrap_server, default_api_timeout_ms=DEFAULT_TIMEOUT_MS, bootstrap_refused_timeout_ms=REFUSED_TIMEOUT_MS
+    ) as consumer:
         consumer.assign(_partitions(consumer, name, partition))
         _seek(consumer, start)
         try:

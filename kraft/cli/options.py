@@ -20,7 +20,11 @@ class Output(StrEnum):
 
 BootstrapServer = Annotated[
     str,
-    typer.Option("--bootstrap-server", metavar="HOST:PORT[,...]", help="gRPC listeners of one or more brokers."),
+    typer.Option(
+        "--bootstrap-server",
+        metavar="HOST[:PORT][,...]",
+        help="gRPC listeners of one or more brokers. The port is 9094 unless given.",
+    ),
 ]
 OutputFormat = Annotated[Output, typer.Option("--output", help="table for people, json for programs.")]
 Timeout = Annotated[int, typer.Option("--timeout-ms", min=1, help="How long the cluster may take to answer.")]
@@ -30,6 +34,8 @@ PartitionOption = Annotated[int | None, typer.Option("--partition", min=0, help=
 
 DEFAULT_BOOTSTRAP_SERVER = "localhost:9094"
 DEFAULT_TIMEOUT_MS = 10_000
+REFUSED_TIMEOUT_MS = 1_000
+"""Longest time that a command tries when no node runs at any address."""
 
 
 def open_admin(bootstrap_server: str, timeout_ms: int) -> Admin:
@@ -37,7 +43,7 @@ def open_admin(bootstrap_server: str, timeout_ms: int) -> Admin:
     # Imported late: a command that only prints its help is quick.
     from kraft.client import Admin
 
-    return Admin(bootstrap_server, default_api_timeout_ms=timeout_ms)
+    return Admin(bootstrap_server, default_api_timeout_ms=timeout_ms, bootstrap_refused_timeout_ms=REFUSED_TIMEOUT_MS)
 
 
 def topic_name(positional: str | None, option: str | None) -> str:

@@ -13,6 +13,7 @@ import typer
 from kraft.cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     DEFAULT_TIMEOUT_MS,
+    REFUSED_TIMEOUT_MS,
     BootstrapServer,
     Timeout,
     TopicArgument,
@@ -65,6 +66,7 @@ def produce(
         acks=acks,
         compression_type=compression_type,
         max_block_ms=timeout_ms,
+        bootstrap_refused_timeout_ms=REFUSED_TIMEOUT_MS,
         **{key: value for key, value in settings.items() if value is not None},
     )
     with producer:

@@ -15,8 +15,8 @@ from kraft.log.verification.directory import verify_partition
 from kraft.log.verification.inspection import index_entries, inspect_batches, time_index_entries
 from kraft.model.errors import Corruption, InvalidBatch
 from kraft.model.ids import LeaderEpoch, Offset, TopicPartition
-from tests.unit.log.log_building import offset_at
-from tests.unit.log.memory_disk import MemoryDisk
+from tests.support.disks.memory_disk import MemoryDisk
+from tests.support.log.log_building import offset_at
 
 DIRECTORY: Final = "data/orders-0"
 _ORDERS: Final = TopicPartition("orders", 0)

@@ -38,7 +38,7 @@ from kraft.model.errors import Corruption, InvalidBatch
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.fuzz.partition_files import PARTITION_FILES, open_and_read, verify_and_inspect
 from tests.fuzz.wire_frames import read_request, read_response, request_frames, responses
-from tests.unit.log.format.codec_variants import pure_codec
+from tests.support.log.codec_variants import pure_codec
 
 TEXT: Final = b"the quick brown fox jumps over the lazy dog, " * 4
 _RECORDS: Final = [

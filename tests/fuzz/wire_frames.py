@@ -11,7 +11,7 @@ from kraft.wire.codec import decode, encode
 from kraft.wire.declaration import Message
 from kraft.wire.errors import ProtocolError
 from kraft.wire.frame import SIZE_BYTES, decode_request_header, encode_request
-from tests.wire.random_messages import random_message
+from tests.support.random_messages import random_message
 
 _API_KEYS: Final = tuple(ApiKey)
 

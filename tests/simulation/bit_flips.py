@@ -1,20 +1,16 @@
 """Every single bit of a 64 KiB segment flipped, one at a time: none is served, none goes unnoticed.
 
-`python -m tests.simulation.bit_flips` tries all 524,288 bits in every situation and prints what it saw; the tests try a
+`python -m tests.soak.bit_flips` tries all 524,288 bits in every situation and prints what it saw; the tests try a
 part of them. A flip is noticed when Corruption is raised, or when, in the last batch behind the recovery point, it is
 taken for a torn write: cut off, and reported.
 """
 
 from __future__ import annotations
 
-import argparse
 import struct
-import sys
-import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from enum import Enum
 from random import Random
 from typing import Final
@@ -27,10 +23,10 @@ from kraft.log.partition_log import PartitionLog
 from kraft.log.verification.scrub import Expected, scrub_segment
 from kraft.model.errors import Corruption
 from kraft.model.ids import LeaderEpoch, Offset
-from tests.simulation.modelled_log import new_disk, open_log
-from tests.simulation.sim_content import CrashMode
-from tests.simulation.sim_disk import SimDisk
-from tests.unit.log.log_building import NOW_MS
+from tests.support.disks.sim_content import CrashMode
+from tests.support.disks.sim_disk import SimDisk
+from tests.support.log.log_building import NOW_MS
+from tests.support.log.modelled_log import new_disk, open_log
 
 SEGMENT_BYTES: Final = 64 << 10
 BITS: Final = SEGMENT_BYTES * 8
@@ -262,40 +258,3 @@ def told(situation: Situation, seen: Counter[Outcome]) -> str:
     bad = sum(count for outcome, count in seen.items() if outcome.is_bad)
     tried = f"{seen.total():,} of {BITS:,} single bit flips in {situation.value}"
     return f"{tried}: {bad} served, withheld or unnoticed ({outcomes})"
-
-
-def _try_stretch(task: tuple[Situation, int, int]) -> tuple[Counter[Outcome], dict[Outcome, int]]:
-    situation, start, end = task
-    return try_bits(situation, lambda _: range(start, end))
-
-
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation.bit_flips", description=__doc__)
-    parser.add_argument("--workers", type=int, default=1, help="processes at work at the same time")
-    parser.add_argument(
-        "--situation", choices=[one.name.lower().replace("_", "-") for one in Situation], action="append"
-    )
-    options = parser.parse_args(arguments)
-    is_bad = False
-    stretch = BITS // 64
-    with ProcessPoolExecutor(options.workers) as pool:
-        for situation in Situation:
-            if options.situation and situation.name.lower().replace("_", "-") not in options.situation:
-                continue
-            began = time.monotonic()
-            seen: Counter[Outcome] = Counter()
-            first: dict[Outcome, int] = {}
-            tasks = [(situation, start, start + stretch) for start in range(0, BITS, stretch)]
-            for part, firsts in pool.map(_try_stretch, tasks):
-                seen += part
-                first = firsts | first
-            print(f"{told(situation, seen)} in {time.monotonic() - began:.0f} s", flush=True)
-            for outcome, bit in first.items():
-                if outcome.is_bad:
-                    is_bad = True
-                    print(f"  the first {outcome.value}: bit {bit}", flush=True)
-    return 1 if is_bad else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -4,13 +4,11 @@ One run of a workload stops, so to say, at every operation that changes the disk
 midst of it and crashed in every mode. The log that recovers from it must meet what the model allows at that moment, go
 on, and survive a second loss of power anywhere in its recovery.
 
-`python -m tests.simulation.crash_points --seeds 100` tries more workloads than the tests do.
+`python -m tests.soak.crash_points --seeds 100` tries more workloads than the tests do.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -22,14 +20,12 @@ from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.model.errors import KraftError
 from kraft.model.ids import LeaderEpoch, Offset
-from tests.simulation.failed_syncs import fail_everywhere
-from tests.simulation.half_deleted import delete_halves
-from tests.simulation.log_expectations import Broken, Expectation, knows_its_producers, meets, read_bytes
 from tests.simulation.log_workload import SMALL, Workload
-from tests.simulation.modelled_log import open_log
-from tests.simulation.sim_content import CrashMode
-from tests.simulation.sim_disk import SimDisk
-from tests.unit.log.log_building import batch_of, stored
+from tests.support.disks.sim_content import CrashMode
+from tests.support.disks.sim_disk import SimDisk
+from tests.support.log.log_building import batch_of, stored
+from tests.support.log.log_expectations import Broken, Expectation, knows_its_producers, meets, read_bytes
+from tests.support.log.modelled_log import open_log
 
 CONFIGS: Final = (
     SMALL,
@@ -227,39 +223,3 @@ def _crash_everywhere(workload_seed: int) -> Tally:
                 tally.second_crashes += try_moment(moment, mode, seed, twice, goes_on_too)
                 tally.recoveries += 1
     return tally
-
-
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation.crash_points", description=__doc__)
-    parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--seeds", type=int, default=10, help="of workloads")
-    options = parser.parse_args(arguments)
-    total = Tally()
-    failed_syncs = after_failed_syncs = half_deleted = refused = failures = 0
-    for seed in range(options.first_seed, options.first_seed + options.seeds):
-        try:
-            tally = crash_everywhere(seed)
-            failed = fail_everywhere(seed, STEPS_OF_OTHER_ENDS)
-            halves, refused_halves = delete_halves(seed, STEPS_OF_OTHER_ENDS)
-        except AssertionError as failure:
-            failures += 1
-            print(f"workload {seed}: {failure}", flush=True)
-            continue
-        total.points += tally.points
-        total.recoveries += tally.recoveries
-        total.second_crashes += tally.second_crashes
-        total.steps += tally.steps
-        failed_syncs += failed.failed_syncs
-        after_failed_syncs += failed.recoveries
-        half_deleted += halves
-        refused += refused_halves
-    print(f"{options.seeds} workloads, {failures} of them failed; of the others {total}")
-    print(
-        f"{failed_syncs} failed syncs, each with a restart and then a loss of power: {after_failed_syncs} recoveries; "
-        f"{half_deleted} half deleted directories: {refused} refused as damaged, the others keep their front"
-    )
-    return 1 if failures else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -31,7 +31,7 @@ from kraft.model.partitions import (
     PartitionName,
     Reassignment,
 )
-from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, partition, registration, with_topic
+from tests.support.cluster_images import ORDERS, cluster, epoch_of, partition, registration, with_topic
 
 BROKERS = (1, 2, 3, 4)
 REPLICAS = (1, 2, 3)

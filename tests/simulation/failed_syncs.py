@@ -12,12 +12,12 @@ from random import Random
 
 from kraft.model.errors import Corruption, KraftError, Refusal
 from kraft.model.ids import LeaderEpoch
-from tests.simulation.log_expectations import Broken, meets, read_bytes
 from tests.simulation.log_workload import Workload
-from tests.simulation.modelled_log import open_log
-from tests.simulation.sim_content import CrashMode, SyncFailure
-from tests.simulation.sim_disk import SimDisk
-from tests.unit.log.log_building import append, sync
+from tests.support.disks.sim_content import CrashMode, SyncFailure
+from tests.support.disks.sim_disk import SimDisk
+from tests.support.log.log_building import append, sync
+from tests.support.log.log_expectations import Broken, meets, read_bytes
+from tests.support.log.modelled_log import open_log
 
 
 class FailingSync:

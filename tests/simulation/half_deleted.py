@@ -8,11 +8,11 @@ from typing import Final
 from kraft.log.format.record_batch import split
 from kraft.log.recovery.log_checkpoint import CHECKPOINT_NAME
 from kraft.model.errors import Corruption
-from tests.simulation.log_expectations import Broken, read_bytes
 from tests.simulation.log_workload import Workload
-from tests.simulation.modelled_log import ModelledLog, open_log
-from tests.simulation.sim_disk import SimDisk
-from tests.unit.log.log_building import DIRECTORY
+from tests.support.disks.sim_disk import SimDisk
+from tests.support.log.log_building import DIRECTORY
+from tests.support.log.log_expectations import Broken, read_bytes
+from tests.support.log.modelled_log import ModelledLog, open_log
 
 ORDERS_OF_DELETION: Final = 6
 

@@ -9,8 +9,8 @@ from random import Random
 from typing import Final
 
 from kraft.log.log_config import LogConfig
-from tests.simulation.modelled_log import ModelledLog
-from tests.simulation.sim_disk import SimDisk
+from tests.support.disks.sim_disk import SimDisk
+from tests.support.log.modelled_log import ModelledLog
 
 TEMPERS: Final = {
     "mixed": (),

@@ -35,8 +35,8 @@ from tests.simulation.quorum_invariants import History, Invariant, Violation
 from tests.simulation.quorum_loop import LIFE, Life, VirtualLoop
 from tests.simulation.quorum_network import Network, SimLink
 from tests.simulation.quorum_snapshots import SimKeeper
-from tests.simulation.sim_content import CrashMode
-from tests.simulation.sim_disk import PowerFailure, SimDisk
+from tests.support.disks.sim_content import CrashMode
+from tests.support.disks.sim_disk import PowerFailure, SimDisk
 
 Result = TypeVar("Result")
 

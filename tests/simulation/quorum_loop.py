@@ -15,7 +15,7 @@ from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, TypeVarTuple, Unpack
 
-from tests.simulation.sim_disk import PowerFailure
+from tests.support.disks.sim_disk import PowerFailure
 
 
 class Life:

@@ -11,7 +11,7 @@ import structlog
 from tests.simulation.quorum_cluster import Cluster, Shape, open_cluster
 from tests.simulation.quorum_invariants import Invariant, Violation
 from tests.simulation.quorum_network import Weather
-from tests.simulation.sim_content import CrashMode, SyncFailure
+from tests.support.disks.sim_content import CrashMode, SyncFailure
 
 log = structlog.get_logger()
 

@@ -22,7 +22,7 @@ from kraft.quorum.messages import (
 from tests.simulation.quorum_cluster import Cluster, RunningVoter, Shape, SimulatedQuorum, open_cluster
 from tests.simulation.quorum_loop import Life
 from tests.simulation.quorum_network import Network
-from tests.simulation.sim_content import CrashMode
+from tests.support.disks.sim_content import CrashMode
 
 VOTER = 1
 ROUND_TRIP_S = 0.02

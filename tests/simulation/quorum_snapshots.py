@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from kraft.quorum.snapshots import Snapshot, SnapshotId, SnapshotStore
 from tests.simulation.quorum_invariants import VoterWatch
-from tests.simulation.sim_disk import SimDisk
+from tests.support.disks.sim_disk import SimDisk
 
 DIRECTORY = "metadata/snapshots"
 CHUNK_BYTES = 12

@@ -20,7 +20,7 @@ from kraft.quorum.messages import Append, AppendResponse, SnapshotPart
 from kraft.quorum.raft_quorum import RaftQuorum
 from kraft.quorum.snapshots import Snapshot
 from kraft.quorum.transport import EngineFacts, QuorumTransport
-from tests.simulation.sim_disk import SimFile
+from tests.support.disks.sim_disk import SimFile
 
 Guard = Callable[[], AbstractContextManager[object]]
 

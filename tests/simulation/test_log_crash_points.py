@@ -10,10 +10,10 @@ from kraft.log.log_config import LogConfig
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.simulation.crash_points import crash_everywhere
 from tests.simulation.half_deleted import delete_halves
-from tests.simulation.modelled_log import new_disk, open_log
-from tests.simulation.sim_content import CrashMode
-from tests.simulation.sim_disk import SimDisk
-from tests.unit.log.log_building import append, read_all, stored
+from tests.support.disks.sim_content import CrashMode
+from tests.support.disks.sim_disk import SimDisk
+from tests.support.log.log_building import append, read_all, stored
+from tests.support.log.modelled_log import new_disk, open_log
 
 
 @pytest.mark.parametrize("workload_seed", [0, 4, 17])

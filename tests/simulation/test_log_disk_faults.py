@@ -14,12 +14,12 @@ from kraft.log.partition_log import PartitionLog
 from kraft.model.errors import Corruption, ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, Offset
 from tests.simulation.failed_syncs import FailingSync, fail_everywhere, run_until_refused
-from tests.simulation.log_expectations import Broken, meets
 from tests.simulation.log_workload import Workload
-from tests.simulation.modelled_log import ModelledLog, new_disk, open_log
-from tests.simulation.sim_content import Content, CrashMode, SyncFailure
-from tests.simulation.sim_disk import SimDisk
-from tests.unit.log.log_building import DIRECTORY, NOW_MS, append, batch_of, read_all, stored, sync
+from tests.support.disks.sim_content import Content, CrashMode, SyncFailure
+from tests.support.disks.sim_disk import SimDisk
+from tests.support.log.log_building import DIRECTORY, NOW_MS, append, batch_of, read_all, stored, sync
+from tests.support.log.log_expectations import Broken, meets
+from tests.support.log.modelled_log import ModelledLog, new_disk, open_log
 
 STEPS = 120
 

@@ -19,7 +19,7 @@ def test_invariants_hold_after_every_event_and_the_quorum_heals() -> None:
         try:
             total.add(run(seed))
         except Exception as error:
-            error.add_note(f"python -m tests.simulation.quorum --first-seed {seed} --seeds 1")
+            error.add_note(f"python -m tests.soak.quorum_seeds --first-seed {seed} --seeds 1")
             raise
     assert total.acknowledged > 100 * SEEDS, "runs that acknowledge nothing show nothing"
     assert total.deaths > 5 * SEEDS

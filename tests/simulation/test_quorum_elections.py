@@ -21,7 +21,7 @@ from tests.simulation.quorum_network import Network
 from tests.simulation.quorum_runs import heal
 from tests.simulation.quorum_scripted import acknowledged, append, entry, stage
 from tests.simulation.quorum_weakened import Guard
-from tests.simulation.sim_content import CrashMode
+from tests.support.disks.sim_content import CrashMode
 
 LIMIT_S = 30.0
 TIMEOUT_S_MIN = Shape().election_timeout_ms_min / 1000

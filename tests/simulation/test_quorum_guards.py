@@ -16,7 +16,7 @@ from tests.simulation.quorum_cluster import Shape
 from tests.simulation.quorum_invariants import Invariant
 from tests.simulation.quorum_scripted import Stage, acknowledged, append, body, entry, stage, whole_snapshot
 from tests.simulation.quorum_weakened import Guard
-from tests.simulation.sim_content import CrashMode
+from tests.support.disks.sim_content import CrashMode
 
 Scenario = Callable[[], None]
 

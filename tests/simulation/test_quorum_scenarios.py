@@ -17,7 +17,7 @@ from tests.simulation.quorum_cluster import Cluster, RunningVoter, Shape, open_c
 from tests.simulation.quorum_invariants import Invariant, Violation
 from tests.simulation.quorum_runs import heal
 from tests.simulation.quorum_scripted import body
-from tests.simulation.sim_content import CrashMode, SyncFailure
+from tests.support.disks.sim_content import CrashMode, SyncFailure
 
 JOURNAL = f"metadata/{DIRECTORY_NAME}/{FILE_NAME}"
 LIMIT_S = 30.0

@@ -20,8 +20,8 @@ from kraft.quorum.snapshots import SnapshotId, SnapshotStore, encode
 from tests.simulation import quorum_snapshots
 from tests.simulation.quorum_invariants import Invariant
 from tests.simulation.quorum_runs import notices
-from tests.simulation.sim_content import CrashMode
-from tests.simulation.sim_disk import PowerFailure, SimDisk
+from tests.support.disks.sim_content import CrashMode
+from tests.support.disks.sim_disk import PowerFailure, SimDisk
 
 WEAKENED_SEEDS = 60
 

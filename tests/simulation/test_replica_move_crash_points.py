@@ -18,11 +18,11 @@ import pytest
 from kraft.model.ids import Offset
 from kraft.server.replica import move as replica_move
 from kraft.server.replica.partition import Partition
-from tests.simulation.sim_content import CrashMode
-from tests.simulation.sim_disk import PowerFailure, SimDisk
+from tests.support.disks.sim_content import CrashMode
+from tests.support.disks.sim_disk import PowerFailure, SimDisk
+from tests.support.server.moving import Mover
+from tests.support.server.replicas import batch, lead, until, values_in
 from tests.support.virtual_time import run_virtually
-from tests.unit.server.moving import Mover
-from tests.unit.server.replicas import batch, lead, until, values_in
 
 PATHS = ("a", "b")
 SOME_WAY = 150

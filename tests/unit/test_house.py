@@ -84,3 +84,15 @@ def test_nothing_points_outside_of_the_clone() -> None:
             if not target.exists() or not target.resolve().is_relative_to(ROOT):
                 offending.append(f"{file}: {path}")
     assert offending == []
+
+
+def test_what_tests_share_is_no_test() -> None:
+    offending = []
+    for file in (ROOT / "tests").rglob("*.py"):
+        folder = file.relative_to(ROOT / "tests").parts[0]
+        for module in re.findall(r"^\s*from tests\.([\w.]+) import ", file.read_text(), re.MULTILINE):
+            names = module.split(".")
+            allowed = {"support": {"support"}, "soak": {"soak", "support", "simulation"}}.get(folder, set(names))
+            if names[-1].startswith("test_") or names[0] not in allowed:
+                offending.append(f"{file.relative_to(ROOT)}: {module}")
+    assert offending == []

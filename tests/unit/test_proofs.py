@@ -79,7 +79,7 @@ def test_a_run_of_nothing_misses_every_proof(tmp_path: Path, capsys: pytest.Capt
     assert main([str(report(tmp_path))]) == 1
     told = capsys.readouterr()
     assert "proofs: B09 is shown by a command, which is not run here: python -m benchmarks" in told.out
-    assert "proofs: A01: tests/end_to_end/test_durability.py::" in told.err
+    assert "proofs: A01: tests/end_to_end/storage/test_durability.py::" in told.err
 
 
 TESTS = """

@@ -1,4 +1,4 @@
-"""The program is stood in for by scripts; tests/end_to_end/test_chaos.py runs the real one."""
+"""The program is stood in for by scripts; tests/end_to_end/programs/test_chaos.py runs the real one."""
 
 from __future__ import annotations
 

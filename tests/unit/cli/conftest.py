@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kraft.client.loop_thread import shared_loop
+from tests.support.client.fake_cluster import FakeCluster
 from tests.unit.cli.shell import Shell
-from tests.unit.client.fake_cluster import FakeCluster
 
 
 @pytest.fixture

@@ -9,8 +9,6 @@ import pytest
 
 from kraft.cli import main as command_line
 
-# FIXME needs ['kraft']
-
 
 class Shell:
     """Runs commands as the console script does, and remembers what they printed."""

@@ -11,8 +11,8 @@ from kraft.cli import main as command_line
 from kraft.log.format.record_batch import build_batch
 from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode
+from tests.support.client.fake_cluster import FakeCluster
 from tests.unit.cli.shell import Shell
-from tests.unit.client.fake_cluster import FakeCluster
 
 
 def put(cluster: FakeCluster, topic: str, *values: bytes, partition: int = 0) -> None:
@@ -142,6 +142,15 @@ def test_configs_as_json_say_where_each_value_comes_from(kraft: Shell, cluster: 
     ]
 
 
+@pytest.mark.parametrize("arguments", [("topics", "list"), ("consume", "orders"), ("produce", "orders")])
+def test_a_command_gives_up_soon_when_every_address_refuses(
+    kraft: Shell, cluster: FakeCluster, arguments: tuple[str, ...]
+) -> None:
+    for broker in cluster.brokers.values():
+        broker.is_up = False
+    assert kraft.fail(*arguments).startswith("kraft: no broker answered within 1 s (broker-1:9094: ")
+
+
 def test_no_broker_is_one_line_that_names_each_address(kraft: Shell, cluster: FakeCluster) -> None:
     for broker in cluster.brokers.values():
         broker.is_up = False
@@ -200,9 +209,12 @@ def test_a_wrong_command_line_says_what_is_wrong(kraft: Shell, arguments: list[s
         (["configs", "describe", "--entity-type", "groups"], "--entity-type groups: configs of groups are not built"),
         (["consume", "orders", "--group", "billing"], "--group: consumer groups are not built yet"),
         (["groups", "list"], "'kraft groups' is not built yet"),
-        (["topics", "list", "--bootstrap-server", "localhost"], "bootstrap.servers: 'localhost' is not HOST:PORT"),
-        (["produce", "orders", "--acks", "two"], "acks=two is none of all, -1, 0, 1"),
-        (["produce", "orders", "--compression-type", "rar"], "compression.type=rar is none of"),
+        (
+            ["topics", "list", "--bootstrap-server", "localhost:"],
+            "bootstrap.servers: 'localhost:' is not HOST or HOST:PORT",
+        ),
+        (["produce", "orders", "--acks", "two"], "acks=two is not one of all, -1, 0, 1"),
+        (["produce", "orders", "--compression-type", "rar"], "compression.type=rar is not one of"),
     ],
 )
 def test_what_is_not_built_or_not_allowed_is_one_line(kraft: Shell, arguments: list[str], words: str) -> None:

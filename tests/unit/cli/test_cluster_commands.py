@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from tests.support.client.fake_cluster import FakeCluster
 from tests.unit.cli.shell import Shell
-from tests.unit.client.fake_cluster import FakeCluster
 
 
 def test_the_quorum_is_described_as_kafkas_own_command_does(kraft: Shell) -> None:

@@ -18,7 +18,7 @@ from kraft.quorum.snapshots import SnapshotId, SnapshotStore
 from kraft.rpc.metadata_codec import encode_records
 from kraft.runtime.disk import RealDisk
 from kraft.server.cluster.metadata_snapshots import encode_image
-from tests.unit.metadata.clusters import CLUSTER, cluster, with_topic
+from tests.support.cluster_images import CLUSTER, cluster, with_topic
 
 TOPIC_ID = TopicId(UUID(int=9))
 

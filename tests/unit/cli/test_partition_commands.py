@@ -11,9 +11,9 @@ import pytest
 from kraft.metadata.broker_decisions import fence_broker
 from kraft.metadata.records import PartitionChanged
 from kraft.model.ids import BrokerId, LeaderEpoch, PartitionEpoch
+from tests.support.client.fake_cluster import FakeCluster
+from tests.support.cluster_images import epoch_of, ids
 from tests.unit.cli.shell import Shell
-from tests.unit.client.fake_cluster import FakeCluster
-from tests.unit.metadata.clusters import epoch_of, ids
 
 
 def replicas(cluster: FakeCluster, topic: str) -> list[list[int]]:

@@ -1,21 +1,14 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from kraft.client.aio.admin import Admin
 from kraft.client.any_broker import NoBrokerReachable
 from kraft.client.errors import ClientClosed
 from kraft.model.client_quotas import QuotaEntity, QuotaFilter, QuotaMatch
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.topics import NewTopic
-from tests.support.virtual_time import virtual_network
-from tests.unit.client.fake_cluster import FakeCluster
-
-
-def admin_of(cluster: FakeCluster, **settings: Any) -> Admin:
-    return Admin(cluster.bootstrap_servers, network=virtual_network(cluster), **settings)
+from tests.support.client.fake_cluster import FakeCluster
+from tests.unit.client.clients import admin_of
 
 
 async def test_topics_are_created_listed_described_and_deleted() -> None:
@@ -85,7 +78,7 @@ async def test_a_broker_is_asked_for_its_own_configs() -> None:
         (entry,) = await admin.describe_broker_configs(3)
         assert (entry.key, entry.value) == ("node.id", "3")
         assert "broker-3:9094 describe_configs" in cluster.calls
-        with pytest.raises(Refusal, match="there is no broker 9 in service: there are 1, 2, 3"):
+        with pytest.raises(Refusal, match="broker 9 is not in service; in service are: 1, 2, 3"):
             await admin.describe_broker_configs(9)
 
 

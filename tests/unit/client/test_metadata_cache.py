@@ -11,12 +11,12 @@ from kraft.client.metadata_cache import MetadataCache
 from kraft.client.settings import AdminSettings, settings_of
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
+from tests.support.client.fake_cluster import FakeCluster, tp
 from tests.support.virtual_time import LoopClock, run_virtually
-from tests.unit.client.fake_cluster import FakeCluster, tp
 
 
-def cache_of(cluster: FakeCluster, bootstrap: str | None = None) -> MetadataCache:
-    settings = settings_of(AdminSettings, bootstrap or cluster.bootstrap_servers, {})
+def cache_of(cluster: FakeCluster, bootstrap: str | None = None, **given: int) -> MetadataCache:
+    settings = settings_of(AdminSettings, bootstrap or cluster.bootstrap_servers, given)
     return MetadataCache(cluster, settings, LoopClock(), lambda: 0.5)
 
 
@@ -146,7 +146,7 @@ def test_the_next_broker_is_asked_when_one_does_not_answer() -> None:
     in_cluster(scenario)
 
 
-async def test_brokers_learnt_from_the_cluster_serve_when_the_bootstrap_address_is_gone() -> None:
+async def test_brokers_from_the_metadata_are_used_when_the_bootstrap_server_is_down() -> None:
     cluster = FakeCluster()
     cluster.create("orders")
     cache = cache_of(cluster, bootstrap="broker-1:9094")
@@ -154,6 +154,26 @@ async def test_brokers_learnt_from_the_cluster_serve_when_the_bootstrap_address_
     cluster.brokers[1].is_up = False
     await cache.refresh(1_000)
     assert cluster.calls[-1] == "broker-2:9094 metadata"
+    await cache.close()
+
+
+@pytest.mark.parametrize(
+    ("has_answered", "hangs", "waits_s"), [(False, False, 1), (False, True, 10), (True, False, 10)]
+)
+async def test_a_new_client_gives_up_soon_when_every_address_refuses(
+    has_answered: bool, hangs: bool, waits_s: float
+) -> None:
+    cluster = FakeCluster()
+    cache = cache_of(cluster, bootstrap_refused_timeout_ms=1_000)
+    if has_answered:
+        await cache.refresh(10_000)
+    for broker in cluster.brokers.values():
+        broker.is_up = False
+    cluster.brokers[2].is_up = cluster.brokers[2].hangs = hangs
+    started_s = asyncio.get_running_loop().time()
+    with pytest.raises(NoBrokerReachable, match=f"no broker answered within {waits_s} s"):
+        await cache.refresh(10_000)
+    assert asyncio.get_running_loop().time() - started_s == pytest.approx(waits_s, abs=1)
     await cache.close()
 
 

@@ -10,9 +10,9 @@ from kraft.client.aio.admin import Admin
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
 from kraft.model.partitions import ElectionType
+from tests.support.client.fake_cluster import FakeCluster
 from tests.support.virtual_time import run_virtually
-from tests.unit.client.fake_cluster import FakeCluster
-from tests.unit.client.test_aio_admin import admin_of
+from tests.unit.client.clients import admin_of
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

@@ -11,8 +11,8 @@ from kraft.log.format.record_codec import Record
 from kraft.model.delete_records import HIGH_WATERMARK
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import TopicPartition
+from tests.support.client.fake_cluster import FakeCluster
 from tests.support.virtual_time import virtual_network
-from tests.unit.client.fake_cluster import FakeCluster
 
 ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

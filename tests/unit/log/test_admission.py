@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from crc32c import crc32c
 
 from kraft.log.admission import BATCHES_MAX
 from kraft.log.format.record_batch import build_batch
@@ -9,23 +8,17 @@ from kraft.log.format.record_codec import Record
 from kraft.log.log_config import LogConfig
 from kraft.log.record_checks import RECORD_ERRORS_MAX
 from kraft.model.errors import ErrorCode, InvalidRecords
-from tests.unit.log.log_building import (
+from tests.support.disks.memory_disk import MemoryDisk
+from tests.support.log.log_building import (
     NOW_MS,
     SMALL_SEGMENTS,
     append,
     append_with_work,
     batch_of,
     open_log,
+    patched,
     refused,
 )
-from tests.unit.log.memory_disk import MemoryDisk
-
-
-def patched(batch: bytes, position: int, patch: bytes) -> bytes:
-    changed = bytearray(batch)
-    changed[position : position + len(patch)] = patch
-    changed[17:21] = crc32c(bytes(changed[21:])).to_bytes(4, "big")
-    return bytes(changed)
 
 
 @pytest.mark.parametrize(

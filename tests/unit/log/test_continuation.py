@@ -8,7 +8,8 @@ from kraft.log.leader_epochs import EpochStart
 from kraft.log.log_config import LogConfig
 from kraft.model.errors import InvalidBatch
 from kraft.model.ids import LeaderEpoch, Offset
-from tests.unit.log.log_building import (
+from tests.support.disks.memory_disk import MemoryDisk
+from tests.support.log.log_building import (
     DIRECTORY,
     EPOCH,
     SMALL_SEGMENTS,
@@ -18,7 +19,6 @@ from tests.unit.log.log_building import (
     stored,
     sync,
 )
-from tests.unit.log.memory_disk import MemoryDisk
 
 
 def test_a_follower_copies_the_leaders_bytes() -> None:

@@ -10,8 +10,8 @@ import pytest
 from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.model.ids import Offset
-from tests.unit.log.log_building import append, offset_at, open_log
-from tests.unit.log.memory_disk import MemoryDisk, MemoryFile
+from tests.support.disks.memory_disk import MemoryDisk, MemoryFile
+from tests.support.log.log_building import append, offset_at, open_log
 
 MANY_SEGMENTS = LogConfig(segment_bytes=8_192, index_interval_bytes=512)
 ONE_SEGMENT = LogConfig(segment_bytes=8 << 20, index_interval_bytes=512)

@@ -8,7 +8,8 @@ from kraft.log.partition_log import PartitionLog
 from kraft.log.recovery.log_checkpoint import read_checkpoint
 from kraft.model.errors import Refusal
 from kraft.model.ids import Offset
-from tests.unit.log.log_building import (
+from tests.support.disks.memory_disk import MemoryDisk
+from tests.support.log.log_building import (
     DIRECTORY,
     SMALL_SEGMENTS,
     append,
@@ -16,7 +17,6 @@ from tests.unit.log.log_building import (
     read_all,
     sync,
 )
-from tests.unit.log.memory_disk import MemoryDisk
 
 
 def test_only_a_completed_sync_makes_records_durable() -> None:

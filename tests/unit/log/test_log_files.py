@@ -21,8 +21,9 @@ from kraft.log.recovery.recovery import recover
 from kraft.log.segment.segment import Segment
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, Offset
-from tests.unit.log.compacted_log import batch_at
-from tests.unit.log.log_building import (
+from tests.support.disks.memory_disk import MemoryDisk, MemoryFile
+from tests.support.log.compacted_log import batch_at
+from tests.support.log.log_building import (
     DIRECTORY,
     EPOCH,
     NOW_MS,
@@ -36,7 +37,6 @@ from tests.unit.log.log_building import (
     read_records,
     sync,
 )
-from tests.unit.log.memory_disk import MemoryDisk, MemoryFile
 
 # --- truncation -----------------------------------------------------------------------------------------------
 

@@ -8,8 +8,9 @@ import pytest
 from kraft.log.log_config import LogConfig
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import Offset
-from tests.simulation.sim_disk import SimDisk
-from tests.unit.log.log_building import (
+from tests.support.disks.memory_disk import MemoryDisk
+from tests.support.disks.sim_disk import SimDisk
+from tests.support.log.log_building import (
     DIRECTORY,
     NOW_MS,
     SMALL_SEGMENTS,
@@ -20,7 +21,6 @@ from tests.unit.log.log_building import (
     refused,
     sync,
 )
-from tests.unit.log.memory_disk import MemoryDisk
 
 
 def test_after_a_failed_sync_nothing_is_taken_for_good_again() -> None:

@@ -7,7 +7,8 @@ from kraft.log.format.record_codec import Record
 from kraft.log.log_config import LogConfig
 from kraft.model.errors import Corruption, ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, Offset
-from tests.unit.log.log_building import (
+from tests.support.disks.memory_disk import MemoryDisk
+from tests.support.log.log_building import (
     DIRECTORY,
     EPOCH,
     NOW_MS,
@@ -20,7 +21,6 @@ from tests.unit.log.log_building import (
     read_all,
     refused,
 )
-from tests.unit.log.memory_disk import MemoryDisk
 
 # --- appending -----------------------------------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ from kraft.log.partition_log import PartitionLog
 from kraft.model.errors import Refusal
 from kraft.model.ids import Offset
 from kraft.runtime.disk import RealDisk
-from tests.unit.log.log_building import EPOCH, NOW_MS, ORDERS, SMALL_SEGMENTS, append, open_log, read_records
-from tests.unit.log.memory_disk import MemoryDisk
+from tests.support.disks.memory_disk import MemoryDisk
+from tests.support.log.log_building import EPOCH, NOW_MS, ORDERS, SMALL_SEGMENTS, append, open_log, read_records
 
 
 @pytest.fixture

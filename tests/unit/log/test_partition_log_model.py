@@ -1,6 +1,6 @@
 """The log against a plain list: whatever is done in whatever order, both hold the same records.
 
-The list, and what may be left of it by a loss of power, are those of the simulation: `tests.simulation.modelled_log`.
+The list, and what may be left of it by a loss of power, are those of the simulation: `tests.support.log.modelled_log`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from kraft.log.format.record_batch import TimestampType
 from kraft.log.log_config import LogConfig
 from kraft.model.ids import LeaderEpoch, Offset
-from tests.simulation.modelled_log import ModelledLog
-from tests.simulation.sim_content import CrashMode
+from tests.support.disks.sim_content import CrashMode
+from tests.support.log.modelled_log import ModelledLog
 
 RUNS = 320
 STEPS_IN_A_RUN = 40

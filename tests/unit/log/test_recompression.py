@@ -24,9 +24,8 @@ from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch
-from tests.unit.log.log_building import NOW_MS, append_with_work, open_log, read_records, refused
-from tests.unit.log.memory_disk import MemoryDisk
-from tests.unit.log.test_admission import patched
+from tests.support.disks.memory_disk import MemoryDisk
+from tests.support.log.log_building import NOW_MS, append_with_work, open_log, patched, read_records, refused
 
 RECORDS = [
     Record(0, NOW_MS, b"key", b"value" * 100, (("trace", b"1"), ("trace", None), ("é", b""))),

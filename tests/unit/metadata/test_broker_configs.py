@@ -25,7 +25,7 @@ from kraft.model.configs import (
 )
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.config.keys import BY_NAME
-from tests.unit.metadata.clusters import cluster
+from tests.support.cluster_images import cluster
 
 SETTINGS = {"log.retention.hours": "24"}
 STATIC = broker_defaults(SETTINGS)

@@ -33,7 +33,7 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import NO_BROKER, BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, ProducerId
 from kraft.model.register_broker import RegisterBrokerRequest
-from tests.unit.metadata.clusters import CLUSTER, ORDERS, cluster, epoch_of, ids, partition, registration, with_topic
+from tests.support.cluster_images import CLUSTER, ORDERS, cluster, epoch_of, ids, partition, registration, with_topic
 
 
 def shut_down(image: MetadataImage, broker_id: int) -> tuple[MetadataImage, bool]:

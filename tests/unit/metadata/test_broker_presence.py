@@ -11,7 +11,7 @@ from kraft.metadata.broker_presence import (
 from kraft.metadata.image import MetadataImage
 from kraft.metadata.records import BrokerUnfenced
 from kraft.model.ids import BrokerEpoch, BrokerId
-from tests.unit.metadata.clusters import cluster, registered, registration
+from tests.support.cluster_images import cluster, registered, registration
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 FIRST, SECOND = BrokerEpoch(1), BrokerEpoch(2)

@@ -5,7 +5,7 @@ import pytest
 from kraft.metadata.broker_decisions import fence_broker
 from kraft.metadata.broker_sessions import PAUSED_AFTER_MS, BrokerSessions
 from kraft.model.ids import BrokerEpoch, BrokerId
-from tests.unit.metadata.clusters import cluster
+from tests.support.cluster_images import cluster
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 FIRST_LIFE, SECOND_LIFE = BrokerEpoch(1), BrokerEpoch(2)

@@ -21,7 +21,7 @@ from kraft.model.configs import (
 )
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId, TopicId
-from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, partition, with_topic
+from tests.support.cluster_images import ORDERS, cluster, epoch_of, partition, with_topic
 
 BILLS = TopicId(UUID(int=101))
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation

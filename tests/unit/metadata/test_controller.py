@@ -26,7 +26,7 @@ from kraft.model.fail_replicas import FailedReplica, FailReplicasRequest
 from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
-from tests.unit.metadata.clusters import CLUSTER, registration
+from tests.support.cluster_images import CLUSTER, registration
 
 BROKERS = range(1, 5)
 TOPICS = ["a", "b", "a.b", "a_b"]

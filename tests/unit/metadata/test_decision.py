@@ -8,7 +8,7 @@ from kraft.metadata.image import MetadataImage
 from kraft.metadata.leader_election import changes_when_gone
 from kraft.metadata.records import ClusterInitialised, MetadataRecord, PartitionChanged
 from kraft.model.ids import BrokerId, TopicId
-from tests.unit.metadata.clusters import cluster, with_topic
+from tests.support.cluster_images import cluster, with_topic
 
 RECORDS = [ClusterInitialised(cluster_id=str(number)) for number in range(5)]
 

@@ -6,7 +6,7 @@ from kraft.metadata.delta import AssignedPartition, BrokerDelta, RemovedPartitio
 from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.metadata.records import TopicConfigSet, TopicDeleted
 from kraft.model.ids import BrokerId, TopicId
-from tests.unit.metadata.clusters import ORDERS, cluster, partition, with_isr, with_topic
+from tests.support.cluster_images import ORDERS, cluster, partition, with_isr, with_topic
 
 ME = BrokerId(1)
 EMPTY = BrokerDelta(remove=(), reconfigured=(), lead=(), follow=())

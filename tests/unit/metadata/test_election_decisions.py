@@ -14,7 +14,7 @@ from kraft.metadata.records import BrokerUnfenced, TopicConfigSet
 from kraft.model.errors import ErrorCode
 from kraft.model.ids import NO_BROKER, BrokerId, LeaderEpoch, TopicId
 from kraft.model.partitions import ElectionType, ElectLeadersRequest, ElectLeadersResponse, PartitionName
-from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, partition, with_topic
+from tests.support.cluster_images import ORDERS, cluster, epoch_of, partition, with_topic
 
 BILLS = TopicId(UUID(int=101))
 UNCLEAN = broker_defaults({"unclean.leader.election.enable": "true"})

@@ -16,7 +16,7 @@ from kraft.metadata.snapshot_records import snapshot_records
 from kraft.model.fail_replicas import FailedReplica, FailReplicasRequest
 from kraft.model.ids import NO_BROKER, NO_LEADER_EPOCH, BrokerId, LeaderEpoch, PartitionEpoch
 from kraft.model.partitions import ElectionType, ElectLeadersRequest
-from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, ids, partition, registration, with_topic
+from tests.support.cluster_images import ORDERS, cluster, epoch_of, ids, partition, registration, with_topic
 
 TWO = broker_defaults({"min.insync.replicas": "2"})
 UNCLEAN = replace(TWO, unclean_leader_election_enable=True)

@@ -14,27 +14,15 @@ from kraft.metadata.features import (
     level_of,
     range_of,
 )
-from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
-from kraft.metadata.records import ClusterInitialised, FeatureLevelSet
+from kraft.metadata.records import FeatureLevelSet
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.features import FeatureRange, FeatureUpdate, UpdateFeaturesRequest
-from tests.unit.metadata.clusters import CLUSTER, cluster, registered, registration
+from tests.support.cluster_images import TODAY, cluster, earlier_cluster, registration
 
 
 def to(level: int, feature: str = METADATA_VERSION, *, validate_only: bool = False) -> UpdateFeaturesRequest:
     update = FeatureUpdate(feature=feature, level=level)
     return UpdateFeaturesRequest(updates=[update], timeout_ms=1, validate_only=validate_only)
-
-
-def earlier_cluster(*features: list[FeatureRange]) -> MetadataImage:
-    """At the first level, with a broker for each list of what it supports."""
-    image = EMPTY_IMAGE.replay([ClusterInitialised(cluster_id=CLUSTER)])
-    for broker_id, supported in enumerate(features, start=1):
-        image = image.replay([registered(broker_id, epoch=broker_id, features=supported)])
-    return image
-
-
-TODAY = list(SUPPORTED_FEATURES.values())
 
 
 def test_a_cluster_without_levels_is_at_the_first_ones() -> None:

@@ -22,7 +22,7 @@ from kraft.metadata.records import (
 )
 from kraft.model.endpoint import Endpoint
 from kraft.model.ids import BrokerEpoch, BrokerId, DirectoryId, LeaderEpoch, PartitionEpoch, ProducerId, TopicId
-from tests.unit.metadata.clusters import CLUSTER, ORDERS, cluster, ids, partition, with_topic
+from tests.support.cluster_images import CLUSTER, ORDERS, cluster, ids, partition, with_topic
 
 CHANGE = PartitionChanged(
     topic_id=ORDERS,

@@ -9,7 +9,7 @@ from kraft.metadata.leader_election import (
 )
 from kraft.metadata.records import BrokerFenced, BrokerShuttingDown
 from kraft.model.ids import NO_BROKER, BrokerId
-from tests.unit.metadata.clusters import cluster, epoch_of, ids, partition, with_isr, with_topic
+from tests.support.cluster_images import cluster, epoch_of, ids, partition, with_isr, with_topic
 
 
 def state(image: MetadataImage) -> tuple[list[int], int, int, int]:

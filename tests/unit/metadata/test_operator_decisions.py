@@ -20,7 +20,7 @@ from kraft.model.brokers import FenceBrokerRequest, UnfenceBrokerRequest, Unregi
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.heartbeat import HeartbeatRequest
 from kraft.model.ids import NO_BROKER, BrokerId
-from tests.unit.metadata.clusters import cluster, epoch_of, partition, registration, with_topic
+from tests.support.cluster_images import cluster, epoch_of, partition, registration, with_topic
 
 
 def fencing(broker_id: int, *, force: bool = False) -> FenceBrokerRequest:

@@ -14,7 +14,7 @@ from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId, TopicId
 from kraft.model.partitions import CreatePartitionsRequest, NewPartitions, ReplicaAssignment
 from kraft.model.topics import TopicResult, TopicResults
-from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, with_topic
+from tests.support.cluster_images import ORDERS, cluster, epoch_of, with_topic
 
 
 def add(

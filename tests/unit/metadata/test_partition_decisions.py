@@ -13,7 +13,7 @@ from kraft.model.alter_partition import AlterPartitionRequest, IsrMember
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.fail_replicas import FailedReplica, FailReplicasRequest
 from kraft.model.ids import NO_BROKER, UNKNOWN_BROKER_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
-from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, ids, partition, registration, with_topic
+from tests.support.cluster_images import ORDERS, cluster, epoch_of, ids, partition, registration, with_topic
 
 
 def wish(image: MetadataImage, *isr: int) -> AlterPartitionRequest:

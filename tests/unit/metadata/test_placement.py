@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kraft.metadata.placement import place_more_partitions, place_partitions
 from kraft.model.errors import ErrorCode, Refusal
-from tests.unit.metadata.clusters import cluster, ids
+from tests.support.cluster_images import cluster, ids
 
 
 def place(racks: dict[int, str], *, partitions: int, replication_factor: int, start: int = 0) -> list[list[int]]:

@@ -6,31 +6,14 @@ from kraft.metadata.image import MetadataImage
 from kraft.metadata.quota_decisions import alter_client_quotas, describe_client_quotas
 from kraft.metadata.records import ClientQuotaSet
 from kraft.model.client_quotas import (
-    AlterClientQuotasRequest,
     DescribeClientQuotasRequest,
     QuotaAlteration,
-    QuotaEntity,
     QuotaFilter,
     QuotaMatch,
-    QuotaOperation,
 )
 from kraft.model.errors import ErrorCode, Refusal
-from tests.unit.metadata.clusters import cluster
-
-Names = dict[str, str | None]
-
-
-def entity(names: Names) -> list[QuotaEntity]:
-    return [QuotaEntity(entity_type=entity_type, name=name) for entity_type, name in names.items()]
-
-
-def alteration(names: Names, **values: float | None) -> QuotaAlteration:
-    operations = [QuotaOperation(key=key, value=value) for key, value in values.items()]
-    return QuotaAlteration(entity=entity(names), operations=operations)
-
-
-def asked(*alterations: QuotaAlteration, validate_only: bool = False) -> AlterClientQuotasRequest:
-    return AlterClientQuotasRequest(alterations=list(alterations), timeout_ms=1, validate_only=validate_only)
+from tests.support.cluster_images import cluster
+from tests.support.quotas import Names, alteration, asked, entity
 
 
 def with_quotas(*alterations: QuotaAlteration) -> MetadataImage:

@@ -31,7 +31,7 @@ from kraft.model.partitions import (
     PartitionName,
     Reassignment,
 )
-from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, partition, with_topic
+from tests.support.cluster_images import ORDERS, cluster, epoch_of, partition, with_topic
 
 BILLS = TopicId(UUID(int=101))
 

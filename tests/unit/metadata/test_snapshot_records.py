@@ -41,7 +41,7 @@ from kraft.model.ids import (
     ProducerId,
     TopicId,
 )
-from tests.unit.metadata.clusters import cluster, with_topic
+from tests.support.cluster_images import cluster, with_topic
 
 COVERED = {
     MetadataImage: {

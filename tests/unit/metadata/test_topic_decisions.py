@@ -15,7 +15,7 @@ from kraft.model.errors import ErrorCode
 from kraft.model.ids import BrokerId
 from kraft.model.partitions import ReplicaAssignment
 from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResults
-from tests.unit.metadata.clusters import ORDERS, cluster, epoch_of, with_topic
+from tests.support.cluster_images import ORDERS, cluster, epoch_of, with_topic
 
 
 def create(

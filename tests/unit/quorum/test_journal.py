@@ -13,8 +13,8 @@ from kraft.quorum.journal import DIRECTORY_NAME, FILE_NAME, QuorumJournal, join_
 from kraft.quorum.journal_format import HEADER_BYTES
 from kraft.quorum.snapshots import SnapshotId
 from kraft.runtime.disk import RealDisk
-from tests.simulation.sim_content import CrashMode, SyncFailure
-from tests.simulation.sim_disk import PowerFailure, SimDisk
+from tests.support.disks.sim_content import CrashMode, SyncFailure
+from tests.support.disks.sim_disk import PowerFailure, SimDisk
 
 
 def file_of(directory: Path) -> Path:

@@ -15,8 +15,8 @@ from kraft.quorum.journal import DIRECTORY_NAME, FILE_NAME, QuorumJournal
 from kraft.quorum.journal_format import FORMAT_VERSION
 from kraft.quorum.journal_segments import segment_name, segment_paths
 from kraft.runtime.disk import RealDisk
-from tests.simulation.sim_content import CrashMode
-from tests.simulation.sim_disk import PowerFailure, SimDisk
+from tests.support.disks.sim_content import CrashMode
+from tests.support.disks.sim_disk import PowerFailure, SimDisk
 
 SMALL = 200
 """Of a segment, in bytes: three or four entries."""

@@ -14,9 +14,9 @@ from kraft.model.errors import Corruption
 from kraft.quorum import snapshots
 from kraft.quorum.snapshots import Snapshot, SnapshotId, SnapshotStore
 from kraft.runtime.disk import RealDisk
-from tests.simulation.sim_content import CrashMode
-from tests.simulation.sim_disk import PowerFailure, SimDisk
-from tests.unit.log.memory_disk import MemoryDisk
+from tests.support.disks.memory_disk import MemoryDisk
+from tests.support.disks.sim_content import CrashMode
+from tests.support.disks.sim_disk import PowerFailure, SimDisk
 
 CHUNKS = (b"first" * 10, b"second", b"t")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.server.moving import Mover, WatchedDisk
+from tests.support.server.moving import Mover, WatchedDisk
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.spark_connector.file_cluster import FileCluster
+from tests.support.file_cluster import FileCluster
 
 
 @pytest.fixture

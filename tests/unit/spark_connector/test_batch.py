@@ -9,7 +9,7 @@ from spark_connector.arrow import source_schema
 from spark_connector.batch import KraftBatchReader
 from spark_connector.cluster import TopicMissing
 from spark_connector.options import batch_options
-from tests.unit.spark_connector.file_cluster import FileCluster
+from tests.support.file_cluster import FileCluster
 
 
 def reader(cluster: FileCluster, **options: str) -> KraftBatchReader:
@@ -26,7 +26,7 @@ def values(planned: KraftBatchReader) -> list[str]:
     return read
 
 
-def test_everything_is_read_unless_told_otherwise(cluster: FileCluster) -> None:
+def test_everything_is_read_by_default(cluster: FileCluster) -> None:
     everything = [f"a0-{number}" for number in range(30)] + [f"a1-{number}" for number in range(10)]
     assert values(reader(cluster)) == everything
 

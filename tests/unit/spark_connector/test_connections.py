@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spark_connector import connections
-from tests.unit.spark_connector.file_cluster import ConnectedFileCluster
+from tests.support.file_cluster import ConnectedFileCluster
 
 
 class Counted:

@@ -10,8 +10,8 @@ import pytest
 
 from chaos.nemesis.power_loss.content import Content
 from chaos.nemesis.power_loss.loss import PAGE_BYTES, SECTOR_BYTES, Loss
-from tests.simulation.sim_content import CrashMode
-from tests.simulation.sim_disk import SimDisk, SimFile
+from tests.support.disks.sim_content import CrashMode
+from tests.support.disks.sim_disk import SimDisk, SimFile
 
 SEEDS = range(300)
 OLD = b"o" * PAGE_BYTES * 2

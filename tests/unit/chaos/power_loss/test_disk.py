@@ -13,7 +13,7 @@ import pytest
 
 from chaos.nemesis.power_loss import AtStake, CannotMount, Loss, PowerLossDisk, check_fuse
 from kraft.runtime.disk import RealDisk
-from tests.simulation.test_sim_disk import what_a_log_does
+from tests.support.disks.disk_calls import what_a_log_does
 
 
 def is_mounted(directory: Path) -> bool:

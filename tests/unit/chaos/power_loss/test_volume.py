@@ -13,8 +13,8 @@ import pytest
 
 from chaos.nemesis.power_loss.loss import AtStake, Loss
 from chaos.nemesis.power_loss.volume import KEEP_SIZE, Volume
-from tests.simulation.sim_content import CrashMode
-from tests.simulation.sim_disk import SimDisk
+from tests.support.disks.sim_content import CrashMode
+from tests.support.disks.sim_disk import SimDisk
 
 NEW_FILE = os.O_RDWR | os.O_CREAT
 

@@ -8,7 +8,7 @@ from kraft.log.cleaning.cleaning_plan import plan_cleaning
 from kraft.log.log_config import LogConfig
 from kraft.log.segment.facts import SegmentFacts
 from kraft.model.ids import Offset
-from tests.unit.log.compacted_log import ANY_OFFSET, COMPACT, facts
+from tests.support.log.compacted_log import ANY_OFFSET, COMPACT, facts
 
 DAY_MS = 86_400_000
 NOW_MS = 10 * DAY_MS

@@ -23,7 +23,7 @@ from kraft.log.format.record_batch import (
 from kraft.log.format.record_codec import Record, RecordColumns
 from kraft.log.log_config import NEVER, LogConfig
 from kraft.model.ids import LeaderEpoch, Offset
-from tests.unit.log.compacted_log import (
+from tests.support.log.compacted_log import (
     CODECS,
     COMPACT,
     NOW_MS,

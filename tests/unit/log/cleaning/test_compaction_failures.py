@@ -13,10 +13,10 @@ from kraft.log.cleaning.segment_swap import complete_swaps
 from kraft.log.format.record_batch import read_header
 from kraft.model.errors import Corruption
 from kraft.model.ids import Offset
-from tests.simulation.sim_content import CrashMode
-from tests.simulation.sim_disk import PowerFailure, SimDisk
-from tests.unit.log.compacted_log import COMPACT, MAP_BYTES, NOW_MS, CompactedLog, batch_at, new_log, view
-from tests.unit.log.memory_disk import MemoryDisk
+from tests.support.disks.memory_disk import MemoryDisk
+from tests.support.disks.sim_content import CrashMode
+from tests.support.disks.sim_disk import PowerFailure, SimDisk
+from tests.support.log.compacted_log import COMPACT, MAP_BYTES, NOW_MS, CompactedLog, batch_at, new_log, view
 
 
 def two_segments() -> CompactedLog:

@@ -14,7 +14,7 @@ from kraft.log.format.record_batch import (
     check_crc,
 )
 from kraft.log.log_config import LogConfig
-from tests.unit.log.compacted_log import (
+from tests.support.log.compacted_log import (
     CODECS,
     COMPACT,
     MAP_BYTES,

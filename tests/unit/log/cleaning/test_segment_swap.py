@@ -10,8 +10,8 @@ import pytest
 from kraft.log.cleaning.segment_swap import cleaned_path, complete_swaps, swap_in
 from kraft.model.errors import Corruption
 from kraft.model.ids import Offset
-from tests.simulation.sim_content import CrashMode
-from tests.simulation.sim_disk import PowerFailure, SimDisk
+from tests.support.disks.sim_content import CrashMode
+from tests.support.disks.sim_disk import PowerFailure, SimDisk
 
 DIRECTORY = "data/orders-0"
 SUFFIXES = (".log", ".index", ".timeindex")

@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.unit.log.format.codec_variants import compiled_codec, pure_codec
+from tests.support.log.codec_variants import compiled_codec, pure_codec
 
 
 @pytest.fixture(scope="module", params=["pure", "compiled"])

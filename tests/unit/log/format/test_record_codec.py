@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kraft.log.format.bytes_writer import BytesWriter
 from kraft.log.format.record_codec import Record
 from kraft.model.errors import ErrorCode, InvalidBatch
-from tests.unit.log.format.codec_variants import pure_codec
+from tests.support.log.codec_variants import pure_codec
 
 NULLABLE = st.none() | st.binary(max_size=300)
 HEADERS = st.lists(st.tuples(st.text(max_size=10), NULLABLE), max_size=4).map(tuple)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from kraft.log.recovery.log_checkpoint import LogCheckpoint, read_checkpoint, write_checkpoint
 from kraft.model.errors import Corruption
 from kraft.model.ids import Offset
-from tests.unit.log.memory_disk import MemoryDisk
+from tests.support.disks.memory_disk import MemoryDisk
 
 PATH = "data/orders-0/log-checkpoint"
 FIRST = LogCheckpoint(log_start_offset=Offset(3), recovery_point=Offset(40), cleaned_end_offset=Offset(7))

@@ -11,7 +11,7 @@ from kraft.log.recovery.producer_snapshot import ProducerSnapshots, decode_snaps
 from kraft.log.recovery.producer_state import ProducerState, WrittenBatch
 from kraft.model.errors import Corruption
 from kraft.model.ids import Offset
-from tests.unit.log.memory_disk import MemoryDisk
+from tests.support.disks.memory_disk import MemoryDisk
 
 PATH = f"data/orders-0/{30:020d}.snapshot"
 

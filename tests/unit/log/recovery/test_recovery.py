@@ -15,8 +15,8 @@ from kraft.log.recovery.log_checkpoint import CHECKPOINT_NAME as LOG_CHECKPOINT_
 from kraft.log.recovery.log_checkpoint import EARLIER_SUFFIX, read_checkpoint, write_checkpoint
 from kraft.model.errors import Corruption, ErrorCode, Refusal
 from kraft.model.ids import LeaderEpoch, Offset
-from tests.unit.log.log_building import DIRECTORY, NOW_MS, append, newest, open_log, read_all, sync
-from tests.unit.log.memory_disk import MemoryDisk
+from tests.support.disks.memory_disk import MemoryDisk
+from tests.support.log.log_building import DIRECTORY, NOW_MS, append, newest, open_log, read_all, sync
 
 SMALL_SEGMENTS = LogConfig(segment_bytes=400, index_interval_bytes=100)
 FIRST_LOG = f"{DIRECTORY}/{0:020d}.log"

@@ -6,7 +6,7 @@ from kraft.log.leader_epochs import EpochStart, LeaderEpochCache
 from kraft.log.segment.batches import Continuity, checked_bytes
 from kraft.model.errors import Corruption
 from kraft.model.ids import LeaderEpoch, Offset
-from tests.unit.log.log_building import stored
+from tests.support.log.log_building import stored
 
 EPOCHS = LeaderEpochCache((EpochStart(LeaderEpoch(3), Offset(0)),))
 FIRST, SECOND = stored("a", offset=0, epoch=3), stored("b", "c", offset=1, epoch=3)

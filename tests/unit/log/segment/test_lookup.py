@@ -5,8 +5,8 @@ from kraft.log.leader_epochs import LeaderEpochCache
 from kraft.log.segment import lookup
 from kraft.log.segment.segment import Segment
 from kraft.model.ids import Offset
-from tests.unit.log.compacted_log import batch_at
-from tests.unit.log.memory_disk import MemoryDisk
+from tests.support.disks.memory_disk import MemoryDisk
+from tests.support.log.compacted_log import batch_at
 
 LOG_END = Offset(12)
 

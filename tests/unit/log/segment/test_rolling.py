@@ -9,14 +9,14 @@ from kraft.log.log_config import LogConfig
 from kraft.log.partition_log import PartitionLog
 from kraft.model.ids import LeaderEpoch
 from kraft.runtime.disk import RealDisk
-from tests.unit.log.log_building import (
+from tests.support.disks.memory_disk import MemoryDisk
+from tests.support.log.log_building import (
     NOW_MS,
     ORDERS,
     append,
     open_log,
     read_all,
 )
-from tests.unit.log.memory_disk import MemoryDisk
 
 
 def open_log_at(directory: Path, config: LogConfig) -> PartitionLog:

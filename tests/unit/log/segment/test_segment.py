@@ -12,8 +12,8 @@ from kraft.log.segment import segment as segment_module
 from kraft.log.segment.segment import Segment
 from kraft.model.errors import Corruption
 from kraft.model.ids import Offset
-from tests.unit.log.log_building import DIRECTORY, stored
-from tests.unit.log.memory_disk import MemoryDisk
+from tests.support.disks.memory_disk import MemoryDisk
+from tests.support.log.log_building import DIRECTORY, stored
 
 BATCHES = 6
 

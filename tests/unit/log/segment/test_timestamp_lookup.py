@@ -14,7 +14,8 @@ from kraft.log.partition_log import PartitionLog
 from kraft.log.segment.timestamp_lookup import HEADERS_AT_ONCE
 from kraft.model.errors import Corruption
 from kraft.model.ids import Offset
-from tests.unit.log.log_building import (
+from tests.support.disks.memory_disk import MemoryDisk
+from tests.support.log.log_building import (
     DIRECTORY,
     EPOCH,
     NOW_MS,
@@ -25,7 +26,6 @@ from tests.unit.log.log_building import (
     offset_at,
     open_log,
 )
-from tests.unit.log.memory_disk import MemoryDisk
 
 FIRST = f"{DIRECTORY}/{0:020d}"
 

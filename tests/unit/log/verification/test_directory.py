@@ -14,8 +14,8 @@ from kraft.log.recovery.log_checkpoint import LogCheckpoint
 from kraft.log.recovery.producer_snapshot import decode_snapshot, encode_snapshot
 from kraft.log.verification.directory import Finding, VerifiedPartition, is_partition_directory, verify_partition
 from kraft.model.ids import LeaderEpoch, Offset
-from tests.unit.log.log_building import DIRECTORY, NOW_MS, batch_of, open_log, sync
-from tests.unit.log.memory_disk import MemoryDisk
+from tests.support.disks.memory_disk import MemoryDisk
+from tests.support.log.log_building import DIRECTORY, NOW_MS, batch_of, open_log, sync
 
 SMALL = LogConfig(segment_bytes=700, index_interval_bytes=100, retention_ms=UNLIMITED)
 BATCHES = 16

@@ -12,7 +12,7 @@ from kraft.log.format.record_codec import Record
 from kraft.log.verification import inspection
 from kraft.log.verification.inspection import index_entries, inspect_batches, time_index_entries
 from kraft.model.errors import Corruption
-from tests.unit.log.memory_disk import MemoryDisk, MemoryFile
+from tests.support.disks.memory_disk import MemoryDisk, MemoryFile
 
 PATH = "orders-0/00000000000000000000.log"
 BATCHES = [build_batch([Record(0, 1000, None, bytes(size))], base_offset=at) for at, size in enumerate((1, 5_000, 70))]

@@ -15,7 +15,7 @@ from kraft.log.leader_epochs import EpochStart, LeaderEpochCache
 from kraft.log.verification import scrub
 from kraft.log.verification.scrub import Expected, ScrubbedSegment, scrub_segment
 from kraft.model.ids import LeaderEpoch, Offset
-from tests.unit.log.memory_disk import MemoryDisk
+from tests.support.disks.memory_disk import MemoryDisk
 
 PATH = "orders-0/00000000000000000100.log"
 BASE = 100

@@ -12,43 +12,10 @@ from kraft.model.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from kraft.rpc import calls
 from kraft.rpc.call import Call, Stream
 from kraft.rpc.cluster_calls import REPLICA_FETCH
-from kraft.rpc.refusal_log import RefusalLog
-from kraft.runtime.clock import SystemClock
-from kraft.runtime.disk import RealDisk
-from kraft.runtime.entropy import SystemEntropy
-from kraft.server.broker.broker_node import BrokerNode
-from kraft.server.config.loading import load
-from kraft.server.identity import machine_secret, storage
-from kraft.server.identity.credentials import NodeCredentials
-from kraft.server.identity.world import NodeWorld
-from tests.unit.metadata.clusters import cluster, with_topic
+from tests.support.cluster_images import cluster, with_topic
+from tests.support.server.broker_nodes import broker
 
 pytestmark = pytest.mark.real_time
-
-CLUSTER = "kJ2Yk0mVT0ma0wV2Yk0mVQ"
-
-
-def broker(directory: Path, durability: str, *, stopped_cleanly: bool) -> BrokerNode:
-    """On a formatted directory that the process before left in that way."""
-    file = directory / "server.properties"
-    file.write_text(
-        "process.roles=broker\nnode.id=4\nlisteners=GRPC://localhost:9494\n"
-        "controller.quorum.voters=1@localhost:9193\ncontroller.listener.names=CONTROLLER\n"
-        f"log.dirs={directory / 'data'}\nlog.durability={durability}\ncluster.secret.file={directory / 'secret'}\n"
-    )
-    machine_secret.write_new(directory / "secret")
-    config = load(file)
-    storage.format(config, CLUSTER)
-    if stopped_cleanly:
-        storage.leave_clean_shutdown_markers(config.log_dirs)
-    world = NodeWorld(
-        clock=SystemClock(),
-        entropy=SystemEntropy(),
-        disk=RealDisk(),
-        credentials=NodeCredentials(config, CLUSTER, RefusalLog(SystemClock().monotonic_ms)),
-        fatal=pytest.fail,
-    )
-    return BrokerNode(config, storage.take_clean_shutdown_markers(config, storage.load(config)), world)
 
 
 def within_loop(look: Callable[[], None]) -> None:
@@ -62,7 +29,7 @@ def within_loop(look: Callable[[], None]) -> None:
     ("durability", "stopped_cleanly", "may_have_lost_records"),
     [("fsync", True, False), ("fsync", False, False), ("page-cache", True, False), ("page-cache", False, True)],
 )
-def test_only_who_acknowledges_from_memory_may_have_lost_records_and_only_if_it_was_not_stopped_in_order(
+def test_only_page_cache_durability_without_a_clean_stop_may_have_lost_records(
     tmp_path: Path, durability: str, stopped_cleanly: bool, may_have_lost_records: bool
 ) -> None:
     def look() -> None:
@@ -72,16 +39,16 @@ def test_only_who_acknowledges_from_memory_may_have_lost_records_and_only_if_it_
     within_loop(look)
 
 
-async def test_logs_that_were_not_closed_and_never_opened_since_are_not_said_to_be_closed(tmp_path: Path) -> None:
+async def test_logs_that_were_not_closed_and_never_opened_since_do_not_count_as_closed(tmp_path: Path) -> None:
     """A process that finds no controller stops in order, too, but the logs are as the crash before left them."""
     made = broker(tmp_path, "fsync", stopped_cleanly=False)
     assert len(made.log_directories_closed) == 0
     await made._replicas.publish(EMPTY_IMAGE, EMPTY_IMAGE)
-    made._metadata.loader.is_acting.set()
+    made._metadata.loader.first_image_applied.set()
     assert list(made.log_directories_closed) == [str(tmp_path / "data")]
 
 
-def test_logs_that_were_closed_and_never_opened_since_still_are(tmp_path: Path) -> None:
+def test_logs_that_were_closed_and_never_opened_since_count_as_closed(tmp_path: Path) -> None:
     def look() -> None:
         made = broker(tmp_path, "fsync", stopped_cleanly=True)
         assert made.log_directories_closed == (str(tmp_path / "data"),)

@@ -1,4 +1,4 @@
-"""Fetch requests of partitions that one broker leads, and their answers."""
+"""Fetch requests to partitions that one broker leads, and their responses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kraft.model.errors import ErrorCode
 from kraft.model.fetch import FetchPartition, FetchRequest, FetchResponse
 from kraft.model.ids import TopicPartition
 from kraft.server.replica.partition import Partition
-from tests.unit.server.replicas import Broker, batch, lead, values_of
+from tests.support.server.replicas import Broker, batch, lead, values_of
 
 
 def committed(broker: Broker, *values: str, number: int = 0) -> Partition:

@@ -17,9 +17,9 @@ from kraft.runtime.disk import RealDisk
 from kraft.server.handlers.alter_replica_log_directories import AlterReplicaLogDirectoriesHandler
 from kraft.server.handlers.describe_log_directories import DescribeLogDirectoriesHandler
 from kraft.server.replica.partitions import Damage, OfflineReplica
-from tests.unit.metadata.clusters import ORDERS
-from tests.unit.server.moving import Mover, settled
-from tests.unit.server.replicas import DEFAULTS, batch, lead
+from tests.support.cluster_images import ORDERS
+from tests.support.server.moving import Mover, settled
+from tests.support.server.replicas import DEFAULTS, batch, lead
 
 Code = ErrorCode
 
@@ -112,10 +112,10 @@ def test_a_copy_is_described_until_it_is_the_replica(mover: Mover, paths: list[s
 
     def described() -> list[list[tuple[bool, int, bool]]]:
         handler = DescribeLogDirectoriesHandler(mover.directories, mover.partitions, lambda _: (1, 1))
-        told = handler.handle(DescribeLogDirectoriesRequest(partitions=[], all_partitions=True))
+        directories = handler.handle(DescribeLogDirectoriesRequest(partitions=[], all_partitions=True))
         return [
             [(each.is_future, each.offset_lag, each.size_bytes > 0) for each in directory.replicas]
-            for directory in told
+            for directory in directories
         ]
 
     async def scenario() -> None:

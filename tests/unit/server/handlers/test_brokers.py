@@ -19,9 +19,9 @@ from kraft.model.ids import BrokerId
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.handlers.brokers import BrokersHandler
 from kraft.server.handlers.describe_brokers import describe_brokers
-from tests.unit.metadata.clusters import cluster, with_topic
-from tests.unit.server.fake_controllers import FakeControllers
-from tests.unit.server.handlers.test_topics import Loader
+from tests.support.cluster_images import cluster, with_topic
+from tests.support.server.fake_controllers import FakeControllers
+from tests.unit.server.handlers.loader import Loader
 
 DONE = BrokerActionResult(changed=True, leaderless=[])
 FENCE = FenceBrokerRequest(broker_id=1, timeout_ms=30_000)
@@ -55,7 +55,7 @@ def test_a_broker_that_is_not_registered_is_not_described() -> None:
     assert refused.value.error_code is ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
-async def test_who_fences_a_broker_is_answered_when_this_broker_knows_it_too() -> None:
+async def test_a_fenced_broker_is_answered_when_this_broker_has_applied_it() -> None:
     loader = Loader(cluster(1, 2))
     answer = asyncio.ensure_future(handler(loader, fence_broker=DONE).fence(FENCE))
     await asyncio.sleep(0.5)

@@ -9,10 +9,10 @@ from kraft.model.client_quotas import AlterClientQuotasResponse
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.handlers.client_quotas import ClientQuotasHandler
-from tests.unit.metadata.clusters import cluster
-from tests.unit.metadata.test_quota_decisions import alteration, asked
-from tests.unit.server.fake_controllers import FakeControllers
-from tests.unit.server.handlers.test_topics import Loader
+from tests.support.cluster_images import cluster
+from tests.support.quotas import alteration, asked
+from tests.support.server.fake_controllers import FakeControllers
+from tests.unit.server.handlers.loader import Loader
 
 REQUEST = asked(alteration({"user": "anna"}, producer_byte_rate=7))
 DONE = AlterClientQuotasResponse(changed=1)
@@ -22,7 +22,7 @@ def handler(loader: Loader, **answers: object) -> ClientQuotasHandler:
     return ClientQuotasHandler(FakeControllers(**answers).forwarder(loader))
 
 
-async def test_who_sets_a_quota_is_answered_when_this_broker_can_tell_of_it() -> None:
+async def test_altered_quotas_are_answered_when_this_broker_has_applied_them() -> None:
     loader = Loader(cluster(1))
     quotas = handler(loader, alter_client_quotas=DONE)
     answer = asyncio.ensure_future(quotas.alter(REQUEST))

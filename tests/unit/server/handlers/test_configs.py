@@ -20,9 +20,9 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.handlers.configs import AlterConfigsHandler
 from kraft.server.handlers.forwarding import LOCALLY_KNOWN_MAX_S
-from tests.unit.metadata.clusters import ORDERS, cluster, with_topic
-from tests.unit.server.fake_controllers import FakeControllers
-from tests.unit.server.handlers.test_topics import Loader
+from tests.support.cluster_images import ORDERS, cluster, with_topic
+from tests.support.server.fake_controllers import FakeControllers
+from tests.unit.server.handlers.loader import Loader
 
 TOPIC = ConfigResourceType.TOPIC
 BEFORE = with_topic(cluster(1), [1])
@@ -53,7 +53,7 @@ def handler(loader: Loader, given: object) -> AlterConfigsHandler:
     return AlterConfigsHandler(forwarder, {}, KAFKA_DEFAULTS)
 
 
-async def test_who_alters_a_config_is_answered_when_this_broker_acts_on_it_too() -> None:
+async def test_altered_configs_are_answered_when_this_broker_has_applied_them() -> None:
     loader = Loader(BEFORE)
     answered = asyncio.ensure_future(handler(loader, answer()).handle(REQUEST))
     await asyncio.sleep(0.5)

@@ -11,10 +11,9 @@ from kraft.model.features import FeatureDescription, FeatureUpdate, UpdateFeatur
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.handlers.describe_features import describe_features
 from kraft.server.handlers.features import FeaturesHandler
-from tests.unit.metadata.clusters import cluster
-from tests.unit.metadata.test_feature_decisions import TODAY, earlier_cluster
-from tests.unit.server.fake_controllers import FakeControllers
-from tests.unit.server.handlers.test_topics import Loader
+from tests.support.cluster_images import TODAY, cluster, earlier_cluster
+from tests.support.server.fake_controllers import FakeControllers
+from tests.unit.server.handlers.loader import Loader
 
 UPDATE = FeatureUpdate(feature="metadata.version", level=2)
 REQUEST = UpdateFeaturesRequest(updates=[UPDATE], timeout_ms=30_000)
@@ -45,7 +44,7 @@ def test_features_are_described_with_what_all_brokers_support() -> None:
     assert metadata_version(1, 2, 1) in describe_features(EMPTY_IMAGE, 1).features
 
 
-async def test_who_raises_a_level_is_answered_when_this_broker_acts_on_it_too() -> None:
+async def test_a_raised_level_is_answered_when_this_broker_has_applied_it() -> None:
     loader = Loader(earlier_cluster(TODAY))
     answer = asyncio.ensure_future(handler(loader, update_features=DONE).update(REQUEST))
     await asyncio.sleep(0.5)

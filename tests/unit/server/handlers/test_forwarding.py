@@ -9,8 +9,8 @@ from kraft.model.errors import ErrorCode, Refusal
 from kraft.rpc.calls import UNFENCE_BROKER
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.handlers.forwarding import LOCALLY_KNOWN_MAX_S, TIMEOUT_MAX_S, NoAnswer
-from tests.unit.server.fake_controllers import FakeControllers
-from tests.unit.server.handlers.test_topics import Loader
+from tests.support.server.fake_controllers import FakeControllers
+from tests.unit.server.handlers.loader import Loader
 
 
 @pytest.mark.parametrize(("timeout_ms", "waits_s"), [(-1, 0), (0, 0), (3_000, 3), (10**9, TIMEOUT_MAX_S)])

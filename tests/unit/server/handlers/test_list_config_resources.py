@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from kraft.model.configs import ConfigResource, ConfigResourceType
 from kraft.server.handlers.list_config_resources import list_config_resources
-from tests.unit.metadata.clusters import cluster, with_topic
+from tests.support.cluster_images import cluster, with_topic
 
 IMAGE = with_topic(cluster(2, 1), [1])
 

@@ -26,9 +26,9 @@ from kraft.model.partitions import (
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.handlers.forwarding import LOCALLY_KNOWN_MAX_S
 from kraft.server.handlers.partition_changes import PartitionChangesHandler
-from tests.unit.metadata.clusters import cluster, with_topic
-from tests.unit.server.fake_controllers import FakeControllers
-from tests.unit.server.handlers.test_topics import Loader
+from tests.support.cluster_images import cluster, with_topic
+from tests.support.server.fake_controllers import FakeControllers
+from tests.unit.server.handlers.loader import Loader
 
 IMAGE = with_topic(cluster(1, 2, 3), [1, 2], isr=[2, 1])
 GROW = CreatePartitionsRequest(topics=[NewPartitions(topic="orders", count=3)], timeout_ms=30_000)
@@ -68,7 +68,7 @@ async def answered_only_after(asking: Coroutine[Any, Any, Any], loader: Loader, 
     assert result.error_code is ErrorCode.NONE
 
 
-async def test_who_changes_partitions_is_answered_when_this_broker_knows_it_too() -> None:
+async def test_changed_partitions_are_answered_when_this_broker_has_applied_them() -> None:
     loader = Loader()
     asked = handler(
         FakeControllers(
@@ -87,7 +87,7 @@ async def test_who_changes_partitions_is_answered_when_this_broker_knows_it_too(
 
 
 async def test_what_is_waited_for_is_judged_by_what_was_set_for_running_brokers() -> None:
-    """By the broker's file alone one replica would be too few, and nothing would seem to be left to wait for."""
+    """Judged by the broker's file alone, one replica is too few, and there would be nothing to wait for."""
     settings = {"min.insync.replicas": "2"}
     lowered = IMAGE.replay([BrokerConfigSet(broker="", key="min.insync.replicas", value="1")])
     to_one = AlterPartitionReassignmentsRequest(
@@ -104,7 +104,7 @@ async def test_what_is_waited_for_is_judged_by_what_was_set_for_running_brokers(
     await answered_only_after(asked.alter_reassignments(to_one), loader, lowered.replay(decision.records))
 
 
-async def test_a_broker_that_has_not_heard_of_the_level_for_reassignments_waits_for_it() -> None:
+async def test_a_broker_without_the_feature_level_for_reassignments_waits_for_it() -> None:
     loader = Loader()
     loader.image = IMAGE.replay([FeatureLevelSet(feature=METADATA_VERSION, level=1)])
     response = alter_partition_reassignments(IMAGE, MOVE, defaults=KAFKA_DEFAULTS).response

@@ -6,7 +6,7 @@ from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription
 from kraft.model.errors import ErrorCode
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.handlers.quorum import QuorumHandler
-from tests.unit.server.fake_controllers import FakeControllers
+from tests.support.server.fake_controllers import FakeControllers
 
 ASK = DescribeQuorumRequest()
 

@@ -1,35 +1,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from uuid import UUID
 
 import pytest
 
-from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult, TopicResults
 from kraft.server.cluster.controller_client import NoController
 from kraft.server.handlers.forwarding import LOCALLY_KNOWN_MAX_S, TIMEOUT_MAX_S
 from kraft.server.handlers.topics import TopicsHandler
-from tests.unit.metadata.clusters import cluster, with_topic
-from tests.unit.server.fake_controllers import FakeControllers
-
-
-class Loader:
-    """Acts on a new image when the test says so."""
-
-    def __init__(self, image: MetadataImage = EMPTY_IMAGE) -> None:
-        self.image = image
-
-    async def until(self, holds: Callable[[MetadataImage], bool], timeout_s: float) -> bool:
-        deadline = asyncio.get_running_loop().time() + timeout_s
-        while not holds(self.image):
-            if asyncio.get_running_loop().time() >= deadline:
-                return False
-            await asyncio.sleep(0.01)
-        return True
-
+from tests.support.cluster_images import cluster, with_topic
+from tests.support.server.fake_controllers import FakeControllers
+from tests.unit.server.handlers.loader import Loader
 
 ORDERS = with_topic(cluster(1), [1])
 CREATE = CreateTopicsRequest(topics=[NewTopic(topic="orders")], timeout_ms=30_000)
@@ -41,7 +24,7 @@ def handler(controllers: FakeControllers, loader: Loader, *, deletion_enabled: b
     return TopicsHandler(controllers.forwarder(loader), deletion_enabled=deletion_enabled)
 
 
-async def test_who_creates_a_topic_is_answered_when_this_broker_knows_it_too() -> None:
+async def test_created_topics_are_answered_when_this_broker_has_applied_them() -> None:
     loader = Loader()
     answer = asyncio.ensure_future(handler(FakeControllers(create_topics=DONE), loader).create(CREATE))
     await asyncio.sleep(0.5)
@@ -86,11 +69,11 @@ async def test_where_deletion_is_switched_off_no_controller_is_asked() -> None:
     controllers = FakeControllers()
     answer = await handler(controllers, Loader(ORDERS), deletion_enabled=False).delete(DELETE)
     assert [result.error_code for result in answer.results] == [ErrorCode.TOPIC_DELETION_DISABLED]
-    assert "delete.topic.enable=false" in answer.results[0].error_message
+    assert "delete.topic.enable=true" in answer.results[0].error_message
     assert controllers.asked == []
 
 
-async def test_without_a_controller_every_topic_of_the_request_is_told_so() -> None:
+async def test_without_a_controller_every_topic_of_the_request_is_refused() -> None:
     nobody = NoController("no controller is active: 1@localhost:9093 is not the active controller")
     controllers = FakeControllers(create_topics=nobody, delete_topics=nobody)
     topics = handler(controllers, Loader(ORDERS))
@@ -112,6 +95,6 @@ async def test_the_request_says_how_long_it_waits_within_reason(timeout_ms: int,
 
 
 async def test_a_refusal_of_the_request_as_a_whole_is_passed_on() -> None:
-    refusal = Refusal(ErrorCode.INVALID_REQUEST, "ask for less at a time")
-    with pytest.raises(Refusal, match="ask for less at a time"):
+    refusal = Refusal(ErrorCode.INVALID_REQUEST, "split the request")
+    with pytest.raises(Refusal, match="split the request"):
         await handler(FakeControllers(create_topics=refusal), Loader()).create(CREATE)

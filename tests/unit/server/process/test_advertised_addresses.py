@@ -20,7 +20,7 @@ from kraft.server.process.advertised_addresses import NotFoundThere, check_adver
 from kraft.server.process.kafka_dialling import METADATA_VERSION
 from kraft.wire.frame import encode_response
 from kraft.wire.schema.metadata import MetadataResponse
-from tests.unit.rpc.servers import served
+from tests.support.rpc_servers import served
 
 pytestmark = pytest.mark.real_time
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.server.fetching_replicas import Leader
-from tests.unit.server.replicas import Broker
+from tests.support.server.replicas import Broker
+from tests.unit.server.replica.fetching_replicas import Leader
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
+from tests.support.server.replicas import Broker, batch, until, values_in
 from tests.support.virtual_time import run_virtually
-from tests.unit.server.fetching_replicas import CONFIG, Leader, fetching, followed, led
-from tests.unit.server.replicas import Broker, batch, until, values_in
+from tests.unit.server.replica.fetching_replicas import CONFIG, Leader, fetching, followed, led
 
 VALUES = [f"value {number:03}" for number in range(40)]
 BATCH_BYTES = len(batch(VALUES[0]))

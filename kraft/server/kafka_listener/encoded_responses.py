@@ -1,0 +1,43 @@
+"""Cache of encoded responses that are costly and the same for every client, until the metadata changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Final
+
+from kraft.metadata.image import MetadataImage
+from kraft.server.kafka_listener.requests import EncodedMessage
+
+RESPONSES_MAX: Final = 4
+"""Cached responses: clients of this many request versions can be served from the cache at the same time."""
+
+
+class EncodedResponses:
+    def __init__(self, image: Callable[[], MetadataImage]) -> None:
+        self._image = image
+        self._made_of = image()
+        self._made: dict[Hashable, asyncio.Task[EncodedMessage]] = {}
+        """Tasks that make responses, in the order of their last use, the oldest first. Some may still be running."""
+
+    async def get(self, key: Hashable, make: Callable[[], Awaitable[EncodedMessage]]) -> EncodedMessage:
+        """Return what `make` returned for `key` and the current image.
+
+        Raises what `make` raised; the next call tries again.
+        """
+        image = self._image()
+        if image is not self._made_of:
+            # Callers that wait for a response made from the previous image still get it.
+            self._made_of, self._made = image, {}
+        task = self._made.pop(key, None)
+        if task is None or (task.done() and not _is_made(task)):
+            task = asyncio.ensure_future(make())
+        self._made[key] = task
+        if len(self._made) > RESPONSES_MAX:
+            del self._made[next(iter(self._made))]
+        # Other clients may wait for the same task when this one disconnects.
+        return await asyncio.shield(task)
+
+
+def _is_made(task: asyncio.Task[EncodedMessage]) -> bool:
+    return not task.cancelled() and task.exception() is None

@@ -1,0 +1,120 @@
+"""Brokers that are no controllers: they start without any, and follow whichever of them there is."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kraft.client import Admin, Producer
+from kraft.testing import Cluster
+from tests.support.records import publish, read_all
+from tests.support.waiting import until
+
+CONTROLLERS = (1, 2, 3)
+BROKERS = (4, 5)
+PARTITIONS = 100
+DEADLINE_S = 30.0
+OPEN = "logs preloaded"
+WAITING = "registration waiting for controller"
+
+
+@pytest.fixture(name="cluster", scope="module")
+def _cluster() -> Iterator[Cluster]:
+    with Cluster(nodes=5, roles=["controller"] * 3 + ["broker"] * 2) as cluster:
+        with Admin(cluster.bootstrap_servers) as admin:
+            admin.create_topic("orders", partitions=PARTITIONS, replication_factor=2)
+        yield cluster
+
+
+def events(cluster: Cluster, node_id: int, event: str) -> list[dict[str, Any]]:
+    lines = (cluster.directory / f"node-{node_id}.log").read_text().splitlines()
+    told = [json.loads(line) for line in lines if line.startswith("{")]
+    return [each for each in told if each["event"] == event]
+
+
+def first(cluster: Cluster, node_id: int, event: str) -> dict[str, Any]:
+    """Waits until it has happened."""
+    until(lambda: bool(events(cluster, node_id, event)), f"node {node_id}: not '{event}'")
+    return events(cluster, node_id, event)[0]
+
+
+def answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    with socket.socket() as dialled:
+        return dialled.connect_ex((host, int(port))) == 0
+
+
+def controllers(cluster: Cluster) -> list[str]:
+    """Their addresses."""
+    settings = (cluster.directory / "node-4.properties").read_text()
+    found = re.findall(r"\d+@([\d.]+:\d+)", settings)
+    assert len(found) == len(CONTROLLERS), settings
+    return found
+
+
+def topics(cluster: Cluster) -> list[str]:
+    with Admin(cluster.bootstrap_servers) as admin:
+        return sorted(admin.list_topics())
+
+
+def test_brokers_open_their_logs_while_no_controller_is_there_and_serve_when_one_is(cluster: Cluster) -> None:
+    publish(cluster.bootstrap_servers, "orders", range(2_000))
+    cluster.kill()
+    for node_id in BROKERS:
+        (cluster.directory / f"node-{node_id}.log").write_text("")
+        cluster.node(node_id).start()
+    for node_id in BROKERS:
+        opened = first(cluster, node_id, OPEN)
+        assert (opened["opened"], opened["damaged"]) == (PARTITIONS, 0)
+        reason = first(cluster, node_id, WAITING)["reason"]
+        # Refused, or, on a machine with much to do, not yet heard from: each of them was tried, and is named.
+        assert all(address in reason for address in controllers(cluster)), reason
+        assert events(cluster, node_id, "listener started") == []
+    assert not any(answers(address) for address in cluster.bootstrap_servers.split(","))
+    for node_id in CONTROLLERS:
+        cluster.node(node_id).start()
+    cluster.wait_ready()
+    assert read_all(cluster.bootstrap_servers, "orders") == dict.fromkeys(range(2_000), 1)
+    publish(cluster.bootstrap_servers, "orders", range(2_000, 2_010))
+
+
+def test_a_broker_that_is_stopped_while_it_waits_for_a_controller_leaves_its_logs_whole(cluster: Cluster) -> None:
+    cluster.stop()
+    for _ in range(2):
+        (cluster.directory / "node-4.log").write_text("")
+        cluster.node(4).start()
+        first(cluster, 4, OPEN)
+        cluster.node(4).terminate()
+        (began,) = events(cluster, 4, "node starting")
+        assert began["clean_shutdown"], "the stop before this start was a clean one"
+    cluster.start()
+    cluster.wait_ready()
+    assert read_all(cluster.bootstrap_servers, "orders") == dict.fromkeys(range(2_010), 1)
+
+
+def test_every_controller_serves_the_metadata_and_a_broker_goes_on_at_another_one_when_its_own_dies(
+    cluster: Cluster,
+) -> None:
+    followed = {node_id: events(cluster, node_id, "metadata stream opened")[-1]["controller"] for node_id in BROKERS}
+    assert followed[4] != followed[5], "so one of them at least follows a controller that is not the active one"
+    voters = (cluster.directory / "node-4.properties").read_text()
+    found = re.search(rf"(\d+)@{re.escape(followed[4])}\b", voters)
+    assert found is not None, voters
+    killed = int(found[1])
+    cluster.node(killed).kill()
+    with Producer(cluster.bootstrap_servers) as producer:
+        producer.send("orders", b"2010", partition=0).result(timeout=DEADLINE_S)
+    with Admin(cluster.bootstrap_servers) as admin:
+        admin.create_topic("later", partitions=4, replication_factor=2)
+    until(lambda: "later" in topics(cluster), "a broker does not come to know of the topic")
+    (left,) = events(cluster, 4, "switching metadata source")
+    moved = events(cluster, 4, "metadata stream opened")[-1]
+    assert (left["controller"], moved["controller"] != followed[4]) == (followed[4], True)
+    assert moved["after_index"] > 0, "it goes on from where it was"
+    cluster.node(killed).start()
+    cluster.wait_ready()

@@ -1,0 +1,38 @@
+"""Three real nodes that die together, and of which two come back: nobody has to wait for the third."""
+
+from __future__ import annotations
+
+import time
+
+from kraft.client import Admin
+from kraft.model.metadata import PartitionMetadata
+from kraft.testing import Cluster
+from tests.support.records import create_topic, once_each, publish, read_all
+
+RECORDS = 2_000
+WITHIN_S = 90.0
+SHORT_SESSIONS = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "400"}
+
+
+def partitions(cluster: Cluster) -> list[PartitionMetadata]:
+    with Admin(cluster.bootstrap_servers) as admin:
+        return admin.describe_topics(["orders"])[0].metadata.partitions
+
+
+def test_two_of_three_nodes_that_come_back_from_a_crash_of_all_lead_everything_and_have_it_all() -> None:
+    """The one that stays away may have been the last in every in-sync set."""
+    with Cluster(nodes=3, overrides=SHORT_SESSIONS) as cluster:
+        create_topic(cluster.bootstrap_servers, "orders", partitions=6)
+        publish(cluster.bootstrap_servers, "orders", range(RECORDS))
+        cluster.kill()
+        for node_id in (1, 3):
+            cluster.node(node_id).start()
+        cluster.wait_ready()
+        began = time.monotonic()
+        while not all(sorted(each.isr) == [1, 3] and each.leader_id in (1, 3) for each in partitions(cluster)):
+            assert time.monotonic() - began < WITHIN_S, partitions(cluster)
+            time.sleep(0.2)
+        assert all(each.elr == [] for each in partitions(cluster)), "enough are in sync, nobody else is needed"
+        assert read_all(cluster.bootstrap_servers, "orders") == once_each(RECORDS)
+        publish(cluster.bootstrap_servers, "orders", range(RECORDS, 2 * RECORDS))
+        assert read_all(cluster.bootstrap_servers, "orders") == once_each(2 * RECORDS)

@@ -1,0 +1,313 @@
+"""Who may speak to the nodes of a real cluster: those with its secret or its certificates, and nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import pytest
+
+from kraft.client import Admin
+from kraft.local import cluster_files
+from kraft.local.cluster_files import HOST, NodePlan
+from kraft.local.free_ports import ReservedPorts
+from kraft.local.node_process import NodeProcess
+from kraft.quorum.pb import raft_pb2
+from kraft.rpc.pb import admin_pb2, controller_pb2, identity_pb2, replication_pb2
+from kraft.server.config.loading import load
+from kraft.server.config.values import CONTROLLER, GRPC
+from kraft.testing import Cluster
+from tests.end_to_end.cluster.local_forwarder import forwarded
+from tests.soak import garbage_runs
+from tests.support.certificates import Authority
+from tests.support.kraft_command import replace, run, the_one_line
+from tests.support.records import create_topic, once_each, publish, read_all
+
+DEADLINE_S = 30.0
+SECRET = "b7Jq1h0s5oQ8nGdYw3v2uK6rTzXcVbNm"
+
+
+def secret_file(directory: Path, secret: str = SECRET) -> Path:
+    path = directory / "secret"
+    path.touch(mode=0o600)
+    path.write_text(secret)
+    return path
+
+
+def events(node: NodeProcess, event: str) -> list[dict[str, Any]]:
+    lines = (json.loads(line) for line in node.log_path.read_text().splitlines() if line.startswith("{"))
+    return [line for line in lines if line["event"] == event]
+
+
+def voters_of(cluster: Cluster) -> str:
+    addresses = []
+    for node in cluster.nodes:
+        listener = load(node.config_path).listener(CONTROLLER)
+        assert listener is not None
+        addresses.append(f"{node.node_id}@{listener.host}:{listener.port}")
+    return ",".join(addresses)
+
+
+@contextmanager
+def intruder(cluster: Cluster, directory: Path, node_id: int, **settings: str) -> Iterator[NodeProcess]:
+    """A node of our own making that believes to belong to the cluster; a voter if it takes a voter's id."""
+    with ReservedPorts(1) as (port,):
+        voters, taken = voters_of(cluster).split(","), node_id <= len(cluster.nodes)
+        if taken:
+            voters[node_id - 1] = f"{node_id}@{HOST}:{port}"
+        named = {key.replace("_", "."): value for key, value in settings.items()}
+        plan = NodePlan(
+            node_id=node_id,
+            grpc_port=None if taken else port,
+            controller_port=port if taken else None,
+            settings={"controller.quorum.voters": ",".join(voters), **named},
+        )
+        cluster_files.write(directory, [plan], cluster.cluster_id)
+        node = NodeProcess(directory, plan)
+        node.start()
+        try:
+            yield node
+        finally:
+            node.kill()
+
+
+def wait_for_refusal(cluster: Cluster, reason: str) -> dict[str, Any]:
+    """The line in which some node tells that it refused somebody."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline_s:
+        for node in cluster.nodes:
+            for line in events(node, "peer refused"):
+                if reason in line["reason"]:
+                    return line
+        time.sleep(0.05)
+    raise TimeoutError(f"nobody refused anybody with {reason!r}")
+
+
+def wait_for_events(node: NodeProcess, event: str) -> list[dict[str, Any]]:
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not (found := events(node, event)):
+        assert time.monotonic() < deadline_s, f"nothing is told of {event!r}"
+        time.sleep(0.05)
+    return found
+
+
+def assert_unhurt(cluster: Cluster, topic: str) -> None:
+    """Metadata is committed, records are replicated to three, and nobody else has come in."""
+    create_topic(cluster.bootstrap_servers, topic, partitions=3)
+    publish(cluster.bootstrap_servers, topic, range(100))
+    assert read_all(cluster.bootstrap_servers, topic) == once_each(100)
+    with Admin(cluster.bootstrap_servers) as admin:
+        assert sorted(broker.broker_id for broker in admin.describe_cluster().brokers) == [1, 2, 3]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    secret = secret_file(tmp_path_factory.mktemp("secret"))
+    with Cluster(3, overrides={"cluster.secret.file": str(secret)}) as running:
+        yield running
+
+
+def test_a_cluster_with_a_secret_works_and_takes_a_node_back_that_was_killed(cluster: Cluster) -> None:
+    assert_unhurt(cluster, "before")
+    cluster.node(2).kill()
+    cluster.node(2).start()
+    cluster.wait_ready()
+    assert_unhurt(cluster, "after")
+
+
+def test_a_broker_with_another_secret_does_not_get_in(cluster: Cluster, tmp_path: Path) -> None:
+    other = secret_file(tmp_path, SECRET[::-1])
+    with intruder(cluster, tmp_path, 4, cluster_secret_file=str(other)) as stranger:
+        line = wait_for_refusal(cluster, "its cluster secret differs: set cluster.secret.file")
+        assert line["peer"].startswith(f"{HOST}:")
+        assert_unhurt(cluster, "another-secret")
+        assert events(stranger, "broker registered") == []
+
+
+def how_calls_end(port: int, methods: list[str]) -> set[str]:
+    """Of a stranger that comes by a forwarded port of this machine, as through a proxy or a tunnel."""
+
+    async def call() -> set[str]:
+        ends = set()
+        async with forwarded(port) as open_port, grpc.aio.insecure_channel(f"{HOST}:{open_port}") as channel:
+            for method in methods:
+                calling: Any = channel.stream_stream(method)
+                with pytest.raises(grpc.aio.AioRpcError) as refused:
+                    await calling(timeout=DEADLINE_S).read()
+                ends.add(f"{refused.value.code().name}: {refused.value.details()}")
+        return ends
+
+    return asyncio.run(call())
+
+
+def methods_of(*files: Any) -> list[str]:
+    services = [service for file in files for service in file.DESCRIPTOR.services_by_name.values()]
+    return [f"/{service.full_name}/{method.name}" for service in services for method in service.methods]
+
+
+def port_of(node: NodeProcess, name: str) -> int:
+    listener = load(node.config_path).listener(name)
+    assert listener is not None, f"no {name} there"
+    return listener.port
+
+
+NOT_INTRODUCED = {"UNAUTHENTICATED: it sent no proof of the cluster secret: set cluster.secret.file on every node"}
+
+
+def test_a_stranger_behind_a_local_proxy_is_refused_every_method_that_is_for_nodes(cluster: Cluster) -> None:
+    for_nodes = methods_of(raft_pb2, controller_pb2, admin_pb2, identity_pb2)
+    assert how_calls_end(port_of(cluster.node(1), CONTROLLER), for_nodes) == NOT_INTRODUCED
+    assert how_calls_end(port_of(cluster.node(1), GRPC), methods_of(replication_pb2)) == NOT_INTRODUCED
+    wait_for_refusal(cluster, "it sent no proof of the cluster secret: set cluster.secret.file")
+    assert_unhurt(cluster, "no-secret")
+
+
+def test_a_single_node_that_formatted_itself_refuses_strangers_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
+    alone = Cluster(1, tmp_path)
+    node = alone.node(1)
+    without_secret(node.config_path)
+    shutil.rmtree(tmp_path / "node-1")
+    with alone:
+        assert how_calls_end(port_of(node, CONTROLLER), methods_of(controller_pb2)) == NOT_INTRODUCED
+        assert how_calls_end(port_of(node, GRPC), methods_of(replication_pb2)) == NOT_INTRODUCED
+        create_topic(alone.bootstrap_servers, "alone", partitions=1, replication_factor=1)
+        (kept,) = events(node, "cluster secret kept in memory")
+        assert "other nodes need cluster.secret.file" in kept["reason"]
+
+
+@pytest.mark.parametrize("is_formatted_before", [False, True])
+def test_nodes_of_one_machine_find_their_secret_without_a_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_formatted_before: bool
+) -> None:
+    """As in the README; and as nodes do that were formatted before there was such a secret."""
+    state = tmp_path / "state"
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    running = Cluster(3, tmp_path / "cluster")
+    for node in running.nodes:
+        without_secret(node.config_path)
+        if not is_formatted_before:
+            shutil.rmtree(running.directory / f"node-{node.node_id}")
+            told = run("storage", "format", "-c", node.config_path).stdout
+            assert f"{state}/kraft/{running.cluster_id}.secret: secret of this cluster" in told
+            assert ("already there" in told) == (node.node_id > 1)
+    with running:
+        assert_unhurt(running, "as-in-the-readme")
+        (secret,) = (state / "kraft").iterdir()
+        assert (secret.name, secret.stat().st_mode & 0o777) == (f"{running.cluster_id}.secret", 0o600)
+        made = [node for node in running.nodes if events(node, "cluster secret created")]
+        assert len(made) == is_formatted_before
+
+
+def test_a_node_that_finds_no_place_for_the_secret_says_what_to_do(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
+    without_secret(config)
+    replace(config, "controller.quorum.voters=", f"controller.quorum.voters=2@{HOST}:9,")
+    for command in ("storage", "format"), ("server", "start"):
+        told = the_one_line(run(*command, "-c", config))
+        assert "share a secret, and there is no place to keep it (/dev/null/kraft: Not a directory): make one" in told
+        assert "openssl rand -base64 32 > FILE) and set cluster.secret.file=FILE on every node" in told
+
+
+def without_secret(config: Path) -> None:
+    lines = config.read_text().splitlines(keepends=True)
+    config.write_text("".join(line for line in lines if not line.startswith("cluster.secret.file=")))
+
+
+def test_a_second_process_with_a_voters_id_does_not_get_in(cluster: Cluster, tmp_path: Path) -> None:
+    known = secret_file(tmp_path)
+    with intruder(cluster, tmp_path, 3, cluster_secret_file=str(known)):
+        wait_for_refusal(cluster, "node.id 3 is in use by another running process: give each node its own node.id")
+        assert_unhurt(cluster, "second-process")
+
+
+def test_a_cluster_with_certificates_works_and_keeps_those_without_out(tmp_path: Path) -> None:
+    stores = Authority(tmp_path / "own").certify("node")
+    with Cluster(3, overrides=stores.settings) as running:
+        assert_unhurt(running, "certified")
+        with intruder(running, tmp_path / "intruder", 4) as stranger:
+            (waiting,) = wait_for_events(stranger, "registration waiting for controller")
+            assert "it closed the connection during the handshake; it may expect TLS" in waiting["reason"]
+            assert_unhurt(running, "still-certified")
+            assert events(stranger, "broker registered") == []
+
+
+def test_a_voter_with_a_certificate_of_another_authority_is_named_by_both_sides(tmp_path: Path) -> None:
+    """gRPC does not say on a listener whose handshake failed; but whoever is dialed by a voter dials it, too."""
+    own, other = Authority(tmp_path / "own"), Authority(tmp_path / "other")
+    stores, others = own.certify("node"), other.certify("node")
+    both = tmp_path / "both.pem"
+    both.write_bytes(stores.truststore.read_bytes() + others.truststore.read_bytes())
+    wrong = {"ssl.keystore.location": str(others.keystore), "ssl.truststore.location": str(both)}
+    cluster = Cluster(3, tmp_path / "cluster", overrides=stores.settings, node_overrides={3: wrong})
+    cluster.start()
+    try:
+        ours = wait_for_events(cluster.node(1), "raft handshake failed")
+        theirs = wait_for_events(cluster.node(3), "raft handshake failed")
+    finally:
+        cluster.kill()
+    addresses = [voter.partition("@")[2] for voter in voters_of(cluster).split(",")]
+    (line,) = ours
+    assert (line["level"], line["peer"], line["address"]) == ("warning", 3, addresses[2])
+    assert "certificate is not trusted by ssl.truststore.location (unable to get local issuer" in line["problem"]
+    assert {line["peer"]: line["address"] for line in theirs}.items() <= {1: addresses[0], 2: addresses[1]}.items()
+    assert "it may not trust this node's certificate: compare ssl.truststore.location there" in theirs[0]["problem"]
+
+
+def test_a_node_whose_certificate_nobody_would_accept_does_not_start(config: Path, tmp_path: Path) -> None:
+    stores, others = Authority(tmp_path / "own").certify("node"), Authority(tmp_path / "other").certify("node")
+    settings = {**stores.settings, "ssl.keystore.location": str(others.keystore)}
+    config.write_text(config.read_text() + "".join(f"{key}={value}\n" for key, value in settings.items()))
+    told = the_one_line(run("server", "start", "-c", config))
+    assert f"no node that trusts {stores.truststore} would accept it: unable to get local issuer" in told
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Iterator[Path]:
+    with ReservedPorts(2) as (grpc_port, controller_port):
+        plan = NodePlan(node_id=1, grpc_port=grpc_port, controller_port=controller_port)
+        cluster_files.write(tmp_path, [plan], "kJ2Yk0mVT0ma0wV2Yk0mVQ")
+        yield cluster_files.config_file(tmp_path, 1)
+
+
+def test_controllers_that_are_open_to_other_machines_do_not_start_without_a_secret_or_certificates(
+    config: Path,
+) -> None:
+    without_secret(config)
+    replace(config, f"CONTROLLER://{HOST}", "CONTROLLER://0.0.0.0")
+    told = the_one_line(run("server", "start", "-c", config))
+    assert "is open to other machines, so anybody there could take part in the quorum: set cluster.secret.file" in told
+
+
+def test_a_secret_that_others_can_read_stops_the_node_before_it_starts(config: Path, tmp_path: Path) -> None:
+    secret = secret_file(tmp_path)
+    secret.chmod(0o644)
+    config.write_text(f"{config.read_text()}cluster.secret.file={secret}\n")
+    told = the_one_line(run("server", "start", "-c", config))
+    assert f"{secret} can be read by others (mode 0644): chmod 600 {secret}" in told
+    assert SECRET not in told
+
+
+@pytest.mark.parametrize("is_introduced", [False, True])
+def test_garbage_at_the_ports_is_not_executed_and_hurts_nobody(is_introduced: bool) -> None:
+    outcome = garbage_runs.run(6_000, is_introduced=is_introduced, tell=lambda _: None)
+    print(outcome)
+    assert outcome.sent >= 6_000
+    assert not outcome.executed
+    assert outcome.topics_unexpected == []
+    assert outcome.brokers == 1
+    assert outcome.resident_growth <= 2 * garbage_runs.REQUEST_BYTES_MAX
+    assert outcome.tracebacks == []
+    assert outcome.log_bytes < 100_000
+    assert outcome.calls["INVALID_ARGUMENT"] > 0 if is_introduced else outcome.calls["UNAUTHENTICATED"] > 0

@@ -1,0 +1,132 @@
+"""Consumers that have read what an unclean election then loses. `tests/unit/client/test_truncation.py` has the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from kraft.client import Admin, Consumer, LogTruncated
+from kraft.client.aio import Consumer as AsyncConsumer
+from kraft.testing import Cluster
+from tests.end_to_end.cluster.unclean_loss import LosingTopic
+from tests.support.waiting import DEADLINE_S, until
+
+pytestmark = pytest.mark.real_time
+
+SETTINGS = {"unclean.leader.election.interval.ms": "500", "auto.leader.rebalance.enable": "false"}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(nodes=3, overrides=SETTINGS) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def admin(cluster: Cluster) -> Iterator[Admin]:
+    with Admin(cluster.bootstrap_servers) as admin:
+        yield admin
+
+
+def numbered(word: str, start: int, end: int) -> list[bytes]:
+    return [b"%s %d" % (word.encode(), number) for number in range(start, end)]
+
+
+def read(consumer: Consumer, count: int) -> list[bytes | None]:
+    values: list[bytes | None] = []
+
+    def is_there() -> bool:
+        values.extend(record.value for record in consumer.poll(timeout_ms=200))
+        return len(values) >= count
+
+    until(is_there, lambda: f"{len(values)} of {count} records came")
+    return values
+
+
+async def read_async(consumer: AsyncConsumer, count: int) -> list[bytes | None]:
+    values: list[bytes | None] = []
+    async with asyncio.timeout(DEADLINE_S):
+        while len(values) < count:
+            values += [record.value for record in await consumer.poll()]
+    return values
+
+
+@pytest.mark.parametrize("then", [5, 60])
+def test_consumers_go_on_where_the_log_differs_or_raise_as_their_policy_says(
+    cluster: Cluster, admin: Admin, then: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Afterwards the log is shorter than what was read, or long enough to hide that its records are others."""
+    topic = LosingTopic(cluster, admin, f"truncated-{then}", (1, 2))
+    kept, lost, new = numbered("kept", 0, 20), numbered("lost", 20, 50), numbered("new", 20, 20 + then)
+    with (
+        Consumer(cluster.bootstrap_servers, auto_offset_reset="latest") as resets,
+        Consumer(cluster.bootstrap_servers, auto_offset_reset="none") as raises,
+    ):
+        for consumer in (resets, raises):
+            consumer.assign([topic.partition])
+            consumer.seek(topic.partition, 0)
+        topic.write(kept)
+        topic.write_without_second(lost)
+        assert read(resets, 50) == read(raises, 50) == kept + lost
+        topic.lose()
+        topic.write(new)
+        with caplog.at_level(logging.WARNING, "kraft.client"):
+            assert read(resets, then) == new
+        assert "truncated to offset 20, and offsets 20 to 49" in caplog.text
+        with pytest.raises(LogTruncated, match="truncated to offset 20") as raised:
+            read(raises, 1)
+        assert (raised.value.position, raised.value.divergent_offset) == (50, 20)
+        raises.seek(topic.partition, 20)
+        assert read(raises, then) == new
+        assert raises.position(topic.partition) == 20 + then
+
+
+async def test_the_asynchronous_face_does_the_same(cluster: Cluster, admin: Admin) -> None:
+    topic = LosingTopic(cluster, admin, "truncated-async", (2, 3))
+    kept, lost, new = numbered("kept", 0, 20), numbered("lost", 20, 50), numbered("new", 20, 80)
+    async with (
+        AsyncConsumer(cluster.bootstrap_servers, auto_offset_reset="earliest") as resets,
+        AsyncConsumer(cluster.bootstrap_servers, auto_offset_reset="none") as raises,
+    ):
+        for consumer in (resets, raises):
+            consumer.assign([topic.partition])
+            consumer.seek(topic.partition, 0)
+        await asyncio.to_thread(topic.write, kept)
+        await asyncio.to_thread(topic.write_without_second, lost)
+        assert await read_async(resets, 50) == await read_async(raises, 50) == kept + lost
+        await asyncio.to_thread(topic.lose)
+        await asyncio.to_thread(topic.write, new)
+        assert await read_async(resets, 60) == new
+        with pytest.raises(LogTruncated, match="truncated to offset 20"):
+            await read_async(raises, 1)
+
+
+def test_a_clean_election_repeats_nothing_and_skips_nothing(cluster: Cluster, admin: Admin) -> None:
+    """Also of a leader that had written nothing when the next one took over."""
+    topic = LosingTopic(cluster, admin, "clean", (1, 2))
+    with Consumer(cluster.bootstrap_servers, auto_offset_reset="latest") as consumer:
+        consumer.assign([topic.partition])
+        topic.write(numbered("before", 0, 10))
+        consumer.seek_to_end()
+        assert consumer.position(topic.partition) == 10
+        for turn in range(3):
+            leader_id = topic.state.leader_id
+            cluster.node(leader_id).kill()
+            until(partial(_is_led_by_another, topic, leader_id), lambda: topic.state)
+            cluster.start()
+            cluster.wait_ready()
+            until(lambda: len(topic.state.isr) == 2, lambda: topic.state)
+            if turn:
+                topic.write(numbered("turn", 0, turn))
+                assert read(consumer, turn) == numbered("turn", 0, turn)
+            else:
+                assert consumer.poll(timeout_ms=2_000) == []
+        assert consumer.position(topic.partition) == 13
+
+
+def _is_led_by_another(topic: LosingTopic, leader_id: int) -> bool:
+    return topic.state.leader_id not in (-1, leader_id)

@@ -1,0 +1,138 @@
+"""The same raw requests to Apache Kafka and to Kraft; prints what their answers differ in.
+
+    python -m tests.end_to_end.kafka.differences
+    python -m tests.end_to_end.kafka.differences 'produce_*' --record   # and keep Kafka's answers for the test suite
+    python -m tests.end_to_end.kafka.differences --recorded             # with the answers kept, without Java
+
+Ends with 1 when there is a difference that `deliberate.py` does not explain, or an explanation that nothing needs;
+with 2 when Kafka cannot be had, and so nothing was compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from typing import Any
+
+import pytest
+
+from kraft.testing import Cluster
+from tests.end_to_end.kafka.differences import recorded
+from tests.end_to_end.kafka.differences.comparison import Comparison, Deliberate, Difference, compare
+from tests.end_to_end.kafka.differences.deliberate import DELIBERATE
+from tests.end_to_end.kafka.differences.scenarios import (
+    CLUSTER_NODES,
+    CLUSTER_SCENARIOS,
+    SCENARIOS,
+    SETTINGS,
+    ClusterScenario,
+    Scenario,
+    play,
+    play_in_cluster,
+)
+from tests.end_to_end.kafka.kafka_broker import kafka_brokers
+from tests.support.kafka.kafka_jars import kafka_jars
+
+Told = dict[str, dict[str, Any]]
+"""The answers of each scenario, by its name."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scenarios", nargs="*", help="patterns of their names; all without")
+    parser.add_argument("--record", action="store_true", help="keep Kafka's answers for the test suite")
+    parser.add_argument("--recorded", action="store_true", help="compare with Kafka's answers as they were kept")
+    given = parser.parse_args()
+    patterns = given.scenarios or ["*"]
+    single = [each for each in SCENARIOS if _is_wanted(each, patterns)]
+    of_cluster = [each for each in CLUSTER_SCENARIOS if _is_wanted(each, patterns)]
+    names = [each.__name__ for each in (*single, *of_cluster)]
+    try:
+        of_kafka = {name: recorded.read(name) for name in names} if given.recorded else _of_kafka(single, of_cluster)
+    except pytest.skip.Exception as skipped:
+        # Not 0: whoever asked for a comparison, or a record, has none.
+        print(f"nothing was compared: {skipped}", file=sys.stderr)
+        return 2
+    if given.record:
+        for name in names:
+            recorded.write(name, of_kafka[name])
+    of_kraft = _of_kraft(single, of_cluster)
+    comparisons = [compare(name, of_kafka[name], of_kraft[name], DELIBERATE) for name in names]
+    unneeded = [] if given.scenarios else _unneeded(comparisons)
+    _print(comparisons, unneeded)
+    return 1 if unneeded or any(each.unexplained for each in comparisons) else 0
+
+
+def _is_wanted(scenario: Scenario | ClusterScenario, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(scenario.__name__, pattern) for pattern in patterns)
+
+
+def _of_kafka(single: Sequence[Scenario], of_cluster: Sequence[ClusterScenario]) -> Told:
+    told: Told = {}
+    if single:
+        with kafka_brokers(kafka_jars(), SETTINGS) as (address,):
+            told |= {each.__name__: play(each, address) for each in single}
+    if of_cluster:
+        with kafka_brokers(kafka_jars(), SETTINGS, CLUSTER_NODES) as addresses:
+            told |= {each.__name__: play_in_cluster(each, addresses) for each in of_cluster}
+    return told
+
+
+def _of_kraft(single: Sequence[Scenario], of_cluster: Sequence[ClusterScenario]) -> Told:
+    told: Told = {}
+    if single:
+        with _kraft(1) as (address,):
+            told |= {each.__name__: play(each, address) for each in single}
+    if of_cluster:
+        with _kraft(CLUSTER_NODES) as addresses:
+            told |= {each.__name__: play_in_cluster(each, addresses) for each in of_cluster}
+    return told
+
+
+@contextmanager
+def _kraft(nodes: int) -> Iterator[list[str]]:
+    with Cluster(nodes, overrides=SETTINGS) as cluster:
+        yield cluster.kafka_bootstrap_servers.split(",")
+
+
+def _unneeded(comparisons: Sequence[Comparison]) -> list[Deliberate]:
+    needed = [deliberate for each in comparisons for _, deliberate in each.explained]
+    return [each for each in DELIBERATE if each not in needed]
+
+
+def _print(comparisons: Sequence[Comparison], unneeded: Sequence[Deliberate]) -> None:
+    width = max((len(each.scenario) for each in comparisons), default=0)
+    for each in comparisons:
+        same = "same" if not each.unexplained and not each.explained else ""
+        explained = f"{len(each.explained)} differences explained" if each.explained else ""
+        unexplained = f"{len(each.unexplained)} DIFFERENCES" if each.unexplained else ""
+        told = ", ".join(filter(None, (same, unexplained, explained)))
+        print(f"{each.scenario:{width}}  {each.answers:>4} answers  {told}")
+        for line in _by_version(each.unexplained):
+            print(f"    {line}")
+    print("\nexplained:")
+    reasons = Counter(deliberate.reason for each in comparisons for _, deliberate in each.explained)
+    for reason, count in reasons.items():
+        print(f"  {count:>4} x {reason}")
+    for deliberate in unneeded:
+        print(f"  NOT NEEDED: {deliberate.scenarios} / {deliberate.places}: {deliberate.reason}")
+    print(f"\n{sum(each.answers for each in comparisons)} answers compared")
+
+
+def _by_version(differences: Sequence[Difference]) -> list[str]:
+    """What is the same in several versions is told once, behind their numbers."""
+    versions: dict[str, list[str]] = {}
+    for difference in differences:
+        found = re.match(r"v(\d+)\b:? ?", str(difference))
+        number, rest = (found[1], str(difference)[found.end() :]) if found else ("", str(difference))
+        versions.setdefault(rest, []).append(number)
+    return [f"v{','.join(numbers)} {rest}" if numbers[0] else rest for rest, numbers in versions.items()]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,371 @@
+"""Where Kraft answers otherwise than Kafka and is meant to, or does not have yet what Kafka has; each with the reason.
+
+The first that fits explains a difference. One that nothing needs any more has to go: the command says so.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.end_to_end.kafka.differences.comparison import ABSENT, Deliberate
+
+_TEXT: Final = "<text>"
+
+
+def _family(scenarios: str, places: tuple[str, ...], reason: str) -> tuple[Deliberate, ...]:
+    """Several places with one reason."""
+    return tuple(Deliberate(scenarios=scenarios, places=each, reason=reason) for each in places)
+
+
+_TEXTS: Final = (
+    *(
+        Deliberate(
+            scenarios="*",
+            places="*error_message",
+            kafka=silent,
+            kraft=_TEXT,
+            reason="Kraft says in words what is wrong where Kafka gives a code alone; clients show the text to people",
+        )
+        for silent in (ABSENT, None, "")
+    ),
+    Deliberate(
+        scenarios="*",
+        places="*error_message",
+        kafka="",
+        kraft=None,
+        reason="no text is null in Kraft, and in some of Kafka's answers an empty text: clients read both as none",
+    ),
+)
+
+_NOT_YET: Final = (
+    *_family(
+        "api_versions",
+        (
+            "* api_keys.*GROUP*",
+            "* api_keys.*OFFSET_*",
+            "* api_keys.FIND_COORDINATOR",
+            "* api_keys.HEARTBEAT",
+        ),
+        "groups are not served yet, and a key is advertised only when it is served",
+    ),
+    *_family("api_versions", ("* api_keys.*TXN*", "* api_keys.*TRANSACTIONS"), "transactions are not served yet"),
+    *_family(
+        "api_versions",
+        ("* api_keys.SASL_*", "* api_keys.*ACLS", "* api_keys.*DELEGATION_TOKEN", "* api_keys.*SCRAM_CREDENTIALS"),
+        "security is not served yet",
+    ),
+    *_family(
+        "api_versions",
+        ("* api_keys.key *", "* api_keys.*_RAFT_VOTER"),
+        "calls between Kafka's own nodes, voters of its own quorum, telemetry, share and streams groups: not served",
+    ),
+    Deliberate(
+        scenarios="api_versions",
+        places="*_features.*",
+        reason="features are levels of this software: Kraft has its own, and none of what is not built",
+    ),
+    *_family(
+        "produce_broken_batches",
+        ("transactional*error_code",),
+        "transactions are not served yet: a transactional batch is an INVALID_REQUEST",
+    ),
+    *_family(
+        "describe_configs",
+        ("* client metrics: *", "* group: *"),
+        "only topics and brokers have configs yet",
+    ),
+    *_family(
+        "describe_configs",
+        (
+            "* results.0.configs.*remote.*",
+            "* results.0.configs.local.*",
+            "* results.0.configs.*throttled.replicas",
+        ),
+        "these configs of topics are not built yet, and are refused when they are set",
+    ),
+    Deliberate(
+        scenarios="describe_configs",
+        places="* results.0.configs.num.io.threads",
+        reason="Kraft has no such threads",
+    ),
+)
+
+_FOLLOWERS: Final = (
+    *(
+        Deliberate(
+            scenarios="another_leads",
+            places=f"* fetch from {who}, epoch {epoch}: *",
+            reason="consumers read from leaders; Kafka's followers answer as well from version 11 on (KIP-392)",
+        )
+        for who, epoch in (
+            ("follower", -1),
+            ("follower", 0),
+            ("the former leader", -1),
+            ("the former leader", 1),
+            ("the other follower", -1),
+            ("the other follower", 1),
+        )
+    ),
+    *_family(
+        "another_leads",
+        ("session with follower: *", "session with the former leader: *", "session with the other follower: *"),
+        "consumers read from leaders; Kafka's followers answer as well from version 11 on (KIP-392)",
+    ),
+    Deliberate(
+        scenarios="another_leads",
+        places="v1[235] fetch from *current_leader",
+        kafka=ABSENT,
+        reason="the new leader is told in every version that has a field for it; Kafka tells from version 16 on",
+    ),
+)
+
+_NOBODY_SENDS: Final = (
+    *_family(
+        "produce_broken_batches",
+        ("* two batches: *",),
+        "several batches for a partition are taken, as Kraft's own protocol allows; clients of Kafka send one",
+    ),
+    *_family(
+        "produce_broken_batches",
+        ("* a batch and a half: *", "* cut off*", "* ten bytes: *"),
+        "what is cut off is CORRUPT_MESSAGE, and nothing of it is taken; Kafka takes the whole batch before it",
+    ),
+    Deliberate(
+        scenarios="produce_broken_batches",
+        places="null",
+        reason="Kafka fails on null for records, and never answers",
+    ),
+    *_family(
+        "produce_broken_batches",
+        ("* counts lie together: *", "* gzip that is none: *", "* lz4 that is none: *"),
+        "the broker does not unpack what it stores: readers find what does not unpack",
+    ),
+    *_family(
+        "produce_broken_batches",
+        ("* log append time: *",),
+        "only brokers mark batches so: Kraft refuses it from clients, as Kafka does on topics with LogAppendTime",
+    ),
+    Deliberate(
+        scenarios="produce_with_log_append_time",
+        places="marked by the client: *record_errors",
+        reason="it is the batch that is marked, and no single record of it",
+    ),
+    *_family(
+        "produce_broken_batches",
+        ("* unknown codec: *error_code",),
+        "Kafka answers UNKNOWN_SERVER_ERROR, Kraft UNSUPPORTED_COMPRESSION_TYPE",
+    ),
+    *_family(
+        "produce_broken_batches",
+        ("zstd in version 6: *",),
+        "no client of that age packs with Zstandard; one that does is taken at its word",
+    ),
+    Deliberate(
+        scenarios="produce_idempotently*",
+        places="*log_append_time_ms",
+        kafka="<now>",
+        kraft=ABSENT,
+        reason="Kafka tells a duplicate's time of creation as one of appending; with LogAppendTime both tell that",
+    ),
+    *_family(
+        "produce_idempotently",
+        ("no epoch: *",),
+        "a producer id without an epoch is refused; Kafka takes it for a batch without a producer",
+    ),
+    Deliberate(
+        scenarios="produce_*",
+        places="*partition_responses.*.log_start_offset",
+        kraft=ABSENT,
+        reason="Kafka tells the log start beside some refusals; clients read it beside UNKNOWN_PRODUCER_ID only",
+    ),
+    *_family(
+        "fetch_what_is_there",
+        ("isolation 2: *",),
+        "an isolation level that there is not reads as uncommitted; Kafka answers UNKNOWN_SERVER_ERROR",
+    ),
+    *_family(
+        "fetch_what_is_there",
+        ("the same partition twice: *",),
+        "what is asked for twice is answered twice; no client does so",
+    ),
+    *_family(
+        "fetch_within_limits",
+        ("* -1 a partition: *", "* -1 in all: *"),
+        "a negative limit counts as 0; Kafka answers UNKNOWN_SERVER_ERROR",
+    ),
+    Deliberate(
+        scenarios="fetch_out_of_range",
+        places="no name: *error_code",
+        reason="no client leaves the name out in the versions that name topics",
+    ),
+    *_family(
+        "fetch_with_epochs",
+        ("* epoch -2: *",),
+        "-1 stands for no epoch and -2 for none that a leader had; Kafka takes all below 0 for none",
+    ),
+    *_family(
+        "fetch_with_epochs",
+        ("* last fetched *", "beyond the end of its epoch: *"),
+        "followers alone say what epoch they fetched last, and Kraft's fetch by another protocol",
+    ),
+    Deliberate(
+        scenarios="fetch_in_sessions",
+        places="empty session: session_id",
+        reason="a session without partitions is not kept",
+    ),
+    *_family(
+        "list_offsets",
+        ("isolation 3: *",),
+        "an isolation level that there is not reads as uncommitted; Kafka answers UNKNOWN_SERVER_ERROR",
+    ),
+    *_family(
+        "list_offsets",
+        ("the same partition twice: *",),
+        "what is asked for twice is answered twice; no client does so",
+    ),
+    *_family(
+        "metadata_of_topics",
+        ("v1[0-3] neither: *",),
+        "neither name nor id: Kafka answers UNKNOWN_SERVER_ERROR or INVALID_REQUEST, Kraft UNKNOWN_TOPIC_ID",
+    ),
+    *_family(
+        "describe_topic_partitions",
+        ("empty name: *",),
+        "Kafka answers UNKNOWN_SERVER_ERROR, Kraft INVALID_TOPIC_EXCEPTION",
+    ),
+    *_family(
+        "describe_topic_partitions",
+        ("cursor between topics: *", "cursor behind all: *"),
+        "a cursor at a topic that is not asked for: Kafka refuses it, Kraft goes on behind it; clients send back ours",
+    ),
+    *_family(
+        "delete_topics",
+        ("one twice: *", "id twice: *", "name, and its id: *"),
+        "what is named twice is refused each time; Kafka tells of it once",
+    ),
+    *_family(
+        "create_partitions",
+        ("v0 none placed: *", "v3 none placed: *"),
+        "an empty list of assignments is no list; clients send null",
+    ),
+    *_family(
+        "create_partitions",
+        ("* too many: results.0.error_code",),
+        "Kafka answers UNKNOWN_SERVER_ERROR, Kraft INVALID_PARTITIONS",
+    ),
+    *_family(
+        "alter_configs_one_by_one",
+        ("* operation 9: responses.0.error_code",),
+        "Kafka answers UNKNOWN_SERVER_ERROR, Kraft INVALID_REQUEST",
+    ),
+    Deliberate(
+        scenarios="alter_configs_all_at_once",
+        places="twice",
+        reason="Kafka fails on it, and never answers",
+    ),
+    *_family(
+        "alter_partition_reassignments",
+        ("twice: *",),
+        "two wishes for one partition are refused; Kafka follows the last",
+    ),
+    *_family(
+        "client_quotas",
+        ("* an entity of one kind twice: *",),
+        "two names of one kind are refused; Kafka follows the last",
+    ),
+)
+
+_BETTER: Final = (
+    *_family(
+        "metadata_creates_topics",
+        ("* first: topics.0.error_code",),
+        "a topic in creation is LEADER_NOT_AVAILABLE: every client asks again for that, and some give up on Kafka's",
+    ),
+    *_family(
+        "metadata_creates_topics",
+        ("a name like another: topics.0.error_code",),
+        "Kraft says at once that the topic cannot be created; Kafka says for ever that it is not there",
+    ),
+    *_family(
+        "metadata_of_topics",
+        ("v1[01] * id: *", "v1[01] id: *", "v1[01] id and name: *"),
+        "ids are in the request from version 10 on, and answered; Kafka refuses them before version 12",
+    ),
+    *(
+        Deliberate(
+            scenarios=scenarios,
+            places="*log_start_offset",
+            kafka=ABSENT,
+            reason="the log start is told beside what is refused, too",
+        )
+        for scenarios in ("fetch_*", "delete_records", "another_leads")
+    ),
+    *(
+        Deliberate(
+            scenarios=scenarios,
+            places="*aborted_transactions",
+            kafka=[],
+            kraft=None,
+            reason="beside an error there are no aborted transactions to tell: null; with some errors [] in Kafka",
+        )
+        for scenarios in ("fetch_*", "topic_ids_across_re_creation")
+    ),
+    Deliberate(
+        scenarios="topic_ids_across_re_creation",
+        places="session of the old: *error_code",
+        reason="an id that there is no more is unknown; in a session Kafka remembers its name, and finds another id",
+    ),
+    Deliberate(
+        scenarios="create_topics",
+        places="v7 only asked: topics.0.topic_id",
+        reason="a topic that is not created has no id",
+    ),
+    *_family(
+        "create_topics",
+        ("v7 more in sync than replicas: *",),
+        "a topic that no producer with acks=all could write to is not created",
+    ),
+    *_family(
+        "*",
+        ("*configs.2.config_source", "*min.insync.replicas.config_source", "*min.insync.replicas.synonyms"),
+        "Kafka sets min.insync.replicas for all brokers when it is formatted; Kraft leaves it at its default",
+    ),
+    *_family(
+        "describe_configs",
+        ("*retention.ms.synonyms",),
+        "the broker's keys that a default comes from are told as well",
+    ),
+    *_family(
+        "describe_quorum",
+        ("*.leader_id", "*.leader_epoch", "*.high_watermark"),
+        "of a partition that there is not, nobody leads: -1, where Kafka says 0",
+    ),
+    *_family("describe_quorum", ("*nodes",), "the quorum's nodes are told beside refusals, too"),
+    *_family(
+        "describe_quorum",
+        ("* two topics: topics.0.*",),
+        "each partition is answered on its own; Kafka refuses all when there is another one",
+    ),
+    *_family(
+        "alter_configs_*",
+        ("* unknown broker: responses.0.error_code",),
+        "BROKER_ID_NOT_REGISTERED says more than INVALID_REQUEST",
+    ),
+    *_family(
+        "alter_configs_*",
+        ("* read only*: responses.0.error_code",),
+        "INVALID_CONFIG says more than INVALID_REQUEST",
+    ),
+    *_family(
+        "alter_configs_one_by_one",
+        ("* unknown key deleted: *",),
+        "a config that there is not is refused also when it is to be deleted: its name is misspelt",
+    ),
+    *_family(
+        "list_config_resources",
+        ("v1 (): config_resources", "v1 (8,): config_resources"),
+        "brokers have no loggers whose levels could be set",
+    ),
+)
+
+DELIBERATE: Final[tuple[Deliberate, ...]] = (*_TEXTS, *_NOT_YET, *_FOLLOWERS, *_NOBODY_SENDS, *_BETTER)

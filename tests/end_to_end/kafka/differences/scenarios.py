@@ -1,0 +1,64 @@
+"""All scenarios, and what the brokers are told before they start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from tests.end_to_end.kafka.differences import (
+    cluster_scenarios,
+    config_scenarios,
+    fetch_scenarios,
+    leader_scenarios,
+    operator_scenarios,
+    place_scenarios,
+    placement_scenarios,
+    produce_scenarios,
+    random_scenarios,
+    topic_scenarios,
+)
+from tests.end_to_end.kafka.differences.peer import Peer
+from tests.end_to_end.kafka.differences.plain import Plain
+
+Scenario = Callable[[Peer], None]
+ClusterScenario = Callable[[Mapping[int, Peer]], None]
+
+SETTINGS: Final[Mapping[str, str]] = {"num.partitions": "2"}
+
+CLUSTER_NODES: Final = 3
+
+SCENARIOS: Final[tuple[Scenario, ...]] = (
+    *produce_scenarios.SCENARIOS,
+    *fetch_scenarios.SCENARIOS,
+    *random_scenarios.SCENARIOS,
+    *place_scenarios.SCENARIOS,
+    *cluster_scenarios.SCENARIOS,
+    *topic_scenarios.SCENARIOS,
+    *config_scenarios.SCENARIOS,
+    *operator_scenarios.SCENARIOS,
+)
+"""For one broker."""
+
+CLUSTER_SCENARIOS: Final[tuple[ClusterScenario, ...]] = (*leader_scenarios.SCENARIOS, *placement_scenarios.SCENARIOS)
+"""For CLUSTER_NODES of them."""
+
+
+def play(scenario: Scenario, address: str) -> dict[str, Any]:
+    """The answers by their labels. Topics of one scenario are not those of another, so all may share a broker."""
+    return _play(lambda peers: scenario(peers[1]), [address])
+
+
+def play_in_cluster(scenario: ClusterScenario, addresses: Sequence[str]) -> dict[str, Any]:
+    """`addresses` are in the order of the nodes' ids, which count from 1."""
+    return _play(scenario, addresses)
+
+
+def _play(scenario: ClusterScenario, addresses: Sequence[str]) -> dict[str, Any]:
+    plain, answers = Plain(), dict[str, Any]()
+    peers = {node_id: Peer(address, plain, answers) for node_id, address in enumerate(addresses, start=1)}
+    try:
+        scenario(peers)
+    finally:
+        for peer in peers.values():
+            peer.close()
+    return answers

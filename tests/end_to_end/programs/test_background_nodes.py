@@ -1,0 +1,129 @@
+"""Nodes from configuration files as the README has them: formatted, started in the background, and stopped."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kraft.client import Admin
+from kraft.local.cluster_files import HOST
+from kraft.local.free_ports import ReservedPorts
+from kraft.server.identity.storage import random_cluster_id
+from kraft.testing import Cluster
+from tests.support.kraft_command import run, the_one_line
+from tests.support.records import create_topic, once_each, publish, read_all
+
+
+class Machine:
+    """Three configuration files, which name each other and no secret."""
+
+    def __init__(self, directory: Path, ports: list[int]) -> None:
+        self.cluster_id = random_cluster_id()
+        self.directory = directory
+        self.grpc, self.controller = ports[:3], ports[3:]
+        self.configs = [self._write(node_id) for node_id in (1, 2, 3)]
+
+    def _write(self, node_id: int) -> Path:
+        voters = ",".join(f"{number}@{HOST}:{port}" for number, port in enumerate(self.controller, 1))
+        file = self.directory / f"server-{node_id}.properties"
+        file.write_text(
+            f"process.roles=broker,controller\nnode.id={node_id}\ncluster.id={self.cluster_id}\n"
+            f"controller.quorum.voters={voters}\nlog.dirs={self.directory}/data/node-{node_id}\n"
+            f"listeners=GRPC://{HOST}:{self.grpc[node_id - 1]},CONTROLLER://{HOST}:{self.controller[node_id - 1]}\n"
+        )
+        return file
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"{HOST}:{port}" for port in self.grpc)
+
+    def start(self, config: Path) -> tuple[str, int]:
+        """What is said of the node, and its pid."""
+        done = run("server", "start", "-c", config, "--daemon")
+        assert done.returncode == 0, done.stderr
+        said, where = done.stdout.splitlines()
+        return said, int(where.split()[1].rstrip(","))
+
+    def log(self, node_id: int) -> list[str]:
+        lines = (self.directory / "data" / f"node-{node_id}.log").read_text().splitlines()
+        return [json.loads(line)["event"] for line in lines]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    with ReservedPorts(6) as ports:
+        made = Machine(tmp_path, ports)
+        yield made
+        run("server", "stop", "--cluster-id", made.cluster_id)
+
+
+def test_three_nodes_start_in_the_background_serve_and_are_stopped_together(machine: Machine) -> None:
+    for config in machine.configs:
+        assert run("storage", "format", "-c", config).returncode == 0
+    started = [machine.start(config) for config in machine.configs]
+    assert [said for said, _ in started] == [
+        "Node 1 is running, not in service yet: it needs 2 of 3 controllers, and 1 is running.",
+        "Node 2 is in service.",
+        "Node 3 is in service.",
+    ]
+    for number, (_, pid) in enumerate(started, 1):
+        assert (machine.directory / "data" / f"node-{number}" / ".lock").read_text() == f"{pid}\n"
+    create_topic(machine.bootstrap_servers, "orders", partitions=1)
+    publish(machine.bootstrap_servers, "orders", range(100))
+    assert read_all(machine.bootstrap_servers, "orders") == once_each(100)
+
+    first = run("server", "stop", "-c", machine.configs[0])
+    assert first.stdout == f"Stopped node 1 of cluster {machine.cluster_id} (pid {started[0][1]}).\n"
+    with Admin(machine.bootstrap_servers) as admin:
+        assert {broker.broker_id for broker in admin.describe_cluster().brokers} <= {1, 2, 3}
+    both = run("server", "stop", "--cluster-id", machine.cluster_id)
+    assert (both.returncode, re.findall(r"node (\d)", both.stdout)) == (0, ["2", "3"])
+    assert not any(psutil.pid_exists(pid) and _runs(pid) for _, pid in started)
+    assert all(machine.log(node_id)[-1] == "node stopped" for node_id in (1, 2, 3))
+    assert "no matching node of this user is running" in the_one_line(
+        run("server", "stop", "--cluster-id", machine.cluster_id)
+    )
+
+
+def test_a_node_that_cannot_start_in_the_background_says_why(machine: Machine) -> None:
+    (config, *_) = machine.configs
+    assert "is not formatted: run 'kraft storage format" in the_one_line(
+        run("server", "start", "-c", config, "-daemon")
+    )
+    run("storage", "format", "-c", config)
+    with socket.create_server((HOST, machine.grpc[0])):
+        told = the_one_line(run("server", "start", "-c", config, "--daemon"))
+    assert f"{HOST}:{machine.grpc[0]}" in told
+    _, pid = machine.start(config)
+    told = the_one_line(run("server", "start", "-c", config, "--daemon"))
+    assert f"is in use by another process (pid {pid})" in told
+
+
+def test_a_single_node_is_in_service_when_it_is_said_to_be_and_its_output_can_be_thrown_away(machine: Machine) -> None:
+    (config, *_) = machine.configs
+    config.write_text(re.sub(r"voters=([^,]+),\S+", r"voters=\1", config.read_text()))
+    done = run("server", "start", "-c", config, "--daemon", "--log-file", "/dev/null")
+    assert done.stdout.startswith("Node 1 is in service.\npid "), done.stderr
+    with Admin(f"{HOST}:{machine.grpc[0]}") as admin:
+        admin.create_topic("at-once", 1, 1)
+    assert not (machine.directory / "data" / "node-1.log").exists()
+
+
+def test_nodes_that_a_launcher_started_are_left_to_it(machine: Machine) -> None:
+    with Cluster(1) as launched:
+        told = the_one_line(run("server", "stop", "--cluster-id", launched.cluster_id))
+        assert "no matching node of this user is running" in told
+        launched.wait_ready()
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

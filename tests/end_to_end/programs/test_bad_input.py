@@ -1,0 +1,161 @@
+"""What a person gets wrong with a node: one line that names it and the remedy, exit code 1, no traceback, no hang."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kraft.local import cluster_files
+from kraft.local.cluster_files import HOST, NodePlan
+from kraft.local.free_ports import ReservedPorts
+from kraft.server.identity import storage
+from kraft.testing import Cluster
+from tests.support.kraft_command import replace, run, the_one_line
+
+CLUSTER = "kJ2Yk0mVT0ma0wV2Yk0mVQ"
+OTHER_CLUSTER = "AAAAAAAAAAAAAAAAAAAAAg"
+
+
+@pytest.fixture
+def plan() -> Iterator[NodePlan]:
+    with ReservedPorts(2) as (grpc_port, controller_port):
+        yield NodePlan(node_id=1, grpc_port=grpc_port, controller_port=controller_port)
+
+
+@pytest.fixture
+def config(tmp_path: Path, plan: NodePlan) -> Path:
+    """A node that could start, alone in its cluster, its directory formatted."""
+    cluster_files.write(tmp_path, [plan], CLUSTER)
+    return cluster_files.config_file(tmp_path, 1)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("num.partitions=many", "num.partitions=many: expected a whole number from 1 to 10000"),
+        ("log.durability=maybe", "log.durability=maybe: expected fsync or page-cache"),
+        ("listeners=GRPC://localhost", "'GRPC://localhost' is no listener: expected NAME://host:port"),
+        ("min.insync.replicas=2", "min.insync.replicas=2: above default.replication.factor=1"),
+        ("zookeeper.connect=localhost:2181", "there is no ZooKeeper here: name the controllers in controller.quorum"),
+        ("ssl.keystore.password=hush", "ssl.keystore.password: security is not built yet"),
+        ("advertised.listeners=GRPC://0.0.0.0:9094", "is every interface, which no client can dial"),
+    ],
+)
+def test_a_wrong_setting_stops_the_node_before_it_starts(config: Path, line: str, expected: str) -> None:
+    config.write_text(f"{config.read_text()}{line}\n")
+    told = the_one_line(run("server", "start", "-c", config))
+    assert expected in told
+    assert str(config) in told
+    assert "hush" not in told
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    told = the_one_line(run("server", "start", "-c", tmp_path / "nowhere.properties"))
+    assert "nowhere.properties: cannot read the configuration file: No such file or directory" in told
+
+
+def test_an_unknown_key_is_warned_of_with_its_nearest_neighbour_and_the_node_starts() -> None:
+    with Cluster(nodes=1, overrides={"num.partition": "3"}) as cluster:
+        events = [json.loads(line) for line in cluster.node(1).log_path.read_text().splitlines()]
+    (warning,) = [event for event in events if event.get("key") == "num.partition"]
+    assert warning["level"] == "warning"
+    assert warning["reason"] == "unknown key: has no effect: did you mean num.partitions?"
+
+
+@pytest.mark.parametrize("listener", ["GRPC", "CONTROLLER"])
+def test_a_port_in_use_is_named(config: Path, plan: NodePlan, listener: str) -> None:
+    port = plan.grpc_port if listener == "GRPC" else plan.controller_port
+    with socket.create_server((HOST, port or 0)):
+        told = the_one_line(run("server", "start", "-c", config))
+    assert f"{HOST}:{port}" in told
+    assert "in use" in told
+
+
+def test_a_directory_of_another_cluster_is_refused(config: Path) -> None:
+    replace(config, CLUSTER, OTHER_CLUSTER)
+    told = the_one_line(run("server", "start", "-c", config))
+    assert f"belongs to cluster {CLUSTER}, not to {OTHER_CLUSTER}: correct cluster.id or log.dirs in" in told
+
+
+def test_a_directory_of_another_node_is_refused(config: Path) -> None:
+    replace(config, "node.id=1", "node.id=2")
+    replace(config, "controller.quorum.voters=1@", "controller.quorum.voters=2@")
+    told = the_one_line(run("server", "start", "-c", config))
+    assert "belongs to node 1, not to node 2: correct node.id or log.dirs in" in told
+
+
+def test_a_directory_that_is_not_formatted_names_the_command(config: Path, tmp_path: Path) -> None:
+    replace(config, "controller.quorum.voters=", f"controller.quorum.voters=2@{HOST}:9,")
+    (tmp_path / "node-1" / storage.META_FILE).unlink()
+    told = the_one_line(run("server", "start", "-c", config))
+    assert f"is not formatted: run 'kraft storage format -c {config}'" in told
+
+
+def test_a_directory_that_cannot_be_written_to_is_named(config: Path, tmp_path: Path) -> None:
+    replace(config, f"{tmp_path}/node-1", "/proc/kraft")
+    assert "/proc/kraft: cannot be written to:" in the_one_line(run("server", "start", "-c", config))
+
+
+def test_a_second_process_on_a_directory_is_refused(plan: NodePlan, tmp_path: Path) -> None:
+    with Cluster(nodes=1) as cluster:
+        other = NodePlan(
+            node_id=1,
+            grpc_port=plan.grpc_port,
+            controller_port=plan.controller_port,
+            settings={"log.dirs": str(cluster.directory / "node-1")},
+        )
+        cluster_files.write(tmp_path, [other], cluster.cluster_id)
+        told = the_one_line(run("server", "start", "-c", cluster_files.config_file(tmp_path, 1)))
+        assert f"is in use by another process (pid {cluster.node(1).pid})" in told
+        cluster.wait_ready()
+
+
+def test_ports_that_kraft_dev_cannot_have_are_named_with_the_remedy() -> None:
+    with ReservedPorts(1, offsets=(0, 1, 2)) as (base_port,), socket.create_server((HOST, base_port + 2)):
+        told = the_one_line(run("dev", "--nodes", "1", "--base-port", str(base_port)))
+    assert f"port {base_port + 2}, for GRPC of node 1: the port is in use: stop what has it" in told
+    assert "--base-port" in told
+
+
+def test_an_advertised_address_that_the_node_cannot_reach_is_refused(config: Path) -> None:
+    with ReservedPorts(1) as (nowhere,):
+        config.write_text(f"{config.read_text()}advertised.listeners=GRPC://{HOST}:{nowhere}\n")
+        told = the_one_line(run("server", "start", "-c", config))
+    assert f"advertised.listeners names GRPC://{HOST}:{nowhere}, which this node itself cannot reach (conn" in told
+    assert "set advertised.listeners=GRPC://host:port to where clients reach this node" in told
+
+
+def test_an_advertised_name_that_nobody_knows_is_refused(config: Path) -> None:
+    config.write_text(f"{config.read_text()}advertised.listeners=GRPC://no-such-host.invalid:9094\n")
+    told = the_one_line(run("server", "start", "-c", config))
+    assert "names GRPC://no-such-host.invalid:9094, which this node itself cannot reach (unknown host)" in told
+
+
+def test_an_advertised_address_for_kafkas_clients_that_speaks_otherwise_is_refused(config: Path) -> None:
+    with Cluster(nodes=1) as other, ReservedPorts(1) as (port,):
+        (listening,) = (line for line in config.read_text().splitlines() if line.startswith("listeners="))
+        replace(config, listening, f"{listening},PLAINTEXT://{HOST}:{port}")
+        grpc = listening.partition("GRPC://")[2].partition(",")[0]
+        advertised = f"GRPC://{grpc},PLAINTEXT://{other.node(1).address}"
+        config.write_text(f"{config.read_text()}advertised.listeners={advertised}\n")
+        told = the_one_line(run("server", "start", "-c", config))
+    assert f"names PLAINTEXT://{other.node(1).address}, which this node itself cannot reach" in told
+
+
+def test_an_advertised_address_of_another_node_is_refused(config: Path) -> None:
+    with Cluster(nodes=1) as other:
+        config.write_text(f"{config.read_text()}advertised.listeners=GRPC://{other.bootstrap_servers}\n")
+        told = the_one_line(run("server", "start", "-c", config))
+    assert f"{other.bootstrap_servers}, where node 1 of cluster {other.cluster_id!r} answers, not this" in told
+
+
+def test_an_advertised_address_that_only_others_reach_is_taken_when_the_file_says_so() -> None:
+    with socket.create_server((HOST, 0)) as somebody_else:
+        address = f"{HOST}:{somebody_else.getsockname()[1]}"
+        settings = {"advertised.listeners": f"GRPC://{address}", "advertised.listeners.check.enable": "false"}
+        with Cluster(nodes=1, overrides=settings) as cluster:
+            assert "broker unfenced" in cluster.node(1).log_path.read_text()

@@ -1,0 +1,40 @@
+"""At least once with a sink that stores its place with its output: each record is in the output exactly once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from kraft.client import Admin
+from kraft.testing import Cluster
+from tests.end_to_end.programs.sqlite_sink import Sink
+from tests.support.records import create_topic, publish
+
+TOPIC = "orders"
+RECORDS = 5_000
+DIES_AFTER = 700
+"""In the midst of the second transaction or of a later one."""
+
+
+def test_a_consumer_that_is_killed_over_and_over_puts_out_every_record_exactly_once(tmp_path: Path) -> None:
+    with Cluster(nodes=3) as cluster:
+        create_topic(cluster.bootstrap_servers, TOPIC, partitions=3)
+        publish(cluster.bootstrap_servers, TOPIC, range(RECORDS))
+        for _ in range(3):
+            assert run(cluster, tmp_path, dies_after=DIES_AFTER) == -9
+        with Admin(cluster.bootstrap_servers) as admin:
+            (described,) = admin.describe_topics([TOPIC])
+        cluster.node(described.metadata.partitions[0].leader_id).kill()
+        assert run(cluster, tmp_path, dies_after=DIES_AFTER) == -9
+        assert run(cluster, tmp_path, dies_after=-1) == 0
+    sink = Sink(tmp_path)
+    assert sink.values() == list(range(RECORDS))
+    # Without work that was done again, this would have shown nothing.
+    assert len(sink.worked_on.read_bytes().splitlines()) > RECORDS
+
+
+def run(cluster: Cluster, directory: Path, *, dies_after: int) -> int:
+    command = [sys.executable, "-m", "tests.end_to_end.programs.sqlite_sink", cluster.bootstrap_servers, TOPIC]
+    command += [str(directory), str(RECORDS), str(dies_after)]
+    return subprocess.run(command, timeout=60, check=False, cwd=Path(__file__).parents[3]).returncode

@@ -1,0 +1,50 @@
+"""A small Spark of one process and two task slots, for tests."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+_JAVA_ENDS_WITHIN_S = 30
+_REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+@contextmanager
+def spark_session() -> Iterator[SparkSession]:
+    """Its Python workers run this interpreter and import this repository; nothing of it is left behind."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    paths = [str(_REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("kraft-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        yield session
+    finally:
+        session.stop()
+        _end_java()
+
+
+def _end_java() -> None:
+    """A stopped session leaves its Java process running for the next one, until some time after Python has ended."""
+    gateway: Any = SparkContext._gateway
+    gateway.shutdown()
+    # Java reads its standard input to know that Python is still there.
+    gateway.proc.stdin.close()
+    gateway.proc.wait(_JAVA_ENDS_WITHIN_S)
+    SparkContext._gateway = SparkContext._jvm = None

@@ -1,0 +1,173 @@
+"""The connector against real nodes: what it reads is what was produced, also while a leader dies."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from kraft.client import Admin, Producer, TopicPartition
+from kraft.testing import Cluster
+from spark_connector import KraftDataSource
+from tests.end_to_end.spark.spark_session import spark_session
+
+pytestmark = pytest.mark.spark
+
+TIMEOUT_S = 60
+PARTITIONS = 3
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with spark_session() as session:
+        session.dataSource.register(KraftDataSource)
+        yield session
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(nodes=3) as running:
+        yield running
+
+
+def create_topic(cluster: Cluster, topic: str) -> None:
+    with Admin(cluster.bootstrap_servers) as admin:
+        admin.create_topic(topic, partitions=PARTITIONS, replication_factor=3)
+
+
+def produce(cluster: Cluster, topic: str, numbers: range) -> None:
+    """One record for each number, acknowledged by all replicas when this returns."""
+    with Producer(cluster.bootstrap_servers, acks="all", compression_type="lz4") as producer:
+        sent = [producer.send(topic, str(number).encode(), key=str(number % 7).encode()) for number in numbers]
+        producer.flush()
+        for future in sent:
+            future.result(TIMEOUT_S)
+
+
+def stream(spark: SparkSession, cluster: Cluster, topic: str, **options: str) -> DataFrame:
+    given = {"bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic, "startingOffsets": "earliest"}
+    return spark.readStream.format("kraft").options(**given, **options).load()
+
+
+class Numbers:
+    """Collects the numbers that a query reads, by micro-batch."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, list[int]] = {}
+
+    def write(self, frame: DataFrame, batch_id: int) -> None:
+        self.batches[batch_id] = [int(row.value) for row in frame.select("value").collect()]
+
+    @property
+    def count(self) -> int:
+        return sum(len(batch) for batch in self.batches.values())
+
+    def assert_once_each(self, numbers: range) -> None:
+        seen = Counter(number for batch in self.batches.values() for number in batch)
+        assert sorted(seen.elements()) == list(numbers), "lost, duplicated or strange records"
+
+    def wait_for(self, count: int, query: StreamingQuery) -> None:
+        deadline = time.monotonic() + TIMEOUT_S
+        while self.count < count:
+            error = query.exception()
+            assert error is None, error
+            assert time.monotonic() < deadline, f"{self.count} of {count} records in {TIMEOUT_S} s"
+            time.sleep(0.05)
+
+
+def run_available(frame: DataFrame, checkpoint: Path, numbers: Numbers) -> None:
+    writer = frame.writeStream.foreachBatch(numbers.write).option("checkpointLocation", str(checkpoint))
+    query = writer.trigger(availableNow=True).start()
+    assert query.awaitTermination(TIMEOUT_S), "the query did not end in time"
+
+
+def test_a_batch_read_is_what_was_produced(spark: SparkSession, cluster: Cluster) -> None:
+    create_topic(cluster, "batch")
+    produce(cluster, "batch", range(10_000))
+    frame = spark.read.format("kraft").option("bootstrap.servers", cluster.bootstrap_servers)
+    rows = frame.option("subscribe", "batch").load().collect()
+    assert sorted(int(row.value) for row in rows) == list(range(10_000))
+    assert all(row.topic == "batch" and int(row.key) == int(row.value) % 7 for row in rows)
+    by_partition = Counter(row.partition for row in rows)
+    offsets = {(row.partition, row.offset) for row in rows}
+    assert offsets == {(partition, offset) for partition, count in by_partition.items() for offset in range(count)}
+
+
+def test_headers_nulls_and_times_arrive_as_they_were_sent(spark: SparkSession, cluster: Cluster) -> None:
+    create_topic(cluster, "typed")
+    with Producer(cluster.bootstrap_servers) as producer:
+        producer.send("typed", None, headers=[("h", b"1"), ("h", None)], partition=2, timestamp_ms=1_700_000_000_123)
+        producer.flush()
+    options = {"bootstrap.servers": cluster.bootstrap_servers, "subscribe": "typed", "includeHeaders": "true"}
+    frame = spark.read.format("kraft").options(**options).load()
+    [row] = frame.selectExpr("*", "unix_millis(timestamp) AS timestamp_ms").collect()
+    assert (row.key, row.value, row.partition, row.offset, row.timestampType) == (None, None, 2, 0, 0)
+    assert row.timestamp_ms == 1_700_000_000_123
+    assert [header.asDict() for header in row.headers] == [{"key": "h", "value": b"1"}, {"key": "h", "value": None}]
+
+
+def test_a_stream_goes_on_from_its_checkpoint_in_bounded_batches(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    create_topic(cluster, "stream")
+    produce(cluster, "stream", range(5_000))
+    first, second = Numbers(), Numbers()
+    run_available(stream(spark, cluster, "stream", maxOffsetsPerTrigger="2000"), tmp_path / "checkpoint", first)
+    assert len(first.batches) >= 3
+    assert max(len(batch) for batch in first.batches.values()) <= 2_000 + PARTITIONS
+    first.assert_once_each(range(5_000))
+    produce(cluster, "stream", range(5_000, 8_000))
+    run_available(stream(spark, cluster, "stream"), tmp_path / "checkpoint", second)
+    second.assert_once_each(range(5_000, 8_000))
+
+
+def test_a_running_stream_outlives_the_leader_it_reads_from(spark: SparkSession, tmp_path: Path) -> None:
+    with Cluster(nodes=3) as cluster:
+        create_topic(cluster, "orders")
+        produce(cluster, "orders", range(2_000))
+        numbers = Numbers()
+        frame = stream(spark, cluster, "orders", maxOffsetsPerTrigger="500")
+        writer = frame.writeStream.foreachBatch(numbers.write)
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        try:
+            numbers.wait_for(500, query)
+            killed = cluster.node(leader_of(cluster, TopicPartition("orders", 0)))
+            killed.kill()
+            produce(cluster, "orders", range(2_000, 4_000))
+            numbers.wait_for(4_000, query)
+            killed.start()
+            produce(cluster, "orders", range(4_000, 5_000))
+            numbers.wait_for(5_000, query)
+        finally:
+            query.stop()
+        numbers.assert_once_each(range(5_000))
+
+
+def leader_of(cluster: Cluster, partition: TopicPartition) -> int:
+    with Admin(cluster.bootstrap_servers) as admin:
+        [described] = admin.describe_topics([partition.topic])
+    return next(each.leader_id for each in described.metadata.partitions if each.partition == partition.partition)
+
+
+def test_a_missing_topic_is_named(spark: SparkSession, cluster: Cluster) -> None:
+    frame = spark.read.format("kraft").option("bootstrap.servers", cluster.bootstrap_servers)
+    with pytest.raises(PySparkException, match="topic 'absent' does not exist"):
+        frame.option("subscribe", "absent").load().count()
+
+
+def test_an_unreachable_cluster_is_named_by_its_addresses_within_seconds(spark: SparkSession) -> None:
+    # Port 1 is reserved and nobody listens there.
+    frame = spark.read.format("kraft").option("bootstrap.servers", "127.0.0.1:1,localhost:1")
+    began = time.monotonic()
+    with pytest.raises(PySparkException) as refused:
+        frame.option("subscribe", "orders").load().count()
+    assert time.monotonic() - began < 20
+    assert "no broker answered within 10 s" in str(refused.value)
+    assert "127.0.0.1:1" in str(refused.value)
+    assert "localhost:1" in str(refused.value)

@@ -1,0 +1,48 @@
+"""`python -m tests.end_to_end.storage.sync_watching_node`: `kraft`, with a note of each sync on the loop's thread.
+
+Each goes into a file in the directory that SYNCS_ON_LOOP names: one line with what was synced and where in the code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+VARIABLE = "SYNCS_ON_LOOP"
+
+
+def _watched(sync: Callable[[Any], None], notes: Path, counts: Path) -> Callable[[Any], None]:
+    def noting(descriptor: Any) -> None:
+        number = descriptor if isinstance(descriptor, int) else descriptor.fileno()
+        on_loop = asyncio._get_running_loop() is not None
+        with (notes if on_loop else counts).open("a") as file:
+            where = [
+                f"{Path(frame.filename).stem}.{frame.name}"
+                for frame in traceback.extract_stack()
+                if "/kraft/" in frame.filename
+            ]
+            file.write(f"{os.readlink(f'/proc/self/fd/{number}')} {' > '.join(where)}\n")
+        sync(descriptor)
+
+    return noting
+
+
+def watch(directory: Path) -> None:
+    notes, counts = directory / f"{os.getpid()}.on-loop", directory / f"{os.getpid()}.elsewhere"
+    for name in ("fsync", "fdatasync"):
+        setattr(os, name, _watched(getattr(os, name), notes, counts))
+
+
+def main() -> None:
+    watch(Path(os.environ[VARIABLE]))
+    from kraft.cli.main import main as kraft
+
+    kraft()
+
+
+if __name__ == "__main__":
+    main()

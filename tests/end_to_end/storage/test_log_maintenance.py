@@ -1,0 +1,376 @@
+"""Real nodes over time: what retention, deletion and compaction leave, on every replica, and what a full disk does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from kraft.client import Admin, Consumer, Producer, TopicPartition
+from kraft.testing import Cluster
+from tests.support.command_line import run_kraft
+from tests.support.records import bounds
+
+DEADLINE_S = 60.0
+NODES = (1, 2, 3)
+MIB = 1 << 20
+OFTEN = {
+    "log.retention.check.interval.ms": "200",
+    "log.cleaner.backoff.ms": "200",
+    "log.scrub.interval.ms": "1000",
+    "replica.high.watermark.checkpoint.interval.ms": "500",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(3, overrides=OFTEN) as running:
+        yield running
+
+
+def create(cluster: Cluster, topic: str, **configs: str) -> TopicPartition:
+    """One partition on all nodes; the names of configs have "_" for "."."""
+    named = {key.replace("_", "."): value for key, value in configs.items()}
+    with Admin(cluster.bootstrap_servers) as admin:
+        admin.create_topic(topic, 1, 3, {"min.insync.replicas": "2", "file.delete.delay.ms": "0", **named})
+    return TopicPartition(topic, 0)
+
+
+def publish(cluster: Cluster, topic: str, pairs: list[tuple[bytes, bytes]], batches: int = 1) -> None:
+    """On disk on every in-sync replica when this returns."""
+    with Producer(cluster.bootstrap_servers, acks="all") as producer:
+        size = -(-len(pairs) // batches)
+        for start in range(0, len(pairs), size):
+            part = pairs[start : start + size]
+            keys, values = [key for key, _ in part], [value for _, value in part]
+            producer.produce_many(topic, values, keys).result(DEADLINE_S)
+
+
+def numbered(count: int, value_bytes: int = 100) -> list[tuple[bytes, bytes]]:
+    return [(b"%d" % number, (b"%d " % number).ljust(value_bytes, b".")) for number in range(count)]
+
+
+def read(cluster: Cluster, place: TopicPartition) -> list[tuple[int, bytes | None, bytes | None]]:
+    """Offset, key and value of every record that is there."""
+    with Consumer(cluster.bootstrap_servers) as consumer:
+        begin, end = consumer.beginning_offsets([place])[place], consumer.end_offsets([place])[place]
+        return [
+            record
+            for part in consumer.read_columns(place, begin, end, timeout_ms=20_000)
+            for record in zip(part.columns.offsets, part.columns.keys, part.columns.values, strict=True)
+        ]
+
+
+def leader(cluster: Cluster, topic: str) -> int:
+    with Admin(cluster.bootstrap_servers) as admin:
+        return admin.describe_topics([topic])[0].metadata.partitions[0].leader_id
+
+
+def isr(cluster: Cluster, topic: str) -> set[int]:
+    with Admin(cluster.bootstrap_servers) as admin:
+        return set(admin.describe_topics([topic])[0].metadata.partitions[0].isr)
+
+
+def log_files(cluster: Cluster, node_id: int, place: TopicPartition) -> dict[int, int]:
+    """Size by base offset of the segments of one replica."""
+    directory = cluster.directory / f"node-{node_id}" / str(place)
+    return {int(path.stem): path.stat().st_size for path in directory.glob("*.log")}
+
+
+def log_bytes(cluster: Cluster, node_id: int, place: TopicPartition) -> int:
+    return sum(log_files(cluster, node_id, place).values())
+
+
+def said(cluster: Cluster, node_id: int) -> str:
+    return (cluster.directory / f"node-{node_id}.log").read_text()
+
+
+def until(holds: Callable[[], bool], what: str, within_s: float = DEADLINE_S) -> float:
+    """Looks ten times a second; returns how long it took."""
+    began_s = time.monotonic()
+    while not holds():
+        assert time.monotonic() - began_s < within_s, f"not within {within_s:g} s: {what}"
+        time.sleep(0.1)
+    return time.monotonic() - began_s
+
+
+def until_each(holds: Callable[[int], bool], what: str) -> None:
+    """For every node."""
+    for node_id in NODES:
+        until(lambda: holds(node_id), f"{what} on node {node_id}")  # noqa: B023  Called in this very round.
+
+
+def move_leader(cluster: Cluster, topic: str) -> None:
+    """The node that leads is stopped and started; all replicas are in sync before and afterwards."""
+    stopped = leader(cluster, topic)
+    cluster.node(stopped).terminate()
+    until(lambda: leader(cluster, topic) not in (stopped, -1), "another one leads")
+    cluster.node(stopped).start()
+    cluster.wait_ready()
+    until(lambda: isr(cluster, topic) == set(NODES), "all replicas are in sync again")
+
+
+# --- retention -----------------------------------------------------------------------------------------------
+
+
+def test_records_go_by_age_on_every_replica_when_the_topic_is_told_so_while_it_runs(cluster: Cluster) -> None:
+    place = create(cluster, "aged", segment_bytes="20000")
+    publish(cluster, "aged", numbered(1_000), batches=20)
+    assert all(len(log_files(cluster, node_id, place)) > 3 for node_id in NODES)
+    # Several checks of retention pass, and every record grows older than what it will be told.
+    time.sleep(1)
+    assert bounds(cluster.bootstrap_servers, place) == (0, 1_000)
+    with Admin(cluster.bootstrap_servers) as admin:
+        admin.alter_topic_configs("aged", {"retention.ms": "500"})
+    until(lambda: bounds(cluster.bootstrap_servers, place) == (1_000, 1_000), "all records expire")
+    until_each(lambda node_id: log_files(cluster, node_id, place) == {1_000: 0}, "their files go")
+    with Consumer(cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([place])
+        consumer.seek(place, 10)
+        with Admin(cluster.bootstrap_servers) as admin:
+            admin.alter_topic_configs("aged", delete=["retention.ms"])
+        publish(cluster, "aged", [(b"k", b"after")])
+        # Below the log start it begins at the earliest record that there is.
+        assert [(each.offset, each.value) for each in consumer.poll(20_000)] == [(1_000, b"after")]
+
+
+def test_records_go_by_size_on_every_replica_when_the_topic_is_told_so_while_it_runs(cluster: Cluster) -> None:
+    place = create(cluster, "sized", segment_bytes="20000")
+    publish(cluster, "sized", numbered(1_000), batches=20)
+    assert bounds(cluster.bootstrap_servers, place) == (0, 1_000)
+    with Admin(cluster.bootstrap_servers) as admin:
+        admin.alter_topic_configs("sized", {"retention.bytes": "50000"})
+    until_each(lambda node_id: log_bytes(cluster, node_id, place) < 70_000, "the log shrinks")
+    assert all(log_bytes(cluster, node_id, place) >= 50_000 for node_id in NODES)
+    begin, end = bounds(cluster.bootstrap_servers, place)
+    assert 0 < begin < end == 1_000
+    assert [offset for offset, _, _ in read(cluster, place)] == list(range(begin, end))
+
+
+# --- deleted records -----------------------------------------------------------------------------------------
+
+
+def test_deleted_records_stay_deleted_on_every_replica_and_through_every_restart(cluster: Cluster) -> None:
+    place = create(cluster, "deleted", segment_bytes="20000")
+    publish(cluster, "deleted", numbered(1_000), batches=20)
+    done = run_kraft(cluster, "topics", "delete-records", "deleted", "--partition", "0", "--before-offset", "777")
+    assert (done.returncode, done.stdout) == (0, "partition: deleted-0\tlow_watermark: 777\n"), done.stderr
+    assert bounds(cluster.bootstrap_servers, place) == (777, 1_000)
+    until_each(lambda node_id: min(log_files(cluster, node_id, place)) > 600, "their segments go")
+    cluster.kill()
+    cluster.start()
+    cluster.wait_ready()
+    until(lambda: isr(cluster, "deleted") == set(NODES), "all replicas are in sync again")
+    for _ in NODES:
+        assert bounds(cluster.bootstrap_servers, place) == (777, 1_000)
+        assert [offset for offset, _, _ in read(cluster, place)] == list(range(777, 1_000))
+        move_leader(cluster, "deleted")
+
+
+def test_everything_committed_is_deleted_and_the_log_goes_on_from_there(cluster: Cluster, tmp_path: Path) -> None:
+    place = create(cluster, "emptied")
+    publish(cluster, "emptied", numbered(10))
+    path = tmp_path / "offsets.json"
+    path.write_text('{"version": 1, "partitions": [{"topic": "emptied", "partition": 0, "offset": -1}]}')
+    done = run_kraft(cluster, "topics", "delete-records", "--offset-json-file", str(path))
+    assert (done.returncode, done.stdout) == (0, "partition: emptied-0\tlow_watermark: 10\n"), done.stderr
+    assert bounds(cluster.bootstrap_servers, place) == (10, 10)
+    publish(cluster, "emptied", [(b"k", b"next")])
+    assert read(cluster, place) == [(10, b"k", b"next")]
+
+
+def test_what_cannot_be_deleted_is_refused_in_one_line(cluster: Cluster) -> None:
+    place = create(cluster, "refusing")
+    create(cluster, "only-compacted", cleanup_policy="compact")
+    publish(cluster, "refusing", numbered(10))
+    for arguments, word in (
+        (("refusing", "--partition", "0", "--before-offset", "11"), "OFFSET_OUT_OF_RANGE: "),
+        (("refusing", "--partition", "1", "--before-offset", "0"), "has partitions 0 to 0, not 1"),
+        (("only-compacted", "--partition", "0", "--before-offset", "0"), "POLICY_VIOLATION: "),
+    ):
+        done = run_kraft(cluster, "topics", "delete-records", *arguments)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+        assert word in done.stderr
+    assert bounds(cluster.bootstrap_servers, place) == (0, 10)
+
+
+# --- compaction ----------------------------------------------------------------------------------------------
+
+
+def test_a_compacted_topic_keeps_the_newest_of_each_key_on_every_replica(cluster: Cluster) -> None:
+    place = create(cluster, "newest", cleanup_policy="compact", segment_bytes="20000", min_cleanable_dirty_ratio="0.1")
+    keys = [b"key-%d" % number for number in range(100)]
+    for round_number in range(20):
+        publish(cluster, "newest", [(key, b"%d" % round_number * 50) for key in keys], batches=4)
+    written = [log_bytes(cluster, node_id, place) for node_id in NODES]
+    # What is active is never compacted: at most one segment, and of the rest at most one record a key.
+    until_each(lambda node_id: log_bytes(cluster, node_id, place) < 45_000, "the log shrinks")
+    print(f"bytes of the three replicas before: at least {written}, after: ", end="")
+    print([log_bytes(cluster, node_id, place) for node_id in NODES])
+    for _ in NODES:
+        newest = {key: value for _, key, value in read(cluster, place)}
+        assert newest == dict.fromkeys(keys, b"19" * 50)
+        move_leader(cluster, "newest")
+    publish(cluster, "newest", [(keys[0], b"at last")])
+    assert {key: value for _, key, value in read(cluster, place)}[keys[0]] == b"at last"
+
+
+def test_a_compacted_topic_is_compacted_soon_after_the_append_that_finds_it_waiting_too_long() -> None:
+    # How often brokers look at retention and compaction is left as it is by default: 5 minutes and 15 seconds.
+    with Cluster(1) as cluster:
+        place = TopicPartition("waiting", 0)
+        configs = {"cleanup.policy": "compact", "segment.bytes": str(4 * MIB), "max.compaction.lag.ms": "1000"}
+        with Admin(cluster.bootstrap_servers) as admin:
+            admin.create_topic("waiting", 1, 1, configs)
+        for number in range(100):
+            publish(cluster, "waiting", [(b"key", b"%d" % number)])
+        # By the records' own timestamps the lag has to be over when the next one comes.
+        time.sleep(1.2)
+        publish(cluster, "waiting", [(b"other", b"next")])
+        appended_s = time.monotonic()
+        until(lambda: len(read(cluster, place)) == 2, "the log is compacted")
+        print(f"compacted {time.monotonic() - appended_s:.1f} s after the append")
+        assert [(key, value) for _, key, value in read(cluster, place)] == [(b"key", b"99"), (b"other", b"next")]
+
+
+def test_a_new_replica_of_a_compacted_topic_copies_its_holes(cluster: Cluster) -> None:
+    place = create(cluster, "copied", cleanup_policy="compact", segment_bytes="10000", min_cleanable_dirty_ratio="0.1")
+    for round_number in range(10):
+        publish(cluster, "copied", [(b"key-%d" % number, b"%d" % round_number * 50) for number in range(50)])
+    until_each(lambda node_id: log_bytes(cluster, node_id, place) < 25_000, "the log shrinks")
+    behind = next(node_id for node_id in NODES if node_id != leader(cluster, "copied"))
+    cluster.node(behind).terminate()
+    directory = cluster.directory / f"node-{behind}" / str(place)
+    for path in directory.iterdir():
+        if path.name != "partition.metadata":
+            path.unlink()
+    cluster.node(behind).start()
+    cluster.wait_ready()
+    until(lambda: isr(cluster, "copied") == set(NODES), "the emptied replica is in sync again")
+    assert log_bytes(cluster, behind, place) > 0
+    until(lambda: leader(cluster, "copied") != -1, "there is a leader")
+    assert {value for _, _, value in read(cluster, place)} >= {b"9" * 50}
+
+
+# --- rot -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("whose", ["leader", "follower"])
+def test_rot_that_nobody_reads_is_found_and_the_replica_copied_anew(cluster: Cluster, whose: str) -> None:
+    topic = f"rotting-{whose}"
+    place = create(cluster, topic, segment_bytes="20000")
+    publish(cluster, topic, numbered(1_000), batches=20)
+    until(lambda: isr(cluster, topic) == set(NODES), "all replicas are in sync")
+    led_by = leader(cluster, topic)
+    corrupt = led_by if whose == "leader" else next(node_id for node_id in NODES if node_id != led_by)
+    path = (
+        cluster.directory / f"node-{corrupt}" / str(place) / f"{sorted(log_files(cluster, corrupt, place))[2]:020}.log"
+    )
+    data = bytearray(path.read_bytes())
+    data[500] ^= 1
+    with path.open("r+b") as file:
+        file.write(data)
+    took_s = until(lambda: f'"{place}", "damage": "corrupt"' in said(cluster, corrupt), "the corruption is found")
+    healed_s = until(lambda: isr(cluster, topic) == set(NODES) and sound(cluster, corrupt, place), "it is copied anew")
+    print(f"rot found after {took_s:.1f} s, whole again {healed_s:.1f} s later")
+    assert [offset for offset, _, _ in read(cluster, place)] == list(range(1_000))
+
+
+def sound(cluster: Cluster, node_id: int, place: TopicPartition) -> bool:
+    """The node's replica holds, byte for byte, what its leader's does."""
+    directories = [cluster.directory / f"node-{each}" / str(place) for each in (node_id, leader(cluster, place.topic))]
+    own, leaders = (b"".join(path.read_bytes() for path in sorted(one.glob("*.log"))) for one in directories)
+    return own == leaders and bool(own)
+
+
+# --- a full disk ---------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def small_disk(directory: Path, size_bytes: int) -> Iterator[Path]:
+    """A file system of its own in memory; skips the test where none can be mounted."""
+    directory.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(directory)]
+    try:
+        mounted = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except FileNotFoundError:
+        pytest.skip("there is no mount command")
+    if mounted.returncode != 0:
+        pytest.skip(f"no tmpfs can be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield directory
+    finally:
+        subprocess.run(["umount", "--lazy", str(directory)], timeout=10, check=True)
+
+
+FULL = "disk full, appends refused"
+
+
+def fill(directory: Path, leave_bytes: int) -> Path:
+    """A file that leaves so much room on its file system."""
+    path = directory / "somebody-elses"
+    state = os.statvfs(directory)
+    with path.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, state.f_bavail * state.f_frsize - leave_bytes)
+    return path
+
+
+def test_producers_are_refused_on_a_full_disk_while_reads_go_on_and_taken_again_when_there_is_room(
+    tmp_path: Path,
+) -> None:
+    with small_disk(tmp_path / "disk", 64 * MIB) as disk:
+        overrides = {"log.dirs": str(disk / "node-1"), "log.free.space.min.bytes": str(16 * MIB)}
+        with Cluster(1, tmp_path / "cluster", overrides=overrides) as cluster:
+            with Admin(cluster.bootstrap_servers) as admin:
+                admin.create_topic("orders", 1, 1)
+            place = TopicPartition("orders", 0)
+            publish(cluster, "orders", numbered(1_000))
+            filler = fill(disk, 12 * MIB)
+            until(lambda: FULL in said(cluster, 1), "it notices")
+            with Producer(cluster.bootstrap_servers, delivery_timeout_ms=2_000, request_timeout_ms=1_000) as hurried:
+                refused = hurried.send("orders", b"refused")
+                error = refused.exception(timeout=DEADLINE_S)
+            assert "log.free.space.min.bytes" in str(error)
+            assert len(read(cluster, place)) == 1_000
+            with Producer(cluster.bootstrap_servers) as patient:
+                kept = patient.send("orders", b"kept")
+                # Long enough for the producer to have been refused and to have come again.
+                time.sleep(1)
+                assert not kept.done()
+                filler.unlink()
+                took_s = until(kept.done, "the producer is served again", within_s=10)
+                assert kept.result(1).offset == 1_000
+            print(f"served again {took_s:.1f} s after there was room")
+            assert len(read(cluster, place)) == 1_001
+            assert said(cluster, 1).count(FULL) == 1
+            assert said(cluster, 1).count("disk space recovered") == 1
+
+
+def test_a_follower_on_a_full_disk_leaves_the_isr_and_comes_back_when_there_is_room(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 64 * MIB) as disk:
+        log_dirs = {3: {"log.dirs": str(disk / "node-3"), "log.free.space.min.bytes": str(16 * MIB)}}
+        overrides = {"replica.lag.time.max.ms": "1000"}
+        with Cluster(3, tmp_path / "cluster", overrides=overrides, node_overrides=log_dirs) as cluster:
+            with Admin(cluster.bootstrap_servers) as admin:
+                admin.create_topic("orders", 1, 3, {"min.insync.replicas": "2"})
+            if leader(cluster, "orders") == 3:
+                cluster.node(3).terminate()
+                cluster.node(3).start()
+                cluster.wait_ready()
+            publish(cluster, "orders", numbered(100))
+            until(lambda: isr(cluster, "orders") == set(NODES), "all replicas are in sync")
+            filler = fill(disk, 12 * MIB)
+            until(lambda: FULL in said(cluster, 3), "it notices")
+            publish(cluster, "orders", numbered(100))
+            until(lambda: isr(cluster, "orders") == {1, 2}, "the follower leaves the ISR")
+            publish(cluster, "orders", numbered(100))
+            filler.unlink()
+            took_s = until(lambda: isr(cluster, "orders") == set(NODES), "it is in sync again", within_s=10)
+            print(f"in sync again {took_s:.1f} s after there was room")
+            assert cluster.node(3).is_running
+            assert len(read(cluster, TopicPartition("orders", 0))) == 300

@@ -1,0 +1,239 @@
+"""Replicas move between the log directories of a broker, as clients and tools of Kafka ask for it, under load."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import confluent_kafka
+import kafka
+import pytest
+from kafka.admin import KafkaAdminClient, NewTopic
+
+from kraft.testing import Cluster
+from tests.soak import replica_move_runs
+from tests.support.kafka.kafka_jars import kafka_jars, run_kafka_tool
+from tests.support.kafka.kafka_numbered_loads import LibrdkafkaLoad, compare, read_numbers
+from tests.support.waiting import until
+
+# Fetching the jars may come first, once.
+pytestmark = pytest.mark.timeout(300)
+
+LARGE_BYTES: Final = 64 << 20
+"""So much takes long enough to be seen, and to be interrupted."""
+MESSAGE_BYTES: Final = 512 << 10
+DEADLINE_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A replica in a log directory, by its name."""
+
+    directory: str
+    is_future: bool
+    lag: int
+
+
+class Site:
+    """Three brokers, of which the first has two log directories, `a` and `b`, and leads."""
+
+    def __init__(self, cluster: Cluster, admin: KafkaAdminClient, directories: list[Path]) -> None:
+        self.cluster = cluster
+        self.admin = admin
+        self.directories = {path.name: path for path in directories}
+
+    def create(self, topic: str) -> None:
+        self.admin.create_topics([NewTopic(topic, replica_assignments={0: [1, 2, 3]})])
+        until(lambda: len(self.held(topic)) == 1, f"{topic} is there")
+
+    def create_large(self, topic: str) -> None:
+        self.create(topic)
+        producer = confluent_kafka.Producer({"bootstrap.servers": self.cluster.kafka_bootstrap_servers})
+        for _ in range(LARGE_BYTES // MESSAGE_BYTES):
+            producer.produce(topic, bytes(MESSAGE_BYTES), partition=0)
+        assert producer.flush(DEADLINE_S) == 0
+
+    def held(self, topic: str) -> list[Held]:
+        """What broker 1 says."""
+        (broker,) = self.admin.describe_log_dirs({topic: [0]}, brokers=[1])
+        return [
+            Held(Path(directory["log_dir"]).name, each["is_future_key"], each["offset_lag"])
+            for directory in broker["log_dirs"]
+            for found in directory["topics"]
+            for each in found["partitions"]
+        ]
+
+    def elsewhere(self, topic: str) -> str:
+        (held,) = self.held(topic)
+        return "b" if held.directory == "a" else "a"
+
+    def move(self, topic: str, name: str) -> None:
+        asked = {kafka.TopicPartitionReplica(topic, 0, 1): str(self.directories[name])}
+        (error,) = self.admin.alter_replica_log_dirs(asked).values()
+        assert error is kafka.errors.NoError
+
+    def until_moved(self, topic: str, name: str) -> list[Held]:
+        """What was told on the way."""
+        told: list[Held] = []
+
+        def is_there() -> bool:
+            held = self.held(topic)
+            told.extend(held)
+            return held == [Held(name, False, 0)]
+
+        until(is_there, lambda: f"{topic} is in {name}, and not {told[-2:]}", DEADLINE_S)
+        return told
+
+    def files(self, node_id: int, topic: str) -> bytes:
+        """All segments of a replica, one behind the other."""
+        logs = (self.cluster.directory).glob(f"node-{node_id}*/**/{topic}-0/*.log")
+        return b"".join(path.read_bytes() for path in sorted(logs, key=lambda path: path.name))
+
+    def leftovers(self) -> list[str]:
+        return [
+            path.name
+            for directory in self.directories.values()
+            for path in directory.iterdir()
+            if path.name.endswith(("-future", "-moved", "-stray"))
+        ]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    directories = [tmp_path / "cluster" / "node-1" / name for name in ("a", "b")]
+    with Cluster(
+        3,
+        tmp_path / "cluster",
+        overrides={"log.segment.bytes": str(16 << 20)},
+        node_overrides={1: {"log.dirs": ",".join(map(str, directories))}},
+    ) as cluster:
+        admin = KafkaAdminClient(bootstrap_servers=cluster.kafka_bootstrap_servers.split(","))
+        yield Site(cluster, admin, directories)
+        admin.close()
+
+
+def check(site: Site, load: LibrdkafkaLoad) -> None:
+    """Nothing lost, nothing twice, and the replica that moved is like the others."""
+    load.stop()
+    numbers = read_numbers(site.cluster.kafka_bootstrap_servers, "numbers", 0)
+    found = compare(load.client, 0, load.sent[0], numbers)
+    print(found)
+    assert found.is_exact, str(found)
+    until(lambda: site.files(1, "numbers") == site.files(2, "numbers") != b"", "the replicas are alike")
+
+
+def test_a_leaders_replica_moves_under_load_and_describe_log_dirs_shows_it(site: Site) -> None:
+    site.create("numbers")
+    site.create_large("large")
+    with LibrdkafkaLoad(site.cluster.kafka_bootstrap_servers, "numbers", [0]) as load:
+        load.wait_for_acknowledgements(100, 0)
+        target = site.elsewhere("large")
+        began_s = time.monotonic()
+        site.move("large", target)
+        told = site.until_moved("large", target)
+        took_s = time.monotonic() - began_s
+        future = [each for each in told if each.is_future]
+        print(f"{LARGE_BYTES >> 20} MiB in {took_s:.2f} s, future replica seen {len(future)} times")
+        assert future
+        assert {each.directory for each in future} == {target}
+        assert max(each.lag for each in future) > 0
+        for _ in range(4):
+            moved_s = time.monotonic()
+            target = site.elsewhere("numbers")
+            site.move("numbers", target)
+            site.until_moved("numbers", target)
+            load.wait_for_acknowledgements(50, moved_s)
+        print(f"longest wait for an acknowledgement {load.gap_s(began_s):.3f} s")
+        check(site, load)
+    until(lambda: site.leftovers() == [], "nothing is left behind")
+    assert site.files(1, "large") == site.files(2, "large")
+
+
+def test_a_broker_that_is_killed_amid_moves_comes_back_with_all_and_moves_on(site: Site) -> None:
+    site.create("numbers")
+    site.create_large("large")
+    with LibrdkafkaLoad(site.cluster.kafka_bootstrap_servers, "numbers", [0]) as load:
+        load.wait_for_acknowledgements(100, 0)
+        for _ in range(2):
+            targets = {topic: site.elsewhere(topic) for topic in ("numbers", "large")}
+            for topic, target in targets.items():
+                site.move(topic, target)
+            assert any(each.is_future and each.lag > 0 for each in site.held("large")), "it is being copied"
+            site.cluster.node(1).kill()
+            killed_s = time.monotonic()
+            load.wait_for_acknowledgements(50, killed_s)
+            site.cluster.node(1).start()
+            site.cluster.wait_ready()
+            for topic, target in targets.items():
+                site.until_moved(topic, target)
+        check(site, load)
+    until(lambda: site.leftovers() == [], "nothing is left behind")
+    until(lambda: site.files(1, "large") == site.files(2, "large"), "the replicas are alike")
+
+
+def test_a_lone_replica_that_moves_loses_nothing_whenever_its_broker_is_killed() -> None:
+    verdict = replica_move_runs.run(times=3, seed=1)
+    assert verdict.is_exact, str(verdict)
+    assert verdict.moves > 0
+
+
+def test_what_cannot_be_is_refused(site: Site) -> None:
+    site.create("numbers")
+
+    def refused(topic: str, broker: int, directory: str) -> Any:
+        (error,) = site.admin.alter_replica_log_dirs(
+            {kafka.TopicPartitionReplica(topic, 0, broker): directory}
+        ).values()
+        return error
+
+    assert refused("numbers", 1, "/nowhere") is kafka.errors.LogDirNotFoundError
+    assert refused("nobody", 1, str(site.directories["a"])) is kafka.errors.UnknownTopicOrPartitionError
+    site.admin.create_topics([NewTopic("others", replica_assignments={0: [2, 3]})])
+    target = site.elsewhere("numbers")
+    until(
+        lambda: refused("others", 1, str(site.directories[target])) is kafka.errors.ReplicaNotAvailableError,
+        "it is not there",
+    )
+    # The wish is remembered: numbers has left more room in the other one, but here it is wanted.
+    site.admin.alter_partition_reassignments({kafka.TopicPartition("others", 0): [1, 2]})
+    until(lambda: site.held("others") == [Held(target, False, 0)], "it is where it was wanted")
+
+
+def test_kafka_reassign_partitions_moves_a_replica(site: Site, tmp_path: Path) -> None:
+    jars = kafka_jars()
+    site.create("numbers")
+    with LibrdkafkaLoad(site.cluster.kafka_bootstrap_servers, "numbers", [0]) as load:
+        load.wait_for_acknowledgements(100, 0)
+        target = site.elsewhere("numbers")
+        wanted = {
+            "topic": "numbers",
+            "partition": 0,
+            "replicas": [1, 2, 3],
+            "log_dirs": [str(site.directories[target]), "any", "any"],
+        }
+        file = tmp_path / "reassignment.json"
+        file.write_text(json.dumps({"version": 1, "partitions": [wanted]}))
+
+        def reassign(*arguments: str) -> str:
+            finished = run_kafka_tool(
+                jars,
+                "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+                "--bootstrap-server",
+                site.cluster.kafka_bootstrap_servers,
+                "--reassignment-json-file",
+                file,
+                *arguments,
+            )
+            assert finished.code == 0, finished.output + finished.errors
+            return finished.output
+
+        executed = reassign("--execute")
+        assert f"Successfully started moving log directory to {site.directories[target]}" in executed, executed
+        site.until_moved("numbers", target)
+        verified = reassign("--verify", "--preserve-throttles")
+        assert "Reassignment of replica numbers-0-1 completed successfully." in verified, verified
+        check(site, load)

@@ -1,0 +1,48 @@
+"""`python -m tests.soak.bit_flips`: every single bit of a segment flipped, in every situation."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+
+from tests.simulation.bit_flips import BITS, Outcome, Situation, told, try_bits
+
+
+def _try_stretch(task: tuple[Situation, int, int]) -> tuple[Counter[Outcome], dict[Outcome, int]]:
+    situation, start, end = task
+    return try_bits(situation, lambda _: range(start, end))
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak.bit_flips", description=__doc__)
+    parser.add_argument("--workers", type=int, default=1, help="processes at work at the same time")
+    parser.add_argument(
+        "--situation", choices=[one.name.lower().replace("_", "-") for one in Situation], action="append"
+    )
+    options = parser.parse_args(arguments)
+    is_bad = False
+    stretch = BITS // 64
+    with ProcessPoolExecutor(options.workers) as pool:
+        for situation in Situation:
+            if options.situation and situation.name.lower().replace("_", "-") not in options.situation:
+                continue
+            began = time.monotonic()
+            seen: Counter[Outcome] = Counter()
+            first: dict[Outcome, int] = {}
+            tasks = [(situation, start, start + stretch) for start in range(0, BITS, stretch)]
+            for part, firsts in pool.map(_try_stretch, tasks):
+                seen += part
+                first = firsts | first
+            print(f"{told(situation, seen)} in {time.monotonic() - began:.0f} s", flush=True)
+            for outcome, bit in first.items():
+                if outcome.is_bad:
+                    is_bad = True
+                    print(f"  the first {outcome.value}: bit {bit}", flush=True)
+    return 1 if is_bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,187 @@
+"""A disk that runs full, again and again: producers are refused, readers are not, and work goes on when there is room.
+
+The disk is a small tmpfs with files on it that are in the way, the ballast; space comes back by removing some of it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from kraft.client import DeliveryTimeout, ErrorCode, Producer
+from kraft.testing import Cluster
+from tests.soak.loads.numbered_load import Contents, NumberedLoad, compare
+from tests.support.records import create_topic
+
+MIB: Final = 1 << 20
+DISK_BYTES: Final = 64 * MIB
+HEAD_ROOM_BYTES: Final = 4 * MIB
+RESUMED_WITHIN_S: Final = 5.0
+
+_TOPIC: Final = "full"
+_BALLAST_BYTES: Final = 52 * MIB
+_VALUE_BYTES: Final = 2_000
+_SEGMENT_BYTES: Final = 4 * MIB
+_FULL_DEADLINE_S: Final = 60.0
+_QUIET_S: Final = 0.3
+"""Without an acknowledgement for so long, a probe is sent: the refusal of that is what counts, not the time."""
+_COMMAND_DEADLINE_S: Final = 60.0
+
+
+class CannotMount(Exception):
+    """This machine does not let us mount a file system; the text says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FullDisk:
+    """One time that the disk was full, until work went on."""
+
+    head_room_bytes: int
+    """`log.free.space.min.bytes` of the node; 0 lets it write until the disk itself refuses."""
+
+    refusal: str
+    """What a producer was told."""
+
+    free_bytes: int
+    """On the disk when it was told so."""
+
+    while_full: Contents
+    """Read while the disk was full."""
+
+    resumed_s: float
+    """From the moment there was space to the first acknowledgement."""
+
+
+def run(*, times: int, head_room_bytes: int, directory: Path, tell: Callable[[FullDisk], None]) -> list[FullDisk]:
+    """Fills the disk of one node so often, and frees a part of it. Mounts below `directory`.
+
+    Raises CannotMount, and AssertionError when a record is lost or doubled, the node ends, the refusal is none that
+    clients retry, or the load had to give anything up.
+    """
+    found = []
+    with _small_disk(directory / "disk") as disk:
+        ballast = _lay_ballast(disk, times)
+        settings = {
+            "log.dirs": str(disk / "data"),
+            "log.segment.bytes": str(_SEGMENT_BYTES),
+            "log.free.space.min.bytes": str(head_room_bytes),
+        }
+        if head_room_bytes == 0:
+            # Without head-room only the partitions' logs can be promised to live through a disk without a byte left.
+            settings["metadata.log.dir"] = str(directory / "metadata")
+        with Cluster(nodes=1, directory=directory / "cluster", overrides=settings) as cluster:
+            create_topic(cluster.bootstrap_servers, _TOPIC, partitions=1, replication_factor=1)
+            pid = cluster.node(1).pid
+            with NumberedLoad(cluster.bootstrap_servers, _TOPIC, value_bytes=_VALUE_BYTES) as load:
+                for _ in range(times):
+                    found.append(_fill_and_free(cluster, load, disk, head_room_bytes, ballast))
+                    tell(found[-1])
+                    assert cluster.node(1).pid == pid, "the node was started anew"
+                _free(ballast)
+                load.pause(_FULL_DEADLINE_S)
+                assert not load.errors, f"the load gave up: {dict(load.errors)}"
+                final = compare(cluster.bootstrap_servers, _TOPIC, load)
+                assert final.is_exact, str(final)
+                assert final.acknowledged == load.sent, "a number without an outcome"
+        verify(disk / "data")
+    return found
+
+
+def verify(directory: Path) -> None:
+    """`kraft log verify` finds nothing wrong. Raises AssertionError with what it said."""
+    command = [sys.executable, "-m", "kraft", "log", "verify", str(directory)]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_DEADLINE_S, check=False)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+
+
+@contextmanager
+def _small_disk(mount_point: Path) -> Iterator[Path]:
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        raise CannotMount("mounting a tmpfs takes root, and the command mount")
+    mount_point.mkdir(parents=True)
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "kraft-full-disk", str(mount_point)]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_DEADLINE_S, check=False)
+    if finished.returncode != 0:
+        raise CannotMount(f"mounting a tmpfs is not permitted: {finished.stderr.strip()}")
+    try:
+        yield mount_point
+    finally:
+        # Lazily: an exception's traceback may still hold something open.
+        subprocess.run(["umount", "-l", str(mount_point)], timeout=_COMMAND_DEADLINE_S, check=True)
+
+
+def _lay_ballast(disk: Path, times: int) -> list[Path]:
+    """One file for each time that space is to come back, and one for the end."""
+    files = [disk / f"ballast-{number}" for number in range(times + 1)]
+    for file in files:
+        file.write_bytes(bytes(_BALLAST_BYTES // len(files)))
+    return files
+
+
+def _fill_and_free(
+    cluster: Cluster, load: NumberedLoad, disk: Path, head_room_bytes: int, ballast: list[Path]
+) -> FullDisk:
+    refusal = _wait_until_refused(cluster.bootstrap_servers, load)
+    free_bytes = shutil.disk_usage(disk).free
+    code = _code(refusal)
+    assert code is not None, refusal
+    assert code.retriable, f"a full disk is told by {refusal}, which clients do not retry"
+    while_full = compare(cluster.bootstrap_servers, _TOPIC, load)
+    assert while_full.is_exact, str(while_full)
+    cluster.node(1).check_running()
+    before = load.acknowledged_count
+    _free(ballast)
+    resumed_s = load.wait_for_acknowledgements(1, _FULL_DEADLINE_S)
+    assert load.acknowledged_count > before
+    return FullDisk(
+        head_room_bytes=head_room_bytes,
+        refusal=refusal,
+        free_bytes=free_bytes,
+        while_full=while_full,
+        resumed_s=resumed_s,
+    )
+
+
+def _free(ballast: list[Path]) -> None:
+    ballast.pop().unlink()
+
+
+_probes = count(1)
+
+
+def _wait_until_refused(bootstrap_servers: str, load: NumberedLoad) -> str:
+    """What a producer is told, once nothing is acknowledged any more: an error code's name, and words."""
+    until_s = time.monotonic() + _FULL_DEADLINE_S
+    while time.monotonic() < until_s:
+        before = load.acknowledged_count
+        time.sleep(_QUIET_S)
+        load.check()
+        if load.acknowledged_count == before and (refusal := _refusal(bootstrap_servers)) is not None:
+            return refusal
+    raise TimeoutError(f"the disk was not full within {_FULL_DEADLINE_S:.0f} s")
+
+
+def _refusal(bootstrap_servers: str) -> str | None:
+    """None when one more record, of the size that the load's have, was taken, or nobody answered."""
+    # Below zero, so that it is none of the load's numbers.
+    value = (b"%d" % -next(_probes)).ljust(_VALUE_BYTES)
+    with Producer(bootstrap_servers, linger_ms=0, request_timeout_ms=600, delivery_timeout_ms=700) as producer:
+        try:
+            producer.send(_TOPIC, value, partition=0).result(timeout=30)
+        except DeliveryTimeout as late:
+            # Without an answer in time there is no reason that begins with an error's name.
+            return late.reason if _code(late.reason) is not None else None
+    return None
+
+
+def _code(reason: str) -> ErrorCode | None:
+    return ErrorCode.__members__.get(reason.partition(":")[0])

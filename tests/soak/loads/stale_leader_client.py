@@ -1,0 +1,117 @@
+"""A program that goes on asking one controller, whether it leads or not, and remembers what it was told."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, Final, Self
+
+from kraft.client.loop_thread import shared_loop
+from kraft.model.client_quotas import AlterClientQuotasRequest, QuotaAlteration, QuotaEntity, QuotaOperation
+from kraft.model.describe_quorum import DescribeQuorumRequest
+from kraft.model.errors import Refusal
+from kraft.rpc.calls import ALTER_CLIENT_QUOTAS, DESCRIBE_QUORUM
+from kraft.rpc.peers import Connections, Unreachable
+from tests.soak.loads.node_dialling import dial_as_node
+
+_EVERY_S: Final = 0.025
+_DEADLINE_S: Final = 30.0
+
+
+class StaleLeaderClient:
+    """A context manager, which asks from the loop of the clients: `connect`, then `begin`, then `end`.
+
+    Changes are asked of the controller itself, past every broker: quotas, each for a client of its own, so that each
+    can be told apart. Who leads is asked at every one of the addresses, the controller's being the first.
+    """
+
+    def __init__(self, node_id: int, *addresses: str, config_path: Path, name: str, attempt_s: float) -> None:
+        self.asked = 0
+        """Changes that were asked for."""
+        self.acknowledged: list[str] = []
+        self.last_claim_s = 0.0
+        """When an answer arrived last that said that this node leads; 0 for never since `begin`."""
+        self._node_id = node_id
+        self._addresses = addresses
+        self._name = name
+        self._attempt_s = attempt_s
+        self._connections = Connections(dial_as_node(config_path))
+        self._asking: asyncio.Task[None] | None = None
+
+    def names(self) -> list[str]:
+        """Of the clients that the changes were about."""
+        return [self._client(number) for number in range(self.asked)]
+
+    def connect(self) -> None:
+        """Asks once, so that nothing that comes later has to wait for a connection."""
+        self._run(self._connect())
+
+    def begin(self) -> None:
+        self.last_claim_s = 0.0
+        self._run(self._begin())
+
+    def end(self) -> None:
+        """Asks for no more, and returns when everything was answered or its time is up."""
+        self._run(self._end())
+
+    # --- on the loop ------------------------------------------------------------------------------------------
+
+    async def _connect(self) -> None:
+        await asyncio.gather(*(self._ask_who_leads(address) for address in self._addresses))
+
+    async def _begin(self) -> None:
+        self._asking = asyncio.create_task(self._ask_on())
+
+    async def _end(self) -> None:
+        assert self._asking is not None, "ended before it began"
+        self._asking.cancel()
+        await asyncio.wait([self._asking])
+        if not self._asking.cancelled():
+            self._asking.result()
+
+    async def _ask_on(self) -> None:
+        questions: set[asyncio.Task[None]] = set()
+        try:
+            while True:
+                questions.add(asyncio.create_task(self._ask_for_change()))
+                questions |= {asyncio.create_task(self._ask_who_leads(address)) for address in self._addresses}
+                await asyncio.sleep(_EVERY_S)
+        finally:
+            await asyncio.gather(*questions)
+
+    async def _ask_for_change(self) -> None:
+        client, self.asked = self._client(self.asked), self.asked + 1
+        alteration = QuotaAlteration(
+            entity=[QuotaEntity(entity_type="client-id", name=client)],
+            operations=[QuotaOperation(key="producer_byte_rate", value=1_000_000.0)],
+        )
+        request = AlterClientQuotasRequest(alterations=[alteration], timeout_ms=int(self._attempt_s * 1_000))
+        try:
+            await self._connections.peer(self._addresses[0]).call(ALTER_CLIENT_QUOTAS, request, self._attempt_s)
+        except (Unreachable, Refusal):
+            return
+        self.acknowledged.append(client)
+
+    async def _ask_who_leads(self, address: str) -> None:
+        try:
+            description = await self._connections.peer(address).call(
+                DESCRIBE_QUORUM, DescribeQuorumRequest(), self._attempt_s
+            )
+        except (Unreachable, Refusal):
+            return
+        if description.leader_id == self._node_id:
+            self.last_claim_s = max(self.last_claim_s, time.monotonic())
+
+    def _client(self, number: int) -> str:
+        return f"{self._name}-{number}"
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        shared_loop().start(work).result(_DEADLINE_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._run(self._connections.close())

@@ -1,0 +1,204 @@
+"""Requests of an admin client, as a broker of the fake cluster answers them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+from uuid import UUID
+
+from kraft.metadata.configs import KAFKA_DEFAULTS
+from kraft.metadata.decision import Decision
+from kraft.metadata.election_decisions import elect_leaders
+from kraft.metadata.partition_creation import create_partitions
+from kraft.metadata.quota_decisions import alter_client_quotas, describe_client_quotas
+from kraft.metadata.reassignment import alter_partition_reassignments, list_partition_reassignments
+from kraft.model import client_quotas as quotas
+from kraft.model import configs, features
+from kraft.model import partitions as partition_changes
+from kraft.model.brokers import (
+    BrokerActionResult,
+    BrokerDescription,
+    DescribeBrokersRequest,
+    DescribeBrokersResponse,
+    FenceBrokerRequest,
+    UnfenceBrokerRequest,
+    UnregisterBrokerRequest,
+)
+from kraft.model.describe_quorum import DescribeQuorumRequest, QuorumDescription, QuorumMember
+from kraft.model.endpoint import Endpoint
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.topics import (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeTopicsRequest,
+    DescribeTopicsResponse,
+    TopicDescription,
+    TopicResult,
+    TopicResults,
+)
+from tests.support.client.fake_configs import altered, described
+
+if TYPE_CHECKING:
+    from tests.support.client.fake_cluster import FakeCluster
+
+
+Response = TypeVar("Response")
+
+
+class FakeAdmin:
+    def __init__(self, cluster: FakeCluster, broker_id: int) -> None:
+        self._cluster = cluster
+        self._broker_id = broker_id
+
+    def create_topics(self, request: CreateTopicsRequest) -> TopicResults:
+        results = []
+        for topic in request.topics:
+            code = ErrorCode.TOPIC_ALREADY_EXISTS if topic.topic in self._cluster.topics else ErrorCode.NONE
+            if code is ErrorCode.NONE and not request.validate_only:
+                self._cluster.create(topic.topic, max(1, topic.partitions))
+                self._cluster.configs[topic.topic] = topic.configs
+            results.append(self._result(topic.topic, code))
+        return TopicResults(results=results)
+
+    def delete_topics(self, request: DeleteTopicsRequest) -> TopicResults:
+        results = []
+        for topic in request.topics:
+            known = self._cluster.topics.pop(topic, None)
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known is None else ErrorCode.NONE
+            results.append(self._result(topic, code))
+        return TopicResults(results=results)
+
+    def describe_topics(self, request: DescribeTopicsRequest) -> DescribeTopicsResponse:
+        names = request.topics or list(self._cluster.topics)
+        return DescribeTopicsResponse(
+            topics=[
+                TopicDescription(
+                    metadata=self._cluster.topic_metadata(name), configs=self._cluster.configs.get(name, {})
+                )
+                for name in names
+            ]
+        )
+
+    def describe_configs(self, request: configs.DescribeConfigsRequest) -> configs.DescribeConfigsResponse:
+        return configs.DescribeConfigsResponse(
+            results=[described(self._cluster, self._broker_id, asked) for asked in request.resources]
+        )
+
+    def incremental_alter_configs(
+        self, request: configs.IncrementalAlterConfigsRequest
+    ) -> configs.IncrementalAlterConfigsResponse:
+        self._cluster.alterations.append(request)
+        results = [altered(self._cluster, asked, request.validate_only) for asked in request.resources]
+        return configs.IncrementalAlterConfigsResponse(results=results)
+
+    def describe_brokers(self, request: DescribeBrokersRequest) -> DescribeBrokersResponse:
+        wanted = request.broker_ids or list(self._cluster.brokers)
+        if missing := set(wanted) - set(self._cluster.brokers):
+            raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {missing.pop()}")
+        return DescribeBrokersResponse(brokers=[self._broker(broker_id) for broker_id in sorted(wanted)])
+
+    def _broker(self, broker_id: int) -> BrokerDescription:
+        return BrokerDescription(
+            broker_id=broker_id,
+            broker_epoch=10 + broker_id,
+            addresses=[Endpoint(listener="GRPC", host=f"broker-{broker_id}", port=9094)],
+            rack="a" if broker_id == 1 else "",
+            fenced=broker_id in self._cluster.fenced,
+            fenced_by_operator=broker_id in self._cluster.fenced,
+            in_controlled_shutdown=broker_id == 3,
+            leaders=2,
+            replicas=6,
+            in_sync=5,
+            log_directory_ids=[UUID(int=broker_id)],
+            features=[features.FeatureRange(feature="metadata.version", min_level=1, max_level=2)],
+        )
+
+    def fence_broker(self, request: FenceBrokerRequest) -> BrokerActionResult:
+        if not request.force and request.broker_id == 2:
+            raise Refusal(ErrorCode.INVALID_REQUEST, "fencing broker 2 would leave 1 partition without a leader")
+        changed = request.broker_id not in self._cluster.fenced
+        self._cluster.fenced.add(request.broker_id)
+        return BrokerActionResult(changed=changed, leaderless=["orders-0"] if request.force else [])
+
+    def unfence_broker(self, request: UnfenceBrokerRequest) -> BrokerActionResult:
+        changed = request.broker_id in self._cluster.fenced
+        self._cluster.fenced.discard(request.broker_id)
+        return BrokerActionResult(changed=changed, leaderless=[])
+
+    def unregister_broker(self, request: UnregisterBrokerRequest) -> BrokerActionResult:
+        return BrokerActionResult(changed=True, leaderless=[])
+
+    def describe_features(self, _: features.DescribeFeaturesRequest) -> features.DescribeFeaturesResponse:
+        described = features.FeatureDescription(
+            feature="metadata.version", min_level=1, max_level=2, finalized_level=self._cluster.metadata_version
+        )
+        return features.DescribeFeaturesResponse(epoch=41, features=[described])
+
+    def update_features(self, request: features.UpdateFeaturesRequest) -> features.UpdateFeaturesResponse:
+        (update,) = request.updates
+        if update.level == self._cluster.metadata_version:
+            return features.UpdateFeaturesResponse(changed=[])
+        if not request.validate_only:
+            self._cluster.metadata_version = update.level
+        return features.UpdateFeaturesResponse(changed=[update])
+
+    def describe_client_quotas(
+        self, request: quotas.DescribeClientQuotasRequest
+    ) -> quotas.DescribeClientQuotasResponse:
+        return describe_client_quotas(self._cluster.quotas, request)
+
+    def alter_client_quotas(self, request: quotas.AlterClientQuotasRequest) -> quotas.AlterClientQuotasResponse:
+        decision = alter_client_quotas(self._cluster.quotas, request)
+        self._cluster.quotas = self._cluster.quotas.replay(decision.records)
+        return decision.response
+
+    def create_partitions(self, request: partition_changes.CreatePartitionsRequest) -> TopicResults:
+        return self._carried_out(create_partitions(self._cluster.image, request, placement_start=0))
+
+    def elect_leaders(self, request: partition_changes.ElectLeadersRequest) -> partition_changes.ElectLeadersResponse:
+        return self._carried_out(elect_leaders(self._cluster.image, request))
+
+    def alter_partition_reassignments(
+        self, request: partition_changes.AlterPartitionReassignmentsRequest
+    ) -> partition_changes.AlterPartitionReassignmentsResponse:
+        return self._carried_out(alter_partition_reassignments(self._cluster.image, request, defaults=KAFKA_DEFAULTS))
+
+    def list_partition_reassignments(
+        self, request: partition_changes.ListPartitionReassignmentsRequest
+    ) -> partition_changes.ListPartitionReassignmentsResponse:
+        return list_partition_reassignments(self._cluster.image, request)
+
+    def describe_quorum(self, _: DescribeQuorumRequest) -> QuorumDescription:
+        voters = [
+            QuorumMember(
+                node_id=broker_id,
+                log_end_offset=39 + broker_id if broker_id < 3 else -1,
+                last_fetch_ms_ago=0 if broker_id == 2 else 5,
+                lag=2 - broker_id if broker_id < 3 else -1,
+                last_fetch_timestamp_ms=1_000 if broker_id == 2 else 995,
+                last_caught_up_timestamp_ms=1_000 if broker_id == 2 else 900 if broker_id == 1 else -1,
+            )
+            for broker_id in self._cluster.brokers
+        ]
+        return QuorumDescription(
+            leader_id=2,
+            leader_epoch=5,
+            high_watermark=41,
+            voters=voters,
+            observers=[
+                QuorumMember(
+                    node_id=7,
+                    log_end_offset=41,
+                    lag=0,
+                    last_fetch_timestamp_ms=990,
+                    last_caught_up_timestamp_ms=990,
+                )
+            ],
+            cluster_id="kJ2Yk0mVT0ma0wV2Yk0mVQ",
+        )
+
+    def _carried_out(self, decision: Decision[Response]) -> Response:
+        self._cluster.image = self._cluster.image.replay(decision.records)
+        return decision.response
+
+    def _result(self, topic: str, code: ErrorCode) -> TopicResult:
+        return TopicResult(topic=topic, error_code=code, topic_id=self._cluster.topic_id(topic), partitions=1)

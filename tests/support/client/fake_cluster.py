@@ -1,0 +1,313 @@
+"""A cluster in memory that speaks as `kraft.rpc.peers` does, with faults on command.
+
+A partition has one log, which every leader sees whole: what replication does is not under test here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypeVar
+from uuid import UUID, uuid5
+
+from kraft.metadata.features import METADATA_VERSION, SETTINGS_AS_METADATA
+from kraft.metadata.image import EMPTY_IMAGE
+from kraft.metadata.records import FeatureLevelSet
+from kraft.model import configs
+from kraft.model.delete_records import (
+    HIGH_WATERMARK,
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+)
+from kraft.model.errors import ErrorCode
+from kraft.model.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchResponse
+from kraft.model.ids import TopicId, TopicPartition
+from kraft.model.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kraft.model.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResult,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
+from kraft.model.metadata import BrokerEndpoint, MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
+from kraft.model.offset_for_leader_epoch import (
+    EpochEndPartition,
+    EpochEndPartitionResult,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from kraft.model.produce import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
+from kraft.rpc.call import Call, Stream
+from kraft.rpc.calls import PRODUCE
+from kraft.rpc.peers import NotServed, Unreachable
+from kraft.server.handlers.describe_topics import topic_metadata
+from tests.support import cluster_images
+from tests.support.client.fake_admin import FakeAdmin
+from tests.support.client.fake_partition import FakePartition
+from tests.support.client.fake_streams import FakeFetchStream, FakeProduceStream, FakeStream
+from tests.support.server.fake_controllers import python_name
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+
+class FakeCluster:
+    """Doubles as the connections to it."""
+
+    def __init__(self, brokers: int = 3) -> None:
+        self.brokers = {broker_id: FakeBroker(self, broker_id) for broker_id in range(1, brokers + 1)}
+        self.topics: dict[str, list[FakePartition]] = {}
+        self.namespace = UUID(int=7)
+        """The ids of topics come from it and their names."""
+        self.configs: dict[str, dict[str, str]] = {}
+        self.alterations: list[configs.IncrementalAlterConfigsRequest] = []
+        self.hidden_topics: set[str] = set()
+        self.producer_ids = 0
+        self.calls: list[str] = []
+        self.changed = asyncio.Event()
+        self.closed = 0
+        self.broker_configs: dict[str, dict[str, str]] = {}
+        self.fenced: set[int] = set()
+        self.metadata_version = 1
+        self.image = cluster_images.cluster(*self.brokers)
+        """Knows only the topics that were placed, with their replicas; of the others every broker holds all."""
+        self.quotas = EMPTY_IMAGE.replay([FeatureLevelSet(feature=METADATA_VERSION, level=SETTINGS_AS_METADATA)])
+
+    # --- what a test does -------------------------------------------------------------------------------------
+
+    def create(self, topic: str, partitions: int = 1, leader_id: int | None = None) -> list[FakePartition]:
+        count = len(self.brokers)
+        self.topics[topic] = [
+            FakePartition(leader_id=leader_id if leader_id is not None else number % count + 1)
+            for number in range(partitions)
+        ]
+        return self.topics[topic]
+
+    def place(self, topic: str, *assignment: list[int], isr: list[int] | None = None) -> None:
+        """A topic on these brokers. What is decided about it is decided as a controller does."""
+        self.image = cluster_images.with_topic(
+            self.image, *assignment, isr=isr, topic=topic, topic_id=self.topic_id(topic)
+        )
+        self.create(topic, len(assignment))
+
+    def partition(self, topic: str, partition: int = 0) -> FakePartition:
+        return self.topics[topic][partition]
+
+    def move_leader(self, topic: str, partition: int, leader_id: int) -> None:
+        moved = self.partition(topic, partition)
+        moved.leader_id = leader_id
+        moved.leader_epoch += 1
+
+    def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
+        return [record.value for record in self.partition(topic, partition).records()]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(broker.address for broker in self.brokers.values())
+
+    def news(self) -> None:
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    # --- what its brokers know --------------------------------------------------------------------------------
+
+    def topic_id(self, topic: str) -> TopicId:
+        return TopicId(uuid5(self.namespace, topic))
+
+    def topic_metadata(self, name: str) -> TopicMetadata:
+        if name not in self.topics or name in self.hidden_topics:
+            code, partitions = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []
+        elif (placed := self.image.topic(name)) is not None:
+            return topic_metadata(self.image, placed)
+        else:
+            code, partitions = ErrorCode.NONE, self.topics[name]
+        return TopicMetadata(
+            error_code=code,
+            topic=name,
+            topic_id=self.topic_id(name),
+            partitions=[
+                PartitionMetadata(
+                    partition=number,
+                    leader_id=each.leader_id,
+                    leader_epoch=each.leader_epoch,
+                    replicas=list(self.brokers),
+                    isr=list(self.brokers),
+                    offline_replicas=[],
+                )
+                for number, each in enumerate(partitions)
+            ],
+        )
+
+    # --- Connections ------------------------------------------------------------------------------------------
+
+    def peer(self, address: str) -> FakeBroker:
+        for broker in self.brokers.values():
+            if broker.address == address:
+                return broker
+        return FakeBroker(self, -1, address=address, is_up=False)
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+class FakeBroker:
+    def __init__(self, cluster: FakeCluster, broker_id: int, address: str = "", is_up: bool = True) -> None:
+        self.cluster = cluster
+        self.broker_id = broker_id
+        self.address = address or f"broker-{broker_id}:9094"
+        self.is_up = is_up
+        self.hangs = False
+        self.reads_late = False
+        """What is produced to it is lost when the stream is closed before it was finished."""
+        self.never_finishes = False
+        """Does not end a stream whose producer has said that no more comes."""
+        self.is_of_earlier_version = False
+        """Does not say where leader epochs end."""
+        self.loses_answers = 0
+        """Streams of the next produce requests break after the request was carried out."""
+        self.loses_requests = 0
+        self.produced: list[ProduceRequest] = []
+        self.fetched: list[FetchRequest] = []
+        self.streams: list[FakeStream] = []
+        self._admin = FakeAdmin(cluster, broker_id)
+
+    def kill(self) -> None:
+        self.is_up = False
+        for stream in self.streams:
+            stream.break_off()
+
+    # --- Node -------------------------------------------------------------------------------------------------
+
+    async def call(self, call: Call[Request, Response], request: Request, timeout_s: float) -> Response:
+        name = python_name(call.name)
+        self.cluster.calls.append(f"{self.address} {name}")
+        if not self.is_up:
+            raise Unreachable(self.address, "connection refused", nobody_listens=True)
+        await asyncio.sleep(0)
+        if self.hangs:
+            await asyncio.sleep(timeout_s)
+            raise Unreachable(self.address, "no answer within the time allowed")
+        answer: Response = getattr(self if hasattr(self, name) else self._admin, name)(request)
+        return answer
+
+    def open(self, stream: Stream[Any, Any]) -> Any:
+        opened = FakeProduceStream(self) if stream is PRODUCE else FakeFetchStream(self)
+        self.streams.append(opened)
+        return opened
+
+    # --- Broker -----------------------------------------------------------------------------------------------
+
+    def metadata(self, request: MetadataRequest) -> MetadataResponse:
+        names = list(self.cluster.topics) if request.all_topics else request.topics
+        return MetadataResponse(
+            cluster_id="fake",
+            controller_id=1,
+            brokers=[
+                BrokerEndpoint(broker_id=broker.broker_id, host=broker.address.split(":")[0], port=9094)
+                for broker in self.cluster.brokers.values()
+                if broker.is_up
+            ],
+            topics=[self.cluster.topic_metadata(name) for name in names],
+        )
+
+    def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        return ListOffsetsResponse(partitions=[self._offset(asked) for asked in request.partitions])
+
+    def _offset(self, asked: ListOffsetsPartition) -> ListOffsetsPartitionResult:
+        partition = self.cluster.partition(asked.topic, asked.partition)
+        code, offset, timestamp_ms = partition.objection(self.broker_id, asked.current_leader_epoch), -1, -1
+        if code is ErrorCode.NONE:
+            offset, timestamp_ms = partition.find(asked.timestamp_ms)
+        return ListOffsetsPartitionResult(
+            topic=asked.topic,
+            partition=asked.partition,
+            error_code=code,
+            offset=offset,
+            timestamp_ms=timestamp_ms,
+            leader_epoch=partition.leader_epoch,
+        )
+
+    def offset_for_leader_epoch(self, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+        if self.is_of_earlier_version:
+            raise NotServed(self.address, "its version does not know this call")
+        return OffsetForLeaderEpochResponse(partitions=[self._epoch_end(asked) for asked in request.partitions])
+
+    def _epoch_end(self, asked: EpochEndPartition) -> EpochEndPartitionResult:
+        partition = self.cluster.partition(asked.topic, asked.partition)
+        code, epoch, end_offset = partition.objection(self.broker_id, asked.current_leader_epoch), -1, -1
+        if code is ErrorCode.NONE:
+            epoch, end_offset = partition.epoch_end(asked.leader_epoch)
+        return EpochEndPartitionResult(
+            topic=asked.topic, partition=asked.partition, error_code=code, leader_epoch=epoch, end_offset=end_offset
+        )
+
+    def delete_records(self, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+        return DeleteRecordsResponse(partitions=[self._delete_records(asked) for asked in request.partitions])
+
+    def _delete_records(self, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+        partition = self.cluster.partition(asked.topic, asked.partition)
+        code = ErrorCode.NONE
+        wanted = partition.end_offset if asked.before_offset == HIGH_WATERMARK else asked.before_offset
+        if partition.leader_id != self.broker_id:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        elif wanted > partition.end_offset:
+            code = ErrorCode.OFFSET_OUT_OF_RANGE
+        else:
+            partition.log_start_offset = max(partition.log_start_offset, wanted)
+        return DeleteRecordsPartitionResult(
+            topic=asked.topic,
+            partition=asked.partition,
+            error_code=code,
+            low_watermark=partition.log_start_offset if code is ErrorCode.NONE else -1,
+        )
+
+    def init_producer_id(self, _: InitProducerIdRequest) -> InitProducerIdResponse:
+        self.cluster.producer_ids += 1
+        return InitProducerIdResponse(
+            error_code=ErrorCode.NONE, producer_id=self.cluster.producer_ids, producer_epoch=0
+        )
+
+    def produce(self, request: ProduceRequest) -> ProduceResponse:
+        self.produced.append(request)
+        response = ProduceResponse(
+            request_id=request.request_id, partitions=[self._produce(asked) for asked in request.partitions]
+        )
+        self.cluster.news()
+        return response
+
+    def _produce(self, asked: ProducePartition) -> ProducePartitionResult:
+        partition = self.cluster.partition(asked.topic, asked.partition)
+        code, base_offset = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
+        if partition.leader_id == self.broker_id:
+            code, base_offset = partition.append(bytes(asked.records))
+        return ProducePartitionResult(
+            topic=asked.topic, partition=asked.partition, error_code=code, base_offset=base_offset
+        )
+
+    def fetch(self, request: FetchRequest) -> FetchResponse:
+        return FetchResponse(
+            request_id=request.request_id, partitions=[self._fetch(asked) for asked in request.partitions]
+        )
+
+    def _fetch(self, asked: FetchPartition) -> FetchPartitionResult:
+        partition = self.cluster.partition(asked.topic, asked.partition)
+        code, records = partition.objection(self.broker_id, asked.current_leader_epoch), b""
+        if code is not ErrorCode.NONE:
+            pass
+        elif not partition.log_start_offset <= asked.fetch_offset <= partition.end_offset:
+            code = ErrorCode.OFFSET_OUT_OF_RANGE
+        else:
+            records = partition.read(asked.fetch_offset, asked.partition_max_bytes)
+        return FetchPartitionResult(
+            topic=asked.topic,
+            partition=asked.partition,
+            error_code=code,
+            high_watermark=partition.end_offset,
+            log_start_offset=partition.log_start_offset,
+            records=records,
+        )
+
+
+def tp(topic: str, partition: int = 0) -> TopicPartition:
+    return TopicPartition(topic, partition)

@@ -1,0 +1,268 @@
+"""Producers of Kafka's unmodified clients, idempotent, that send 0, 1, 2, ... to partitions of their own.
+
+Each is a context manager with a thread. What was acknowledged, and when, is written down by partition; `check` raises
+what a client gave up, and the numbers of a partition are compared with what is read from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import abstractmethod
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar, Final
+
+import aiokafka
+import confluent_kafka
+import kafka
+
+from tests.support.working_thread import WorkingThread
+
+DEADLINE_S: Final = 90.0
+DELIVERY_MS_MAX: Final = 120_000
+_POLL_S: Final = 0.02
+_BURST: Final = 5
+_BURST_PAUSE_S: Final = 0.01
+_VALUE_BYTES: Final = 300
+_BATCH_BYTES: Final = 8_192
+"""Small batches, and so several requests under way whenever something happens."""
+
+
+class NumberedLoad(WorkingThread):
+    client: str
+
+    def __init__(self, servers: str, topic: str, partitions: Sequence[int]) -> None:
+        super().__init__(self.client, DEADLINE_S)
+        self.partitions = tuple(partitions)
+        self.sent = dict.fromkeys(partitions, 0)
+        self.acknowledged_at_s: dict[int, list[float]] = {partition: [] for partition in partitions}
+        self.errors: Counter[str] = Counter()
+        self._servers = servers
+        self._topic = topic
+
+    # --- for the run ---
+
+    def check(self) -> None:
+        """Raises what went wrong, in the thread or with a record."""
+        super().check()
+        assert not self.errors, f"{self.client} gave up: {dict(self.errors)}"
+
+    def wait_for_acknowledgements(self, count: int, since_s: float) -> None:
+        """Until so many came after that moment, from each partition. Raises TimeoutError and AssertionError."""
+        until_s = time.monotonic() + DEADLINE_S
+        for partition, times_s in self.acknowledged_at_s.items():
+            while len(times_s) < count or times_s[-count] < since_s:
+                self.check()
+                if time.monotonic() > until_s:
+                    raise TimeoutError(
+                        f"partition {partition} acknowledged nothing to {self.client} in {DEADLINE_S:g} s"
+                    )
+                # Polled: acknowledgements are noted by another thread, which has no need to tell.
+                time.sleep(_POLL_S)
+
+    def gap_s(self, begin_s: float) -> float:
+        """The longest time without an acknowledgement since then, of any of the partitions."""
+        gaps_s = []
+        for times_s in self.acknowledged_at_s.values():
+            around = times_s[max(0, bisect_left(times_s, begin_s) - 1) :]
+            gaps_s += [later - max(earlier, begin_s) for earlier, later in pairwise(around)]
+        return max(gaps_s, default=0.0)
+
+    def stop(self) -> None:
+        """Sends no more; returns when everything is acknowledged. Raises AssertionError."""
+        self._stopping.set()
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive(), f"{self.client} does not come to its end"
+        self.check()
+        for partition, times_s in self.acknowledged_at_s.items():
+            assert len(times_s) == self.sent[partition], f"a number of {self.client} is without an outcome"
+
+    # --- for the clients ---
+
+    @abstractmethod
+    def _work(self) -> None:
+        """Sends the next numbers until `_stopping`, and then waits for all outcomes."""
+
+    def _next(self, partition: int) -> bytes:
+        number = self.sent[partition]
+        self.sent[partition] += 1
+        return b"%d" % number
+
+    def _note(self, partition: int, error: object) -> None:
+        if error is None:
+            self.acknowledged_at_s[partition].append(time.monotonic())
+        else:
+            self.errors[str(error)] += 1
+
+
+class LibrdkafkaLoad(NumberedLoad):
+    client = "librdkafka"
+    settings: ClassVar[Mapping[str, Any]] = {
+        "enable.idempotence": True,
+        "linger.ms": 1,
+        "batch.size": _BATCH_BYTES,
+        "message.timeout.ms": DELIVERY_MS_MAX,
+        "reconnect.backoff.max.ms": 500,
+    }
+
+    def _work(self) -> None:
+        producer = confluent_kafka.Producer({"bootstrap.servers": self._servers, **self.settings})
+        try:
+            while not self._stopping.is_set():
+                for partition in self.partitions:
+                    for _ in range(_BURST):
+                        self._send(producer, partition)
+                # The load has a rate, so that a long run ends with logs that can be compared.
+                producer.poll(_BURST_PAUSE_S)
+            producer.flush(DEADLINE_S)
+        finally:
+            producer.purge()
+
+    def _send(self, producer: confluent_kafka.Producer, partition: int) -> None:
+        value = self._next(partition).ljust(_VALUE_BYTES)
+        while True:
+            try:
+                producer.produce(
+                    self._topic,
+                    value,
+                    partition=partition,
+                    on_delivery=lambda error, _: self._note(partition, error),
+                )
+                return
+            except BufferError:
+                producer.poll(_POLL_S)
+
+
+class DefaultLibrdkafkaLoad(LibrdkafkaLoad):
+    """With librdkafka's own defaults, so not idempotent: what is sent again after a kill may be stored twice."""
+
+    client = "librdkafka with its defaults"
+    settings: ClassVar[Mapping[str, Any]] = {}
+
+
+class KafkaPythonLoad(NumberedLoad):
+    client = "kafka-python"
+
+    def _work(self) -> None:
+        producer = kafka.KafkaProducer(
+            bootstrap_servers=self._servers.split(","),
+            enable_idempotence=True,
+            linger_ms=1,
+            batch_size=_BATCH_BYTES,
+            delivery_timeout_ms=DELIVERY_MS_MAX,
+            reconnect_backoff_max_ms=500,
+        )
+        try:
+            while not self._stopping.wait(_BURST_PAUSE_S):
+                for partition in self.partitions:
+                    for _ in range(_BURST):
+                        self._send(producer, partition)
+            producer.flush(timeout=DEADLINE_S)
+        finally:
+            producer.close(timeout=0)
+
+    def _send(self, producer: kafka.KafkaProducer, partition: int) -> None:
+        sent = producer.send(self._topic, self._next(partition).ljust(_VALUE_BYTES), partition=partition)
+        sent.add_callback(lambda _: self._note(partition, None))
+        sent.add_errback(lambda error: self._note(partition, repr(error)))
+
+
+class AiokafkaLoad(NumberedLoad):
+    client = "aiokafka"
+
+    def _work(self) -> None:
+        asyncio.run(self._send_on())
+
+    async def _send_on(self) -> None:
+        producer = aiokafka.AIOKafkaProducer(
+            bootstrap_servers=self._servers,
+            enable_idempotence=True,
+            linger_ms=1,
+            max_batch_size=_BATCH_BYTES,
+        )
+        async with producer:
+            while not self._stopping.is_set():
+                for partition in self.partitions:
+                    for _ in range(_BURST):
+                        await self._send(producer, partition)
+                await asyncio.sleep(_BURST_PAUSE_S)
+            await asyncio.wait_for(producer.flush(), DEADLINE_S)
+
+    async def _send(self, producer: aiokafka.AIOKafkaProducer, partition: int) -> None:
+        sent = await producer.send(self._topic, self._next(partition).ljust(_VALUE_BYTES), partition=partition)
+
+        def note(done: asyncio.Future[Any]) -> None:
+            self._note(partition, "cancelled" if done.cancelled() else done.exception())
+
+        sent.add_done_callback(note)
+
+
+LOADS: Final[tuple[type[NumberedLoad], ...]] = (LibrdkafkaLoad, KafkaPythonLoad, AiokafkaLoad)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What a partition holds, beside what one client sent to it. All of that was acknowledged."""
+
+    client: str
+    partition: int
+    sent: int
+    read: int
+    lost: list[int]
+    repeated: list[int]
+    is_in_order: bool
+
+    @property
+    def is_complete(self) -> bool:
+        """Whatever is there more than once."""
+        return not self.lost
+
+    @property
+    def is_exact(self) -> bool:
+        return not self.lost and not self.repeated and self.is_in_order and self.read == self.sent
+
+    def __str__(self) -> str:
+        return (
+            f"{self.client}, partition {self.partition}: {self.sent:,} acknowledged, {self.read:,} read, "
+            f"{len(self.lost)} lost {self.lost[:5]}, {len(self.repeated)} twice {self.repeated[:5]}, "
+            f"{'' if self.is_in_order else 'NOT '}in their order"
+        )
+
+
+def compare(client: str, partition: int, sent: int, numbers: Sequence[int]) -> Comparison:
+    found = Counter(numbers)
+    return Comparison(
+        client=client,
+        partition=partition,
+        sent=sent,
+        read=len(numbers),
+        lost=[number for number in range(sent) if number not in found],
+        repeated=sorted(number for number, times in found.items() if times > 1),
+        is_in_order=list(numbers) == sorted(numbers),
+    )
+
+
+def read_numbers(servers: str, topic: str, partition: int) -> list[int]:
+    """By their offsets. Raises AssertionError when not all of them come."""
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": servers, "group.id": "nobody", "enable.auto.commit": False}
+    )
+    numbers: list[int] = []
+    try:
+        place = confluent_kafka.TopicPartition(topic, partition, 0)
+        _, end = consumer.get_watermark_offsets(place, timeout=DEADLINE_S)
+        consumer.assign([place])
+        while len(numbers) < end:
+            messages = consumer.consume(min(10_000, end - len(numbers)), DEADLINE_S)
+            assert messages, f"only {len(numbers)} of {end} records of partition {partition} came"
+            for message in messages:
+                error = message.error()
+                assert error is None, error
+                numbers.append(int(message.value() or b""))
+    finally:
+        consumer.close()
+    return numbers

@@ -1,0 +1,221 @@
+"""A broker with several log directories, whose replicas move between them when a test says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Executor
+from dataclasses import replace
+from errno import ENOSPC
+from itertools import count
+from typing import Any, ClassVar, TypeVar
+
+from kraft.log.disk import Disk
+from kraft.metadata.configs import TopicConfig
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import BrokerId, Offset, TopicId, TopicPartition
+from kraft.replication.effects import ProposeIsr
+from kraft.server.replica.log_directories import LogDirectories
+from kraft.server.replica.move import ReplicaMove
+from kraft.server.replica.moves import ReplicaMoves
+from kraft.server.replica.partition import Partition
+from kraft.server.replica.partitions import Partitions
+from kraft.server.replica.storage import ReplicaStorage
+from kraft.server.replica.store import PartitionStore
+from kraft.server.replica.surroundings import PartitionSurroundings
+from tests.support.cluster_images import ORDERS
+from tests.support.server.replicas import DEFAULTS, ORDERS_0, WALL_MS, FailingDisk, InlineExecutor, batch, lead, until
+from tests.support.virtual_time import run_virtually
+
+Result = TypeVar("Result")
+
+
+class Mover:
+    """`paths` are its log directories. Syncs when the test says so, and does what is for threads at once."""
+
+    _opened: ClassVar[list[Partition]] = []
+
+    def __init__(
+        self,
+        disk: Disk,
+        paths: Sequence[str],
+        *,
+        executor: Executor | None = None,
+        offline: Sequence[str] = (),
+        exists: Callable[[TopicPartition], bool] = lambda _: True,
+    ) -> None:
+        self.disk = disk
+        self.paths = tuple(paths)
+        self.is_full = False
+        self.failed: list[str] = []
+        self.checkpoints = 0
+        self.partitions = Partitions(exists)
+        self.directories = LogDirectories(
+            [path for path in paths if path not in offline], dict.fromkeys(offline, "no disk")
+        )
+        self.store = PartitionStore(disk, self.directories, closed_cleanly=())
+        numbers = count(1)
+        executor = executor or InlineExecutor()
+        self.moves = ReplicaMoves(
+            partitions=self.partitions,
+            storage=ReplicaStorage(disk=disk, directories=self.directories, store=self.store, thread=executor),
+            copy_thread=executor,
+            admit=self._admit,
+            directory_failed=self.directory_failed,
+            moved=self._moved,
+            draw_move_id=lambda: f"{next(numbers):032x}",
+        )
+        self._unsynced: list[Partition] = []
+
+    # --- the broker around ---
+
+    def _admit(self, directory: str, size_bytes: int) -> None:
+        if self.is_full:
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} has no room for {size_bytes} bytes")
+
+    async def _moved(self) -> None:
+        self.checkpoints += 1
+
+    def directory_failed(self, directory: str, reason: str) -> None:
+        """As `ReplicaFailures` does it, in short."""
+        self.failed.append(directory)
+        self.directories.fail(directory, reason)
+        for partition in self.partitions:
+            if partition.log_directory == directory:
+                self.partitions.remove(partition)
+                partition.retire()
+
+    def _note_proposal(self, partition: Partition, proposal: ProposeIsr) -> None:
+        raise AssertionError("nobody leaves an ISR in here")
+
+    def _note_rot(self, partition: Partition, reason: str) -> None:
+        self.partitions.remove(partition)
+        partition.retire()
+
+    # --- what tests say ---
+
+    def open(
+        self,
+        topic_partition: TopicPartition = ORDERS_0,
+        topic_id: TopicId = ORDERS,
+        *,
+        config: TopicConfig = DEFAULTS,
+        sync_before_ack: bool = True,
+        **configs: Any,
+    ) -> Partition:
+        """In the first log directory, unless it is elsewhere."""
+        effective = replace(config, **configs)
+        self.store.prefer(topic_partition, self.paths[0])
+        partition = Partition(
+            topic_partition=topic_partition,
+            topic_id=topic_id,
+            log=self.store.open(topic_partition, topic_id, effective),
+            high_watermark=Offset(0),
+            config=effective,
+            surroundings=PartitionSurroundings(
+                broker_id=BrokerId(1),
+                replica_lag_time_max_ms=30_000,
+                sync_before_ack=sync_before_ack,
+                monotonic_ms=lambda: 0,
+                wall_ms=lambda: WALL_MS,
+                request_sync=self._unsynced.append,
+                propose_isr=self._note_proposal,
+                directory_failed=lambda partition, reason: self.directory_failed(partition.log_directory, reason),
+                replica_is_corrupt=self._note_rot,
+            ),
+        )
+        self.partitions.add(partition)
+        self._opened.append(partition)
+        return partition
+
+    @classmethod
+    def close_all(cls) -> None:
+        """Lets go of the files of every one that was made; what is unsynced stays as it is."""
+        while cls._opened:
+            cls._opened.pop().log.release()
+
+    def sync(self) -> None:
+        """One round of the log syncer."""
+        waiting, self._unsynced[:] = list(self._unsynced), []
+        for partition in dict.fromkeys(waiting):
+            ticket = partition.prepare_sync()
+            if ticket is not None:
+                ticket.run()
+                partition.complete_sync(ticket)
+
+    async def moved(self, partition: Partition, path: str) -> None:
+        """Has it moved, and waits for that."""
+        await self.moves.move(partition, path)
+        await settled(partition)
+
+    def places(self, topic_partition: TopicPartition = ORDERS_0) -> list[str]:
+        """The log directories that have the replica under its own name."""
+        return [path for path in self.paths if str(topic_partition) in self.names(path)]
+
+    def names(self, path: str) -> list[str]:
+        return list(self.disk.list(path))
+
+    def run(self, scenario: Callable[[], Coroutine[Any, Any, Result]], *, in_real_time: bool = False) -> Result:
+        """While replicas are being moved. The time is virtual, unless there are threads to wait for."""
+
+        async def with_moves() -> Result:
+            await self.moves.finish_interrupted()
+            moving = asyncio.ensure_future(self.moves.run())
+            try:
+                return await scenario()
+            finally:
+                moving.cancel()
+                await asyncio.wait([moving])
+                self.moves.close()
+                assert moving.cancelled(), moving.exception()
+
+        return asyncio.run(with_moves()) if in_real_time else run_virtually(with_moves())
+
+
+async def settled(partition: Partition) -> None:
+    """Nothing is being moved any more, nor removed for that."""
+    await until(lambda: partition.move is None, within_s=60)
+    await asyncio.sleep(0.01)
+
+
+class WatchedDisk(FailingDisk):
+    """Fails some operations on names, and says when one is about to happen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before_rename: Callable[[str, str], None] = lambda source, target: None
+        self.before_dir_sync: Callable[[str], None] = lambda path: None
+        self.refuses_new_files = False
+
+    def open(self, path: str, create: bool) -> Any:
+        if create and self.refuses_new_files:
+            raise OSError(ENOSPC, "No space left on device")
+        return super().open(path, create)
+
+    def rename(self, source: str, target: str) -> None:
+        self.before_rename(source, target)
+        super().rename(source, target)
+
+    def sync_dir(self, path: str) -> None:
+        self.before_dir_sync(path)
+        super().sync_dir(path)
+
+
+def written(mover: Mover, *values: str, **configs: Any) -> Partition:
+    """Led by this broker, alone; each value a batch, and all synced."""
+    partition = mover.open(**configs)
+    lead(partition, replicas=(1,))
+    for value in values:
+        partition.append(batch(value), -1)
+    mover.sync()
+    return partition
+
+
+LETTERS = "abcdefghij"
+
+
+async def until_copied(move: ReplicaMove, offset: int) -> None:
+    """And not much further."""
+    async with asyncio.timeout(60):
+        while move.log_end_offset < offset:  # noqa: ASYNC110  In virtual time, each turn of the loop is looked at.
+            await asyncio.sleep(0)

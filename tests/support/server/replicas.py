@@ -1,0 +1,265 @@
+"""Replicas with real logs, and a broker around them that notes what they ask for."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field, replace
+from errno import ENOSPC
+from pathlib import Path
+from typing import Any
+
+from kraft.log.format.record_batch import build_batch, iter_records
+from kraft.log.format.record_codec import Record
+from kraft.log.partition_log import PartitionLog
+from kraft.metadata.configs import TopicConfig, broker_defaults
+from kraft.metadata.image import PartitionImage
+from kraft.model.errors import ErrorCode, Refusal
+from kraft.model.ids import (
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    PartitionEpoch,
+    TopicId,
+    TopicPartition,
+)
+from kraft.replication.effects import ProposeIsr
+from kraft.runtime.disk import RealDisk
+from kraft.server.replica.log_configs import log_config
+from kraft.server.replica.partition import Partition
+from kraft.server.replica.partitions import Partitions
+from kraft.server.replica.surroundings import PartitionSurroundings
+from tests.support.cluster_images import ORDERS, ids
+
+ORDERS_0 = TopicPartition("orders", 0)
+DEFAULTS = broker_defaults({})
+WALL_MS = 1_700_000_000_000
+
+
+class FailingFile:
+    """A real file whose syncs and writes fail when told to."""
+
+    def __init__(self, file: Any, disk: FailingDisk, path: str) -> None:
+        self._file = file
+        self._disk = disk
+        self._path = path
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def sync(self) -> None:
+        self._disk.syncs += 1
+        self._disk.changed.append(self._path)
+        if self._disk.fails_syncs or self._path.startswith(self._disk.fails_syncs_in):
+            raise OSError("input/output error")
+        self._file.sync()
+
+    def append(self, pieces: Any) -> Any:
+        self._disk.changed.append(self._path)
+        if self._disk.fails_writes:
+            raise OSError("input/output error")
+        if self._disk.appends_left == 0:
+            raise OSError(ENOSPC, "No space left on device")
+        if self._disk.appends_left is not None:
+            self._disk.appends_left -= 1
+        if self._disk.is_full:
+            # As a disk does it that runs full in the middle: a part is written.
+            self._file.append([pieces[0]])
+            raise OSError(ENOSPC, "No space left on device")
+        return self._file.append(pieces)
+
+
+class FailingDisk(RealDisk):
+    def __init__(self) -> None:
+        self.fails_syncs = False
+        self.fails_writes = False
+        self.is_full = False
+        self.appends_left: int | None = None
+        self.syncs = 0
+        self.fails_syncs_in: tuple[str, ...] = ()
+        """Of all files whose paths begin like that."""
+        self.changed: list[str] = []
+        """The path of every file that was appended to or synced, or was to be."""
+
+    def open(self, path: str, create: bool) -> Any:
+        return FailingFile(super().open(path, create), self, path)
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        self.changed.append(path)
+        if self.is_full:
+            raise OSError(ENOSPC, "No space left on device")
+        super().write_atomically(path, data)
+
+
+class InlineExecutor(Executor):
+    """Does what it is given at once, so that a test has one thread and no chance."""
+
+    def submit(self, work: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(work(*arguments, **named))
+        except Exception as error:  # noqa: BLE001  As an executor does.
+            done.set_exception(error)
+        return done
+
+
+@dataclass(slots=True)
+class Broker:
+    """Broker 1 unless told otherwise. Syncs when the test says so."""
+
+    directory: Path
+    broker_id: int = 1
+    sync_before_ack: bool = True
+    now_ms: int = 0
+    wall_ms: int = WALL_MS
+    disk: FailingDisk = field(default_factory=FailingDisk)
+    partitions: Partitions = field(default_factory=Partitions)
+    unsynced: list[Partition] = field(default_factory=list)
+    proposals: list[ProposeIsr] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    """Of log directories."""
+    corrupt: list[str] = field(default_factory=list)
+    is_full: bool = False
+    off_loop: bool = False
+    """Its logs are changed where they are synced."""
+    request_sync: Callable[[Partition], None] | None = None
+    """In place of `unsynced`."""
+
+    def surroundings(self) -> PartitionSurroundings:
+        return PartitionSurroundings(
+            broker_id=BrokerId(self.broker_id),
+            replica_lag_time_max_ms=30_000,
+            sync_before_ack=self.sync_before_ack,
+            monotonic_ms=lambda: self.now_ms,
+            wall_ms=lambda: self.wall_ms,
+            request_sync=self.request_sync or self.unsynced.append,
+            off_loop=self.off_loop,
+            admit=self.admit,
+            propose_isr=lambda _, proposal: self.proposals.append(proposal),
+            directory_failed=lambda _, reason: self.failures.append(reason),
+            replica_is_corrupt=lambda _, reason: self.corrupt.append(reason),
+        )
+
+    def admit(self, directory: str, size_bytes: int) -> None:
+        if self.is_full:
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} has no room for {size_bytes} bytes")
+
+    def open(
+        self,
+        topic_partition: TopicPartition = ORDERS_0,
+        topic_id: TopicId = ORDERS,
+        *,
+        high_watermark: int = 0,
+        config: TopicConfig = DEFAULTS,
+        **configs: Any,
+    ) -> Partition:
+        effective = replace(config, **configs)
+        path = f"{self.directory}/{topic_partition}"
+        partition = Partition(
+            topic_partition=topic_partition,
+            topic_id=topic_id,
+            log=PartitionLog.open(self.disk, path, log_config(effective), topic_partition),
+            high_watermark=Offset(high_watermark),
+            config=effective,
+            surroundings=self.surroundings(),
+        )
+        self.partitions.add(partition)
+        return partition
+
+    def sync(self) -> None:
+        """One round of the log syncer."""
+        waiting, self.unsynced[:] = list(self.unsynced), []
+        for partition in dict.fromkeys(waiting):
+            ticket = partition.prepare_sync()
+            if ticket is not None:
+                ticket.run()
+                partition.complete_sync(ticket)
+
+
+def state(
+    leader: int,
+    *,
+    epoch: int = 0,
+    partition_epoch: int = 0,
+    replicas: tuple[int, ...] = (1, 2),
+    isr: tuple[int, ...] | None = None,
+) -> PartitionImage:
+    return PartitionImage(
+        partition=0,
+        replicas=tuple(ids(*replicas)),
+        isr=tuple(ids(*(replicas if isr is None else isr))),
+        leader=BrokerId(leader),
+        leader_epoch=LeaderEpoch(epoch),
+        partition_epoch=PartitionEpoch(partition_epoch),
+    )
+
+
+def lead(partition: Partition, **how: Any) -> None:
+    """Broker 1 leads it, in sync with all replicas unless told otherwise."""
+    partition.lead(state(1, **how), BrokerEpoch(1))
+
+
+def follow(partition: Partition, leader: int = 2, **how: Any) -> None:
+    partition.follow(state(leader, **how))
+
+
+def fetched(partition: Partition, offset: int, *, broker_id: int = 2, broker_epoch: int = 2) -> None:
+    """A follower has everything below `offset` on its disk."""
+    partition.follower_fetched(BrokerId(broker_id), BrokerEpoch(broker_epoch), Offset(offset))
+
+
+def remove_directory(partition: Partition) -> None:
+    """Of a replica that is retired, as its topic was deleted."""
+    with partition.files_in_use:
+        shutil.rmtree(partition.log.directory)
+
+
+def batch(*values: str, producer_id: int = -1, producer_epoch: int = 0, sequence: int = -1) -> bytes:
+    records = [Record(at, 1_000 + at, None, value.encode()) for at, value in enumerate(values)]
+    if producer_id < 0:
+        return build_batch(records)
+    return build_batch(records, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=sequence)
+
+
+def leaders_batch(*values: str, at: int, epoch: int = 0) -> bytes:
+    """As it stands in a leader's log."""
+    records = [Record(offset, 1_000, None, value.encode()) for offset, value in enumerate(values, start=at)]
+    return build_batch(records, base_offset=at, leader_epoch=epoch)
+
+
+def values_of(records: bytes) -> list[str]:
+    return [(record.value or b"").decode() for record in iter_records(records)]
+
+
+def values_in(partition: Partition) -> list[str]:
+    """Of the whole log, committed or not; its segments are smaller than 1 MiB."""
+    values, offset = list[str](), partition.log.log_start_offset
+    while offset < partition.log.log_end_offset:
+        records = partition.log.read(offset, 1 << 20, partition.log.log_end_offset)
+        values += values_of(records)
+        offset = Offset(offset + len(values_of(records)))
+    return values
+
+
+async def until(holds: Callable[[], bool], within_s: float = 5) -> None:
+    """Looks every millisecond. Raises TimeoutError."""
+    async with asyncio.timeout(within_s):
+        while True:
+            if holds():
+                return
+            await asyncio.sleep(0.001)
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def outcome(produced: ErrorCode | asyncio.Future[ErrorCode]) -> ErrorCode | None:
+    """None while it is not known."""
+    if isinstance(produced, ErrorCode):
+        return produced
+    return produced.result() if produced.done() else None

@@ -1,0 +1,156 @@
+"""A follower that fetches from a leader, which answers as the test says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+from kraft.model.errors import ErrorCode
+from kraft.model.ids import BrokerEpoch, BrokerId, TopicPartition
+from kraft.model.replica_fetch import (
+    ReplicaFetchPartition,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+    ReplicaFetchResult,
+)
+from kraft.rpc.peers import Peer
+from kraft.server.cluster.own_registration import OwnRegistration
+from kraft.server.config.components import ReplicationConfig
+from kraft.server.handlers.replica_fetch import ReplicaFetchHandler
+from kraft.server.replica.fetcher import ReplicaFetcher
+from kraft.server.replica.partition import Partition
+from tests.support.server.replicas import Broker, batch, follow, state
+
+CONFIG = ReplicationConfig(
+    lag_time_max_ms=30_000,
+    fetch_bytes_max=1 << 20,
+    fetch_response_bytes_max=10 << 20,
+    fetch_bytes_min=1,
+    fetch_wait_max_ms=500,
+    high_watermark_checkpoint_interval_ms=5_000,
+)
+
+
+Answer = Callable[[ReplicaFetchRequest], Any]
+
+
+class Stream:
+    def __init__(self, leader: Leader) -> None:
+        self._leader = leader
+        self._answer: asyncio.Future[ReplicaFetchResponse] | None = None
+
+    async def send(self, request: ReplicaFetchRequest) -> None:
+        if self._leader.takes_no_requests:
+            await asyncio.sleep(3_600)
+        self._leader.requests.append(request)
+        self._answer = asyncio.ensure_future(self._leader.answer(request))
+
+    async def receive(self) -> ReplicaFetchResponse:
+        assert self._answer is not None
+        return await self._answer
+
+    async def close(self) -> None:
+        self._leader.closed_streams += 1
+        if self._answer is not None:
+            self._answer.cancel()
+
+
+class Leader:
+    """Broker 2, which answers with `answer`, or what a test puts in its place."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.requests: list[ReplicaFetchRequest] = []
+        self.streams = 0
+        self.closed_streams = 0
+        self.is_known = True
+        self.takes_no_requests = False
+        self.answer: Answer = ReplicaFetchHandler(broker.partitions).handle
+
+    def peer(self) -> Peer | None:
+        return cast(Peer, self) if self.is_known else None
+
+    def open(self, _: object) -> Stream:
+        self.streams += 1
+        return Stream(self)
+
+    def offsets_asked(self, number: int = 0) -> list[int]:
+        return [
+            wanted.fetch_offset
+            for request in self.requests
+            for wanted in request.partitions
+            if wanted.partition == number
+        ]
+
+
+def result(wanted: ReplicaFetchPartition, **fields: Any) -> ReplicaFetchResult:
+    values: dict[str, Any] = {
+        "topic_id": wanted.topic_id,
+        "partition": wanted.partition,
+        "error_code": ErrorCode.NONE,
+        "leader_epoch": wanted.current_leader_epoch,
+        "high_watermark": wanted.high_watermark,
+        "log_start_offset": 0,
+    }
+    return ReplicaFetchResult(**{**values, **fields})
+
+
+def fetcher_of(
+    leader: Leader,
+    follower: Broker,
+    lost: Callable[[BrokerId], None] = lambda _: None,
+    config: ReplicationConfig = CONFIG,
+    found: Callable[[BrokerId], None] = lambda _: None,
+) -> ReplicaFetcher:
+    return ReplicaFetcher(
+        registration=OwnRegistration(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(7)),
+        leader_id=BrokerId(2),
+        peer=leader.peer,
+        partitions=follower.partitions,
+        config=config,
+        lost=lost,
+        found=found,
+    )
+
+
+@asynccontextmanager
+async def fetching(
+    leader: Leader,
+    follower: Broker,
+    lost: Callable[[BrokerId], None] = lambda _: None,
+    config: ReplicationConfig = CONFIG,
+    found: Callable[[BrokerId], None] = lambda _: None,
+) -> AsyncIterator[ReplicaFetcher]:
+    """The follower's disk syncs every millisecond."""
+
+    async def sync() -> None:
+        while True:
+            await asyncio.sleep(0.001)
+            follower.sync()
+
+    fetcher = fetcher_of(leader, follower, lost, config, found)
+    tasks = [asyncio.create_task(fetcher.run()), asyncio.create_task(sync())]
+    try:
+        yield fetcher
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        await asyncio.sleep(0.01)
+
+
+def led(leader: Leader, *values: str, epoch: int = 0, number: int = 0) -> Partition:
+    partition = leader.broker.open(TopicPartition("orders", number))
+    partition.lead(state(2, epoch=epoch), BrokerEpoch(1))
+    for value in values:
+        partition.append(batch(value), 1)
+    leader.broker.sync()
+    return partition
+
+
+def followed(follower: Broker, *, epoch: int = 0, number: int = 0) -> Partition:
+    partition = follower.open(TopicPartition("orders", number))
+    follow(partition, epoch=epoch)
+    return partition

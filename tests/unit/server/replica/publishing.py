@@ -1,0 +1,149 @@
+"""Broker 1 with a publisher, over real disks, and with controllers that answer what the test says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import cast
+
+from kraft.metadata.image import EMPTY_IMAGE, MetadataImage
+from kraft.metadata.records import PartitionChanged
+from kraft.model.fail_replicas import FailReplicasResult
+from kraft.model.ids import (
+    BrokerId,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+    TopicIdPartition,
+)
+from kraft.server.cluster.own_registration import OwnRegistration
+from kraft.server.replica.failures import ReplicaFailures
+from kraft.server.replica.fetcher import ReplicaFetcher
+from kraft.server.replica.log_directories import LogDirectories
+from kraft.server.replica.partition import Partition
+from kraft.server.replica.publisher import ReplicaPublisher
+from kraft.server.replica.removals import ReplicaRemovals
+from kraft.server.replica.storage import ReplicaStorage
+from kraft.server.replica.store import PartitionStore
+from tests.support.cluster_images import ORDERS, ids
+from tests.support.server.fake_controllers import FakeControllers
+from tests.support.server.replicas import DEFAULTS, Broker, InlineExecutor
+
+
+class FakeFetcher:
+    def __init__(self, leader_id: int, breaks: bool) -> None:
+        self.leader_id = leader_id
+        self.is_running = False
+        self.assignments = 0
+        self._breaks = breaks
+
+    def assignment_changed(self) -> None:
+        self.assignments += 1
+
+    async def run(self) -> None:
+        self.is_running = True
+        try:
+            assert not self._breaks, "our bug"
+            await asyncio.sleep(3_600)
+        finally:
+            self.is_running = False
+
+
+@dataclass(slots=True)
+class Host:
+    """Its log directories are `names` in the broker's directory, or that one. `broker.failures` end the node."""
+
+    broker: Broker
+    names: Sequence[str] = ()
+    unusable: Sequence[str] = ()
+    indispensable: str | None = None
+    fetchers: list[FakeFetcher] = field(default_factory=list)
+    fetchers_break: bool = False
+    controllers: FakeControllers = field(default_factory=lambda: FakeControllers(fail_replicas=FailReplicasResult()))
+    log_directories: LogDirectories = field(init=False)
+    failures: ReplicaFailures = field(init=False)
+    removals: ReplicaRemovals = field(init=False)
+    """Removes what is marked for deletion when the test says so."""
+    publisher: ReplicaPublisher = field(init=False)
+    image: MetadataImage = EMPTY_IMAGE
+    registration: OwnRegistration = field(default_factory=lambda: OwnRegistration(broker_id=BrokerId(1)))
+
+    def start(self, *, clean_shutdown: bool = False) -> Host:
+        for name in self.names:
+            self.path(name).mkdir(exist_ok=True)
+        good = [str(self.path(name)) for name in self.names or [""] if name not in self.unusable]
+        self.log_directories = LogDirectories(good, {str(self.path(name)): "no disk" for name in self.unusable})
+        storage = ReplicaStorage(
+            disk=self.broker.disk,
+            directories=self.log_directories,
+            store=PartitionStore(self.broker.disk, self.log_directories, closed_cleanly=good if clean_shutdown else ()),
+            thread=InlineExecutor(),
+        )
+        self.failures = ReplicaFailures(
+            registration=self.registration,
+            partitions=self.broker.partitions,
+            storage=storage,
+            indispensable=None if self.indispensable is None else str(self.path(self.indispensable)),
+            controllers=self.controllers.as_client(),
+            fatal=self.broker.failures.append,
+        )
+        self.removals = ReplicaRemovals(
+            disk=self.broker.disk,
+            directories=self.log_directories,
+            thread=InlineExecutor(),
+            directory_failed=self.failures.directory_failed,
+        )
+        self.publisher = ReplicaPublisher(
+            registration=self.registration,
+            partitions=self.broker.partitions,
+            storage=storage,
+            failures=self.failures,
+            removals=self.removals,
+            defaults=DEFAULTS,
+            surroundings=replace(
+                self.broker.surroundings(),
+                directory_failed=self.failures.partition_directory_failed,
+                replica_is_corrupt=self.failures.replica_is_corrupt,
+            ),
+            make_fetcher=self._make_fetcher,
+            fatal=self.broker.failures.append,
+        )
+        return self
+
+    async def act_on(self, image: MetadataImage) -> None:
+        self.registration.broker_epoch = image.brokers[BrokerId(1)].broker_epoch
+        await self.publisher.publish(self.image, image)
+        self.image = image
+
+    async def marked(self) -> None:
+        """What is deleted is marked for it on the disk."""
+        await self.publisher._wait_for_free_names()
+
+    def partition(self, number: int = 0, topic_id: TopicId = ORDERS) -> Partition:
+        return self.broker.partitions.by_id(TopicIdPartition(topic_id, number))
+
+    def path(self, name: str = "") -> Path:
+        return self.broker.directory / name if name else self.broker.directory
+
+    def directories(self, name: str = "") -> list[str]:
+        return sorted(path.name for path in self.path(name).iterdir() if path.is_dir())
+
+    def _make_fetcher(self, leader_id: BrokerId) -> ReplicaFetcher:
+        self.fetchers.append(FakeFetcher(leader_id, self.fetchers_break))
+        return cast(ReplicaFetcher, self.fetchers[-1])
+
+
+def changed(
+    leader: int, *, epoch: int, isr: tuple[int, ...] = (1, 2), partition: int = 0, leader_epoch: int | None = None
+) -> PartitionChanged:
+    """To partition epoch `epoch`, and to leader epoch `epoch` unless told otherwise."""
+    return PartitionChanged(
+        topic_id=ORDERS,
+        partition=partition,
+        isr=ids(*isr),
+        leader=BrokerId(leader),
+        leader_epoch=LeaderEpoch(epoch if leader_epoch is None else leader_epoch),
+        partition_epoch=PartitionEpoch(epoch),
+    )
