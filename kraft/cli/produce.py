@@ -143,9 +143,7 @@ def _split(lines: list[bytes], separator: bytes, lines_before: int) -> tuple[lis
         if not found:
             from kraft.client import KraftError
 
-            raise KraftError(
-                f"line {number} has no key separator {separator.decode(errors='replace')!r}: correct the line"
-            )
+            raise KraftError(f"line {number} has no key separator {separator.decode(errors='replace')!r}")
         keys.append(key)
         values.append(value)
     return keys, values

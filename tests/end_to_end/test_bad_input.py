@@ -146,7 +146,7 @@ def test_a_second_process_on_a_directory_is_refused(plan: NodePlan, tmp_path: Pa
 def test_ports_that_kraft_dev_cannot_have_are_named_with_the_remedy() -> None:
     with ReservedPorts(1, offsets=(0, 1, 2)) as (base_port,), socket.create_server((HOST, base_port + 2)):
         told = the_one_line(run("dev", "--nodes", "1", "--base-port", str(base_port)))
-    assert f"port {base_port + 2}, for GRPC of node 1: the port is in use: stop what has it" in told
+    assert f"node 1 cannot listen on port {base_port + 2} for GRPC: the port is in use: stop the process" in told
     assert "--base-port" in told
 
 

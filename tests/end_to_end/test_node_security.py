@@ -198,8 +198,8 @@ def test_nodes_of_one_machine_find_their_secret_without_a_setting(
         if not is_formatted_before:
             shutil.rmtree(running.directory / f"node-{node.node_id}")
             told = run("storage", "format", "-c", node.config_path).stdout
-            assert f"{state}/kraft/{running.cluster_id}.secret: secret of this cluster" in told
-            assert ("already there" in told) == (node.node_id > 1)
+            assert f"{state}/kraft/{running.cluster_id}.secret: cluster secret " in told
+            assert ("already exists" in told) == (node.node_id > 1)
     with running:
         assert_unhurt(running, "as-in-the-readme")
         (secret,) = (state / "kraft").iterdir()

@@ -147,8 +147,8 @@ class Dump:
                 for number, entry in enumerate(index_entries(index, path, self._base_offset)):
                     reason = self._contradiction(log, entry)
                     if reason is not None:
-                        points_to = f"the entry points to offset {entry.offset} at byte {entry.position} of the log"
-                        self._fault(path, number * INDEX_ENTRY_BYTES, f"{points_to}, where {reason}")
+                        named = f"the entry names offset {entry.offset} at byte {entry.position} of the log"
+                        self._fault(path, number * INDEX_ENTRY_BYTES, f"{named}, where {reason}")
 
     def _contradiction(self, log: File, entry: IndexEntry) -> str | None:
         try:

@@ -54,7 +54,9 @@ def test_brokers_out_of_service_take_nothing() -> None:
 
 def test_too_few_brokers_are_told_with_the_partitions_that_have_no_place() -> None:
     brokers = [broker(each) for each in (1, 2, 3)]
-    with pytest.raises(CannotDecommission, match=r"2 other brokers are in service, too few .* of orders-0, orders-1;"):
+    with pytest.raises(
+        CannotDecommission, match=r"the 2 other brokers in service are too few .* of orders-0, orders-1:"
+    ):
         plan(orders((1, 2, 3), (2, 3, 1), (3,)), brokers, 3)
     with pytest.raises(CannotDecommission, match="and 2 more"):
         plan(orders(*[(1, 2, 3)] * 7), brokers, 3)
