@@ -125,7 +125,7 @@ class ListOf:
 
     @property
     def wanted(self) -> str:
-        return f"{' or '.join(self.values)}, or several of them with commas between"
+        return f"{' or '.join(self.values)}, or several of them, separated by commas"
 
     def read(self, text: str) -> tuple[str, ...]:
         if len(text) > _TEXT_BYTES_MAX:

@@ -1,7 +1,7 @@
-"""What the node writes about itself: one event a line, its facts as fields, on standard error.
+"""Log of a node on standard error: one event per line, with its facts as fields.
 
-JSON lines for programs; on a terminal, coloured columns for people. Libraries that use the standard logging module
-come out the same way.
+The lines are JSON for programs; on a terminal, coloured columns for people. Events of libraries that use the standard
+logging module have the same format.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any, TextIO
 import structlog
 from structlog.types import EventDict, Processor, WrappedLogger
 
-# Their messages are about their own insides; ours say what happened to the cluster.
+# Their messages are about their internals; ours are about the cluster.
 _LIBRARIES = ("asyncio", "grpc", "pysyncobj")
 
 
 def configure(level: str, stream: TextIO | None = None, json_lines: bool | None = None) -> None:
-    """Set up once, before the first event. Without `json_lines`, a terminal decides.
+    """Set up logging once, before the first event. By default the format depends on whether `stream` is a terminal.
 
-    The level holds for our own events; libraries are heard from WARNING on, and in full at DEBUG.
+    The level is for our own events; libraries log from WARNING on, and everything at DEBUG.
     """
     stream = stream if stream is not None else sys.stderr
     as_json = json_lines if json_lines is not None else not stream.isatty()
@@ -56,7 +56,7 @@ def _console_renderer() -> list[Processor]:
 
 
 def _timestamp_level_event_first(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """People read JSON lines too, from the left."""
+    """Return the event with these fields first: people read JSON lines, too."""
     first = {name: event.pop(name) for name in ("timestamp", "level", "event") if name in event}
     return first | dict(event)
 
@@ -68,7 +68,7 @@ def _as_text(value: Any) -> str:
 def _route_standard_logging(level: int, stream: TextIO, renderer: list[Processor]) -> None:
     handler = logging.StreamHandler(stream)
     if level > logging.DEBUG:
-        handler.addFilter(_is_not_of_a_gone_caller)
+        handler.addFilter(_is_not_of_disconnected_caller)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*_common(), structlog.stdlib.add_logger_name],
@@ -83,10 +83,10 @@ def _route_standard_logging(level: int, stream: TextIO, renderer: list[Processor
     logging.captureWarnings(True)
 
 
-def _is_not_of_a_gone_caller(record: logging.LogRecord) -> bool:
-    """False for the error that gRPC logs when a caller has gone before its answer is sent: no node did anything wrong.
+def _is_not_of_disconnected_caller(record: logging.LogRecord) -> bool:
+    """Return False for the error that gRPC logs if a caller disconnects before its answer: no node is at fault.
 
-    Its class cannot be imported from a public module.
+    The class of the error cannot be imported from a public module.
     """
     error = record.exc_info[1] if record.exc_info else None
     return not (record.name.startswith("grpc.") and type(error).__name__ == "ExecuteBatchError")

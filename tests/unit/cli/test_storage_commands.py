@@ -60,7 +60,7 @@ def test_no_place_for_the_secret_is_one_line_unless_the_node_is_alone(
 @pytest.mark.parametrize(
     ("cluster_id", "expected"),
     [
-        ([], "has no cluster.id: add it or give --cluster-id"),
+        ([], "has no cluster.id: add the id of the cluster, or use --cluster-id"),
         (["-t", "mine"], "--cluster-id mine: expected an id of 22 base64 characters"),
     ],
 )

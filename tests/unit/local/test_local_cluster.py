@@ -111,7 +111,9 @@ def test_a_node_that_ends_by_itself_is_named_with_the_end_of_its_log(make_cluste
 def test_a_wait_says_what_was_missing_at_its_deadline(make_cluster: MakeCluster) -> None:
     cluster = make_cluster("lonely", "")
     cluster.start()
-    with pytest.raises(NodeFailed, match=r"node 1 is not ready in time \((it does not know of \[2\]|nobody listens)"):
+    with pytest.raises(
+        NodeFailed, match=r"node 1 is not ready in time \((it does not know brokers \[2\]|no process listens)"
+    ):
         cluster.wait_ready(deadline_s=4)
 
 

@@ -127,7 +127,7 @@ def test_names_that_collide_are_refused_within_one_request_too() -> None:
         (NewTopic(topic="a", replication_factor=0), ErrorCode.INVALID_REPLICATION_FACTOR, "at least 1"),
         (NewTopic(topic="a", replication_factor=3), ErrorCode.INVALID_REPLICATION_FACTOR, "2 brokers are alive"),
         (NewTopic(topic="a", configs={"segment.bytes": "x"}), ErrorCode.INVALID_CONFIG, "segment.bytes=x"),
-        (NewTopic(topic="a", configs={"remote.storage.enable": "true"}), ErrorCode.INVALID_CONFIG, "not built yet"),
+        (NewTopic(topic="a", configs={"remote.storage.enable": "true"}), ErrorCode.INVALID_CONFIG, "not supported yet"),
         (
             NewTopic(topic="a", configs={"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"}),
             ErrorCode.INVALID_CONFIG,

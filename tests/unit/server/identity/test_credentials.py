@@ -95,10 +95,10 @@ def test_a_secret_that_others_can_read_is_refused(secret_file: Path, mode: int) 
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ("", "is empty: make one with (umask 077; openssl rand -base64 32 > FILE) and give it to every node"),
-        ("too short\n", "has a secret of fewer than 32 characters, which can be guessed: make one with"),
+        ("", "is empty: create one with (umask 077; openssl rand -base64 32 > FILE) and copy it to every node"),
+        ("too short\n", "has a secret of fewer than 32 characters: create one with"),
         (f"{SECRET}\nshort\n", "fewer than 32 characters"),
-        (f"{SECRET}\n" * 5, "has more than 4 lines"),
+        (f"{SECRET}\n" * 5, "has more than 4 secrets"),
     ],
 )
 def test_a_file_that_is_no_secret_is_refused(secret_file: Path, content: str, expected: str) -> None:
@@ -140,7 +140,7 @@ def test_stores_that_openssl_would_not_take_are_refused(stores: Stores, authorit
         (certificate, "expected one private key and its certificates, in PEM"),
         (key, "expected one private key and its certificates, in PEM"),
         (own + other, "expected one private key"),
-        (key + other[other.index(b"-----BEGIN CERTIFICATE") :], "OpenSSL does not take it: KEY_VALUES_MISMATCH"),
+        (key + other[other.index(b"-----BEGIN CERTIFICATE") :], "OpenSSL refuses it: KEY_VALUES_MISMATCH"),
         (
             own.replace(b"BEGIN PRIVATE", b"BEGIN ENCRYPTED PRIVATE").replace(b"END PR", b"END ENCRYPTED PR"),
             "encrypted",

@@ -87,7 +87,7 @@ def test_formatting_takes_the_cluster_id_of_the_file(config_of: MakeConfig) -> N
 
 
 def test_formatting_without_any_cluster_id_is_refused(config_of: MakeConfig) -> None:
-    with pytest.raises(StorageError, match=r"has no cluster\.id: add it or give --cluster-id"):
+    with pytest.raises(StorageError, match=r"has no cluster\.id: add the id of the cluster, or use --cluster-id"):
         storage.format(config_of(), None)
 
 
@@ -150,7 +150,7 @@ def test_a_metadata_directory_of_its_own_is_formatted_and_checked_too(config_of:
         ("version=1\ncluster.id=x\nnode.id=1\ndirectory.id=y\n", "is not a 22-character base64 id"),
         (f"version=1\ncluster.id={CLUSTER}\nnode.id=one\ndirectory.id={CLUSTER}\n", "invalid literal"),
         ("version=1\ncluster.id=\\u1\n", "four hexadecimal digits"),
-        ("version=7\n", "version 7 is not one that this program knows"),
+        ("version=7\n", "version 7 is not supported"),
     ],
 )
 def test_a_damaged_file_is_named(config_of: MakeConfig, text: str, reason: str) -> None:

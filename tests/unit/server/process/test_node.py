@@ -59,7 +59,7 @@ def stopping(broker: FakeBroker, scenario: Callable[[_Node], Coroutine[Any, Any,
         node = _Node(config, cast(NodeStorage, SimpleNamespace(cluster_id="c")), cast(NodeCredentials, None))
         node._failed = asyncio.get_running_loop().create_future()
         node._broker = cast(BrokerNode, broker)
-        node._play("broker", broker.run())
+        node._run_role("broker", broker.run())
         await asyncio.sleep(0)
         await scenario(node)
 
@@ -120,7 +120,7 @@ def test_a_role_that_fails_while_the_node_stops_is_told_and_the_rest_is_still_cl
             raise Corruption("orders-0", 7, "rot")
 
     async def scenario(node: _Node) -> None:
-        node._play("controller", fails_as_it_ends())
+        node._run_role("controller", fails_as_it_ends())
         await asyncio.sleep(0)
         with pytest.raises(StartError, match="orders-0 at byte 7: rot"):
             await node._stop()
@@ -133,4 +133,4 @@ def test_a_role_that_fails_while_the_node_stops_is_told_and_the_rest_is_still_cl
 def test_what_ends_a_role_is_told_in_one_line_however_deep_it_lies() -> None:
     nested = ExceptionGroup("", [ExceptionGroup("", [BrokerRefused("give each node its own node.id")])])
     assert _in_one_line(nested, "broker") == "give each node its own node.id"
-    assert "the broker stopped on an internal error: KeyError('x')" in _in_one_line(KeyError("x"), "broker")
+    assert "internal error in the broker: KeyError('x')" in _in_one_line(KeyError("x"), "broker")
