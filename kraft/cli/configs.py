@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kraft.client import Admin
     from kraft.model.configs import ConfigEntry
 
-app = typer.Typer(help="Describe and alter the configs of topics and brokers, and client quotas.", no_args_is_help=True)
+app = typer.Typer(help="Describe and alter configs and client quotas.", no_args_is_help=True)
 
 DEFAULT_ENTITY: Final = ""
 """Entity name that means the default: of all brokers, or of clients without quotas of their own."""
@@ -81,9 +81,26 @@ BrokerOption = Annotated[
 ]
 
 
+AddConfigOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--add-config", metavar="K=V,K=[A,B],...", help="Configs to set. May be repeated.", show_default=False
+    ),
+]
+DeleteConfigOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--delete-config",
+        metavar="K,...",
+        help="Configs to reset to their defaults. May be repeated.",
+        show_default=False,
+    ),
+]
+
+
 @app.callback()
 def configs() -> None:
-    """Describe and alter the configs of topics and brokers, and client quotas."""
+    """Describe and alter configs and client quotas."""
 
 
 @app.command("describe")
@@ -145,21 +162,8 @@ def alter(
     client_defaults: ClientDefaultsOption = False,
     ip: IpOption = None,
     ip_defaults: IpDefaultsOption = False,
-    add_config: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--add-config", metavar="K=V,K=[A,B],...", help="Configs to set. May be repeated.", show_default=False
-        ),
-    ] = None,
-    delete_config: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--delete-config",
-            metavar="K,...",
-            help="Configs to reset to their defaults. May be repeated.",
-            show_default=False,
-        ),
-    ] = None,
+    add_config: AddConfigOption = None,
+    delete_config: DeleteConfigOption = None,
     validate_only: Annotated[bool, typer.Option("--validate-only", help="Check the change without making it.")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputFormat = Output.TABLE,
@@ -234,7 +238,7 @@ def _report(output: Output, kind: str, words: str, *, validate_only: bool, name:
 
 
 def added(texts: list[str], option: str) -> dict[str, str]:
-    """Parse `k1=v1,k2=[v2,v3]` as kafka-configs does; a value with commas stands in brackets."""
+    """Parse `k1=v1,k2=[v2,v3]` as kafka-configs does; a value with commas needs brackets."""
     found: dict[str, str] = {}
     for item in (part for text in texts for part in _COMMA_OUTSIDE_BRACKETS.split(text) if part.strip()):
         key, equals, value = item.partition("=")

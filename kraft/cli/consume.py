@@ -62,7 +62,7 @@ def consume(
     group: Annotated[str | None, typer.Option("--group", help="Not supported yet.")] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: Annotated[
-        Output, typer.Option("--output", help="table: --format decides; json: one object per line.")
+        Output, typer.Option("--output", help="Output format: table follows --format, json is one object per line.")
     ] = Output.TABLE,
 ) -> None:
     """Print the records of a topic until Ctrl-C.

@@ -27,7 +27,10 @@ def describe(
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """Show each feature's level and the levels that all brokers support."""
+    """Show each feature's level, and the supported levels.
+
+    Supported are the levels that every registered broker supports.
+    """
 
     with open_admin(bootstrap_server, timeout_ms) as admin:
         described = admin.describe_features()

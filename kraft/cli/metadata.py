@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Read the files of the metadata log. No node has to run.", no_args_is_help=True)
 
 Files = Annotated[
-    list[str], typer.Argument(metavar="FILE...", help="Journals (quorum*.journal) and snapshots (*.checkpoint).")
+    list[str], typer.Argument(metavar="FILE", help="Journals (quorum*.journal) and snapshots (*.checkpoint).")
 ]
 
 Fact = dict[str, Any]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kraft.client import Admin
     from kraft.model.client_quotas import QuotaEntity, QuotaFilter
 
-UserOption = Annotated[str | None, typer.Option("--user", help="User, for quotas.")]
+UserOption = Annotated[str | None, typer.Option("--user", help="Name of the user, for quotas.")]
 UserDefaultsOption = Annotated[bool, typer.Option("--user-defaults", help="Default quotas of users.")]
 ClientOption = Annotated[
     str | None, typer.Option("--client", help="Client id, for quotas; may be combined with --user.")

@@ -100,9 +100,10 @@ def stop(
         int, typer.Option("--timeout-ms", min=1, help="Longest wait for the nodes to stop, in milliseconds.")
     ] = STOP_TIMEOUT_MS,
 ) -> None:
-    """Stop your nodes on this machine: all of them, or those that match the options.
+    """Stop your nodes on this machine.
 
-    Nodes of other users are never stopped, and nodes of 'kraft dev' only if -c names them.
+    By default all of them are stopped, otherwise those that match the options. Nodes of other users are never stopped,
+    and nodes of 'kraft dev' only if -c names them.
     """
     from kraft.local import local_nodes
     from kraft.server.config.loading import load

@@ -50,7 +50,7 @@ def check_broker_config(key: str, value: str, known_keys: Collection[str]) -> No
             declared, server_key = SERVER_KEYS[key]
             declared.read_server(server_key, value)
     except ValueError as error:
-        raise Refusal(ErrorCode.INVALID_CONFIG, f"{key}={_shown(value)}: {error} is needed") from None
+        raise Refusal(ErrorCode.INVALID_CONFIG, f"{key}={_shown(value)}: expected {error}") from None
 
 
 def check_broker_key(key: str, known_keys: Collection[str]) -> None:
@@ -59,12 +59,10 @@ def check_broker_key(key: str, known_keys: Collection[str]) -> None:
     if key in known_keys:
         problem = f"{key} cannot be changed while a broker runs: set it in the broker's file and restart it"
     elif key in TOPIC_CONFIGS:
-        problem = (
-            f"'{key}' is the topics' config: for all topics of a broker it is {TOPIC_CONFIGS[key].server_keys[0].name}"
-        )
+        problem = f"'{key}' is a topic config: for all topics of a broker use {TOPIC_CONFIGS[key].server_keys[0].name}"
     else:
         nearest = get_close_matches(key[:100], DYNAMIC_KEYS, n=1)
-        remedy = f"did you mean '{nearest[0]}'?" if nearest else "kraft configs describe --broker ID --all shows them"
+        remedy = f"did you mean '{nearest[0]}'?" if nearest else "kraft configs describe --broker ID --all lists all"
         problem = f"brokers have no config '{_shown(key)}': {remedy}"
     raise Refusal(ErrorCode.INVALID_CONFIG, problem)
 

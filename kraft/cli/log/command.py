@@ -13,9 +13,9 @@ app = typer.Typer(help="Print and check the files of partitions. No node has to 
 
 _STRING_DECODERS = ("org.apache.kafka.tools.api.StringDecoder", "kafka.serializer.StringDecoder", "StringDecoder")
 
-Files = Annotated[list[str] | None, typer.Argument(metavar="FILE...", help="Files of a partition's directory.")]
+Files = Annotated[list[str] | None, typer.Argument(metavar="FILE", help="Files of a partition's directory.")]
 FilesOption = Annotated[
-    str | None, typer.Option("--files", metavar="FILE[,...]", help="Same as FILE..., separated by commas.")
+    str | None, typer.Option("--files", metavar="FILE[,...]", help="Same as FILE, separated by commas.")
 ]
 PrintDataLog = Annotated[bool, typer.Option("--print-data-log", help="Print the keys and values of records.")]
 DeepIteration = Annotated[bool, typer.Option("--deep-iteration", help="Print every record of the batches.")]
@@ -63,8 +63,7 @@ def dump(
 ) -> None:
     """Print .log, .index, .timeindex, .snapshot and checkpoint files.
 
-    The output has the format of Kafka's DumpLogSegments. A damaged file is printed as far as it can be read. Then one
-    line names the damage, and the exit code is 1.
+    The format is that of Kafka's DumpLogSegments. Damage is reported after what can be read; the exit code is then 1.
     """
     from kraft.cli.log.dump import Dump, DumpOptions
     from kraft.cli.log.json_lines import JsonLines

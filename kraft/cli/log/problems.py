@@ -10,7 +10,7 @@ from kraft.cli.log.kafka_lines import safe
 from kraft.cli.log.printer import Printer
 
 LINES_MAX: Final = 20
-"""Lines for each file; nobody reads more about a file of random bytes."""
+"""Lines per file at most: a file of random bytes has too many problems."""
 
 
 class Problems:

@@ -37,6 +37,55 @@ class ElectionKind(StrEnum):
     UNCLEAN = "unclean"
 
 
+DeleteConfigOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--delete-config",
+        metavar="KEY",
+        help="Config to reset to its default. May be repeated.",
+        show_default=False,
+    ),
+]
+ReplicaAssignmentOption = Annotated[
+    str | None,
+    typer.Option(
+        "--replica-assignment",
+        metavar="ID:ID,ID:ID,...",
+        help="Brokers of every partition, including existing ones; only those of new partitions are used.",
+        show_default=False,
+    ),
+]
+TopicsFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--topics-to-move-json-file",
+        metavar="FILE",
+        help="JSON file of the topics to move, for --generate.",
+        show_default=False,
+    ),
+]
+BrokerListOption = Annotated[
+    str | None,
+    typer.Option("--broker-list", metavar="ID[,...]", help="Brokers to move to, for --generate.", show_default=False),
+]
+DisableRackAwareOption = Annotated[
+    bool, typer.Option("--disable-rack-aware", help="Do not spread replicas over racks, for --generate.")
+]
+ReassignmentFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--reassignment-json-file",
+        metavar="FILE",
+        help="JSON file of partitions and their replicas, for --execute, --verify and --cancel.",
+        show_default=False,
+    ),
+]
+AdditionalOption = Annotated[
+    bool, typer.Option("--additional", help="Start even if other moves are unfinished, for --execute.")
+]
+CancelOption = Annotated[bool, typer.Option("--cancel", help="Cancel the unfinished moves of a reassignment file.")]
+
+
 def alter(
     positional: TopicArgument = None,
     topic: TopicOption = None,
@@ -44,28 +93,12 @@ def alter(
         list[str] | None,
         typer.Option("--config", metavar="KEY=VALUE", help="Config to set. May be repeated.", show_default=False),
     ] = None,
-    delete_config: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--delete-config",
-            metavar="KEY",
-            help="Config to reset to its default. May be repeated.",
-            show_default=False,
-        ),
-    ] = None,
+    delete_config: DeleteConfigOption = None,
     partitions: Annotated[
         int | None,
         typer.Option("--partitions", min=1, help="New total partition count.", show_default=False),
     ] = None,
-    replica_assignment: Annotated[
-        str | None,
-        typer.Option(
-            "--replica-assignment",
-            metavar="ID:ID,ID:ID,...",
-            help="Brokers of every partition, including existing ones; only those of new partitions are used.",
-            show_default=False,
-        ),
-    ] = None,
+    replica_assignment: ReplicaAssignmentOption = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
@@ -129,7 +162,7 @@ def elect_leaders(
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """Elect preferred leaders, or unclean leaders."""
+    """Elect preferred or unclean leaders of partitions."""
     from kraft.cli.topics.elections import elect
     from kraft.cli.topics.partition_files import read_partitions
     from kraft.model.ids import TopicPartition
@@ -157,40 +190,13 @@ def reassign(
     ] = False,
     execute: Annotated[bool, typer.Option("--execute", help="Start the moves of a reassignment file.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Show the progress of a reassignment file.")] = False,
-    cancel: Annotated[
-        bool, typer.Option("--cancel", help="Cancel the unfinished moves of a reassignment file.")
-    ] = False,
+    cancel: CancelOption = False,
     list_all: Annotated[bool, typer.Option("--list", help="List all unfinished moves.")] = False,
-    topics_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--topics-to-move-json-file",
-            metavar="FILE",
-            help="JSON file of the topics to move, for --generate.",
-            show_default=False,
-        ),
-    ] = None,
-    broker_list: Annotated[
-        str | None,
-        typer.Option(
-            "--broker-list", metavar="ID[,...]", help="Brokers to move to, for --generate.", show_default=False
-        ),
-    ] = None,
-    disable_rack_aware: Annotated[
-        bool, typer.Option("--disable-rack-aware", help="Do not spread replicas over racks, for --generate.")
-    ] = False,
-    reassignment_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--reassignment-json-file",
-            metavar="FILE",
-            help="JSON file of partitions and their replicas, for --execute, --verify and --cancel.",
-            show_default=False,
-        ),
-    ] = None,
-    additional: Annotated[
-        bool, typer.Option("--additional", help="Start even if other moves are unfinished, for --execute.")
-    ] = False,
+    topics_file: TopicsFileOption = None,
+    broker_list: BrokerListOption = None,
+    disable_rack_aware: DisableRackAwareOption = False,
+    reassignment_file: ReassignmentFileOption = None,
+    additional: AdditionalOption = False,
     throttle: Annotated[int | None, typer.Option("--throttle", help="Not supported yet.", show_default=False)] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     output: OutputFormat = Output.TABLE,

@@ -113,7 +113,7 @@ def describe(
     output: OutputFormat = Output.TABLE,
     timeout_ms: Timeout = DEFAULT_TIMEOUT_MS,
 ) -> None:
-    """Show the partitions, leaders and replicas of a topic or of all."""
+    """Show partitions, leaders and replicas of topics."""
     from kraft.cli.topics.description import CONDITIONS
     from kraft.cli.topics.description import describe as describe_topics
 
