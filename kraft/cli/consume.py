@@ -109,13 +109,14 @@ def _start(from_beginning: bool, offset: str | None, partitions: list[int] | Non
 def _partitions(consumer: Consumer, topic: str, wanted: list[int] | None) -> list[TopicPartition]:
     from kraft.client import ErrorCode, Refusal, TopicPartition
 
-    there = consumer.partitions_for(topic)
+    existing = consumer.partitions_for(topic)
     for number in wanted or ():
-        if number not in there:
+        if number not in existing:
             raise Refusal(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r} has partitions 0 to {there[-1]}, not {number}"
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {topic!r} has partitions 0 to {existing[-1]}, not {number}",
             )
-    return [TopicPartition(topic, number) for number in wanted or there]
+    return [TopicPartition(topic, number) for number in wanted or existing]
 
 
 def _seek(consumer: Consumer, start: str | int) -> None:

@@ -46,14 +46,14 @@ def plan(
     The successor is a broker in service: in a rack where the partition has the fewest replicas, and among those the
     broker with the fewest replicas in total. Raises CannotDecommission if there is none.
     """
-    there = {broker.broker_id: broker for broker in brokers if _takes_replicas(broker, broker_id)}
+    available = {broker.broker_id: broker for broker in brokers if _takes_replicas(broker, broker_id)}
     racks = {broker.broker_id: broker.rack for broker in brokers}
-    held = Counter({each: there[each].replicas for each in there})
+    held = Counter({each: available[each].replicas for each in available})
     moves, stuck = [], []
     for partition, replicas in partitions:
         if broker_id not in replicas:
             continue
-        candidates = [each for each in there if each not in replicas]
+        candidates = [each for each in available if each not in replicas]
         if not candidates:
             stuck.append(str(partition))
             continue
@@ -65,7 +65,7 @@ def plan(
     if stuck:
         shown = ", ".join(stuck[:5]) + (f" and {len(stuck) - 5} more" if len(stuck) > 5 else "")
         raise CannotDecommission(
-            f"broker {broker_id} cannot be emptied: the {len(there)} other brokers in service are too few for the "
+            f"broker {broker_id} cannot be emptied: the {len(available)} other brokers in service are too few for the "
             f"replicas of {shown}: start another broker, or reassign these partitions to fewer replicas"
         )
     return moves
@@ -100,28 +100,28 @@ def empty(admin: Admin, broker_id: int, deadline_s: float, report: Callable[[int
     while True:
         # Planned again each time: topics and brokers may have changed meanwhile.
         waiting = current_plan(admin, broker_id)
-        under_way = admin.describe_brokers([broker_id])[0].replicas - len(waiting)
-        report(under_way + len(waiting))
-        if not waiting and under_way <= 0:
+        moving = admin.describe_brokers([broker_id])[0].replicas - len(waiting)
+        report(moving + len(waiting))
+        if not waiting and moving <= 0:
             admin.fence_broker(broker_id)
             if not admin.describe_brokers([broker_id])[0].replicas:
                 return len(moved)
             # A topic was created before the fence took effect.
             admin.unfence_broker(broker_id)
             continue
-        if begin := waiting[: max(0, MOVED_AT_ONCE - under_way)]:
-            _begin(admin, begin)
-            moved.update(move.partition for move in begin)
+        if started := waiting[: max(0, MOVED_AT_ONCE - moving)]:
+            _start(admin, started)
+            moved.update(move.partition for move in started)
         if time.monotonic() - began > deadline_s:
             raise CannotDecommission(
-                f"broker {broker_id} still has {under_way + len(waiting)} replicas after {deadline_s:g} s; moves that "
+                f"broker {broker_id} still has {moving + len(waiting)} replicas after {deadline_s:g} s; moves that "
                 "have begun continue: run the command again"
             )
         # No API notifies a client of the end of a move, so poll. The deadline was checked above.
         time.sleep(POLL_S)
 
 
-def _begin(admin: Admin, moves: Sequence[Move]) -> None:
+def _start(admin: Admin, moves: Sequence[Move]) -> None:
     refusals = admin.alter_partition_reassignments({move.partition: move.target for move in moves})
     for partition, refusal in refusals.items():
         if refusal is not None:

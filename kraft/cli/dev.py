@@ -97,7 +97,7 @@ def _run(directory: Path, nodes: int, base_port: int | None, stop: _StopRequest)
     cluster = LocalCluster(directory, plans)
     try:
         cluster.start()
-        if cluster.wait_ready(give_up=stop):
+        if cluster.wait_ready(cancelled=stop):
             _print_cluster(cluster)
             _watch(cluster, stop)
     except BaseException:

@@ -42,16 +42,16 @@ class LocalCluster:
             if not node.is_running:
                 node.start()
 
-    def wait_ready(self, deadline_s: float = READY_DEADLINE_S, give_up: Callable[[], bool] = lambda: False) -> bool:
+    def wait_ready(self, deadline_s: float = READY_DEADLINE_S, cancelled: Callable[[], bool] = lambda: False) -> bool:
         """Wait until every running broker knows an active controller and every other running broker.
 
-        A broker with an operator fence only has to run, because clients do not see it. Return False if `give_up`
+        A broker with an operator fence only has to run, because clients do not see it. Return False if `cancelled`
         returned True. Raises NodeFailed if a node ends meanwhile, and at the deadline. From a coroutine, call it
         through `asyncio.to_thread`.
         """
         running = [node for node in self.nodes.values() if node.is_running]
         readiness = _Readiness(self._plans, running, time.monotonic() + deadline_s)
-        return asyncio.run(readiness.wait(give_up))
+        return asyncio.run(readiness.wait(cancelled))
 
     def stop(self, deadline_s: float = STOP_DEADLINE_S) -> None:
         """Stop all nodes in order, at the same time. See `node_process.stop_all`."""
@@ -71,33 +71,33 @@ class _Readiness:
 
         self._connections = Connections()
 
-    async def wait(self, give_up: Callable[[], bool]) -> bool:
+    async def wait(self, cancelled: Callable[[], bool]) -> bool:
         try:
             for plan, node in zip(self._plans, self._running, strict=True):
-                while (not_yet := await self._not_yet(plan)) is not None:
-                    if give_up():
+                while (missing_part := await self._missing(plan)) is not None:
+                    if cancelled():
                         return False
-                    self._check(node, not_yet)
+                    self._check(node, missing_part)
                     await asyncio.sleep(_POLL_S)
             return True
         finally:
             await self._connections.close()
 
-    def _check(self, asked: NodeProcess, not_yet: str) -> None:
-        for node in self._running:
-            node.check_running()
+    def _check(self, node: NodeProcess, missing_part: str) -> None:
+        for each in self._running:
+            each.check_running()
         if time.monotonic() > self._deadline:
-            raise NodeFailed(asked.described(f"is not ready in time ({not_yet})"))
+            raise NodeFailed(node.described(f"is not ready in time ({missing_part})"))
 
-    async def _not_yet(self, plan: NodePlan) -> str | None:
+    async def _missing(self, plan: NodePlan) -> str | None:
         """Return why the node is not ready; None if it is."""
         for port in (plan.controller_port, plan.grpc_port, plan.kafka_port):
             # gRPC increases the pause between attempts to connect; a plain socket shows when to try.
             if port is not None and not _accepts(port):
                 return f"no process listens on port {port}"
-        return None if plan.grpc_address is None else await self._broker_not_yet(plan.grpc_address)
+        return None if plan.grpc_address is None else await self._missing_of_broker(plan.grpc_address)
 
-    async def _broker_not_yet(self, address: str) -> str | None:
+    async def _missing_of_broker(self, address: str) -> str | None:
         from kraft.rpc.calls import METADATA
         from kraft.rpc.peers import Unreachable
 

@@ -71,14 +71,14 @@ def dump(
     from kraft.cli.log.problems import Problems
     from kraft.cli.log.read_only_disk import ReadOnlyDisk
 
-    for name, is_asked in (
+    for name, is_given in (
         ("--offsets-decoder", offsets_decoder),
         ("--transaction-log-decoder", transaction_log_decoder),
         ("--cluster-metadata-decoder", cluster_metadata_decoder),
         ("--remote-log-metadata-decoder", remote_log_metadata_decoder),
         ("--share-group-state-decoder", share_group_state_decoder),
     ):
-        if is_asked:
+        if is_given:
             fail(f"{name} is not supported yet: remove the option")
     for name, chosen in (("--key-decoder-class", key_decoder_class), ("--value-decoder-class", value_decoder_class)):
         if chosen is not None and chosen not in _STRING_DECODERS:

@@ -118,8 +118,8 @@ def describe(
     from kraft.cli.topics.description import describe as describe_topics
 
     name = optional_topic_name(positional, topic)
-    asked = zip((under_replicated, unavailable, at_min_isr, under_min_isr), CONDITIONS.items(), strict=True)
-    chosen = {option: condition for is_asked, (option, condition) in asked if is_asked}
+    filters = zip((under_replicated, unavailable, at_min_isr, under_min_isr), CONDITIONS.items(), strict=True)
+    chosen = {option: condition for is_chosen, (option, condition) in filters if is_chosen}
     if len(chosen) > 1:
         raise typer.BadParameter("cannot be combined: choose one", param_hint=" and ".join(chosen))
     with open_admin(bootstrap_server, timeout_ms) as admin:

@@ -152,11 +152,11 @@ def _assignment_of(admin: Admin, topics: Iterable[str]) -> dict[TopicPartition, 
 
 def _current(admin: Admin, wanted: Assignment) -> dict[TopicPartition, list[int]]:
     """Return the current replicas. Raises ReassignmentFailed for a missing partition, Refusal for a missing topic."""
-    there = _assignment_of(admin, sorted({each.topic for each in wanted}))
+    existing = _assignment_of(admin, sorted({each.topic for each in wanted}))
     for each in sorted(wanted):
-        if each not in there:
+        if each not in existing:
             raise ReassignmentFailed(f"partition {each} does not exist: correct the file")
-    return {each: there[each] for each in wanted}
+    return {each: existing[each] for each in wanted}
 
 
 def _broker_ids(broker_list: str) -> list[int]:
@@ -172,11 +172,11 @@ def _broker_ids(broker_list: str) -> list[int]:
 
 
 def _places(admin: Admin, broker_ids: Sequence[int], *, rack_aware: bool) -> list[_Place]:
-    there = {broker.broker_id: broker for broker in admin.describe_cluster().brokers}
+    registered = {broker.broker_id: broker for broker in admin.describe_cluster().brokers}
     for broker_id in broker_ids:
-        if broker_id not in there:
+        if broker_id not in registered:
             raise ReassignmentFailed(f"Unknown broker id {broker_id}")
-    racks = {broker_id: there[broker_id].rack if rack_aware else "" for broker_id in broker_ids}
+    racks = {broker_id: registered[broker_id].rack if rack_aware else "" for broker_id in broker_ids}
     if any(racks.values()) and not all(racks.values()):
         raise ReassignmentFailed(
             "Not all brokers have rack information. "

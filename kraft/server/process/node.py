@@ -78,7 +78,7 @@ class _Node:
         )
         process_id = entropy.bytes(PROCESS_ID_BYTES)
         self._listeners = Listeners(config, found.cluster_id, credentials, process_id)
-        self._stop_asked: asyncio.Future[None]
+        self._stop_requested: asyncio.Future[None]
         self._failed: asyncio.Future[str]
         self._controller: ControllerNode | None = None
         self._broker: BrokerNode | None = None
@@ -87,13 +87,13 @@ class _Node:
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
-        self._failed, self._stop_asked = loop.create_future(), loop.create_future()
+        self._failed, self._stop_requested = loop.create_future(), loop.create_future()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._ask_to_stop)
+            loop.add_signal_handler(number, self._request_stop)
         await self._start()
         self._run_role("loop watch", watch_loop())
         exempt_what_lives_long()
-        ends: list[asyncio.Future[Any]] = [self._stop_asked, self._failed]
+        ends: list[asyncio.Future[Any]] = [self._stop_requested, self._failed]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if self._failed.done():
             await self._hang_up()
@@ -147,9 +147,9 @@ class _Node:
 
     # --- end -------------------------------------------------------------------------------------------------
 
-    def _ask_to_stop(self) -> None:
-        if not self._stop_asked.done():
-            self._stop_asked.set_result(None)
+    def _request_stop(self) -> None:
+        if not self._stop_requested.done():
+            self._stop_requested.set_result(None)
 
     def _role_ended(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()

@@ -117,10 +117,10 @@ def test_a_wait_says_what_was_missing_at_its_deadline(make_cluster: MakeCluster)
         cluster.wait_ready(deadline_s=4)
 
 
-def test_a_wait_can_be_given_up(make_cluster: MakeCluster) -> None:
+def test_a_wait_can_be_cancelled(make_cluster: MakeCluster) -> None:
     cluster = make_cluster("lonely", "")
     cluster.start()
-    assert not cluster.wait_ready(deadline_s=30, give_up=lambda: True)
+    assert not cluster.wait_ready(deadline_s=30, cancelled=lambda: True)
 
 
 def test_a_node_that_does_not_stop_is_killed_and_named(make_cluster: MakeCluster) -> None:

@@ -95,7 +95,11 @@ def test_keys_that_are_set_for_a_broker_are_its_own_and_those_of_all() -> None:
         (altering("1", log_retention_mss="5"), ErrorCode.INVALID_CONFIG, "did you mean 'log.retention.ms'?"),
         (altering("1", zzzz="5"), ErrorCode.INVALID_CONFIG, "kraft configs describe --broker ID --all lists all"),
         (altering("1", delete=("log.dirs",)), ErrorCode.INVALID_CONFIG, "cannot be changed while a broker runs"),
-        (altering("1", log_retention_ms="soon"), ErrorCode.INVALID_CONFIG, "log.retention.ms=soon: expected a whole number"),
+        (
+            altering("1", log_retention_ms="soon"),
+            ErrorCode.INVALID_CONFIG,
+            "log.retention.ms=soon: expected a whole number",
+        ),
         (altering("1", log_cleaner_backoff_ms="-1"), ErrorCode.INVALID_CONFIG, "a whole number from 0"),
         (altering("9", log_retention_ms="5"), ErrorCode.BROKER_ID_NOT_REGISTERED, "there is no broker 9"),
         (altering("one", log_retention_ms="5"), ErrorCode.INVALID_REQUEST, "'one' is no broker's id"),
