@@ -54,7 +54,9 @@ def test_describe_as_json_has_no_leader_where_there_is_none(kraft: Shell, cluste
     assert described["partitions"][0]["leader"] is None
 
 
-def test_what_is_there_or_not_is_an_error_unless_that_is_said_to_be_fine(kraft: Shell, cluster: FakeCluster) -> None:
+def test_a_topic_that_exists_or_not_is_an_error_without_the_option_that_allows_it(
+    kraft: Shell, cluster: FakeCluster
+) -> None:
     cluster.create("orders")
     assert kraft.fail("topics", "create", "orders") == "kraft: TOPIC_ALREADY_EXISTS: topic 'orders'\n"
     assert "already exists" in kraft.succeed("topics", "create", "orders", "--if-not-exists")

@@ -79,7 +79,7 @@ def test_a_broker_is_fenced_unfenced_and_unregistered(kraft: Shell, cluster: Fak
     assert cluster.fenced == set()
 
 
-def test_fencing_that_costs_a_leader_has_to_be_insisted_on(kraft: Shell) -> None:
+def test_fencing_that_costs_a_leader_requires_force(kraft: Shell) -> None:
     assert "without a leader" in kraft.fail("brokers", "fence", "2")
     forced = json.loads(kraft.succeed("brokers", "fence", "2", "--force", "--output", "json"))
     assert forced == {"broker_id": 2, "fenced": True, "leaderless": ["orders-0"]}

@@ -58,7 +58,7 @@ def test_java_home_comes_before_the_path_even_when_it_is_wrong(tmp_path: Path) -
         java_version({"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(tmp_path / "good" / "bin")})
 
 
-def test_no_java_at_all_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_missing_java_is_an_error_of_one_line(tmp_path: Path) -> None:
     with pytest.raises(DemoFailed, match="no java is on the path, and JAVA_HOME is not set: ") as failed:
         java_version({"PATH": str(tmp_path)})
     assert "\n" not in str(failed.value)

@@ -45,5 +45,5 @@ def test_an_option_of_an_old_guide_is_refused_with_what_to_write_instead(line: s
         "log dump --zookeeper",
     ],
 )
-def test_what_is_no_old_option_is_left_to_the_command(line: str) -> None:
+def test_other_options_are_left_to_the_command(line: str) -> None:
     assert objection(line.split()) is None

@@ -160,7 +160,7 @@ def test_leaders_are_elected_in_kafkas_words(kraft: Shell, cluster: FakeCluster,
     assert leaders(cluster, "orders") == [1, 2, 1]
 
 
-def test_an_election_that_cannot_be_held_is_told_and_fails(kraft: Shell, cluster: FakeCluster) -> None:
+def test_an_election_that_fails_is_reported_and_fails_the_command(kraft: Shell, cluster: FakeCluster) -> None:
     cluster.place("orders", [1], [2])
     fence(cluster, 1)
     arguments = ("topics", "elect-leaders", "orders", "--partition", "0", "--election-type", "unclean")

@@ -128,7 +128,7 @@ SECRET = "cluster.secret.file=secret\n"
         ("cluster.secret.file=\n", "expected the path of one file"),
     ],
 )
-def test_a_node_that_would_take_anybody_for_one_of_its_cluster_is_refused(
+def test_a_node_that_would_accept_anybody_as_a_node_of_its_cluster_is_refused(
     refused: Refuse, lines: str, expected: str
 ) -> None:
     assert expected in refused(COMBINED + lines)
@@ -147,9 +147,7 @@ def test_a_node_that_would_take_anybody_for_one_of_its_cluster_is_refused(
         FAR_VOTERS + TLS,
     ],
 )
-def test_a_node_that_knows_its_cluster_by_a_secret_or_certificates_or_by_being_alone_here_is_taken(
-    load_text: Load, lines: str
-) -> None:
+def test_a_node_with_a_secret_or_certificates_or_alone_on_its_machine_is_accepted(load_text: Load, lines: str) -> None:
     assert security_warnings(load_text(COMBINED + lines)) == []
 
 

@@ -32,7 +32,7 @@ def test_the_sample_of_the_guide_is_taken(load_text: Load) -> None:
     assert config.warnings == ()
 
 
-def test_what_is_not_said_is_kafkas_default(load_text: Load) -> None:
+def test_a_missing_setting_has_kafkas_default(load_text: Load) -> None:
     config = load_text(COMBINED)
     assert config.topics == components.TopicDefaults(
         partitions=1, replication_factor=1, configs=KAFKA_DEFAULTS, auto_create_enabled=True, deletion_enabled=True
@@ -249,7 +249,7 @@ def test_what_somebody_would_rely_on_is_refused_rather_than_ignored(refused: Ref
         "inter.broker.listener.name=GRPC",
     ],
 )
-def test_what_kafkas_own_files_say_and_holds_here_is_taken_quietly(load_text: Load, line: str) -> None:
+def test_settings_of_kafkas_files_that_hold_here_are_accepted_without_a_warning(load_text: Load, line: str) -> None:
     assert load_text(COMBINED + line + "\n").warnings == ()
 
 
@@ -291,7 +291,7 @@ def test_what_has_no_effect_is_warned_of_once(load_text: Load, line: str, key: s
     assert expected in warning.message
 
 
-def test_what_the_file_says_is_kept_by_the_keys_proper_names(load_text: Load) -> None:
+def test_the_files_settings_are_kept_by_current_key_names(load_text: Load) -> None:
     config = load_text(COMBINED.replace("node.id", "broker.id") + "log.retention.hours=1\ncolour=blue\n")
     assert config.settings == {
         "process.roles": "broker,controller",
@@ -307,7 +307,7 @@ def test_the_last_of_two_settings_counts(load_text: Load) -> None:
     assert load_text(COMBINED + "num.partitions=1\nnum.partitions=2\n").topics.partitions == 2
 
 
-def test_older_names_are_taken(load_text: Load) -> None:
+def test_older_names_are_accepted(load_text: Load) -> None:
     config = load_text(COMBINED.replace("node.id", "broker.id").replace("log.dirs", "log.dir"))
     assert config.node_id == 1
     assert config.log_dir == Path("data").absolute()
@@ -315,7 +315,7 @@ def test_older_names_are_taken(load_text: Load) -> None:
     assert config.log_maintenance.retention_check_interval_ms == 700
 
 
-def test_several_log_directories_are_taken_and_the_first_has_the_metadata_log(load_text: Load) -> None:
+def test_several_log_directories_are_accepted_and_the_first_has_the_metadata_log(load_text: Load) -> None:
     config = load_text(COMBINED + "log.dirs=one, two/logs,/three\n")
     assert config.log_dirs == (Path("one").absolute(), Path("two/logs").absolute(), Path("/three"))
     assert config.log_dir == config.metadata_log_dir == config.log_dirs[0]

@@ -17,7 +17,7 @@ NOT_SUPPORTED = """
 
 
 @pytest.mark.parametrize("key", NOT_SUPPORTED.split())
-def test_a_key_that_is_not_supported_is_warned_of_as_such(key: str) -> None:
+def test_a_key_that_is_not_supported_is_warned_of(key: str) -> None:
     assert refusal(key, "1") is None
     assert str(warning(key)).startswith("has no effect: not supported yet (Kafka's settings for ")
 

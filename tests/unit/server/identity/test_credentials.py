@@ -120,7 +120,7 @@ def test_a_secret_of_another_user_is_refused(secret_file: Path) -> None:
     assert "belongs to another user (uid 12345)" in refusal(lambda: read_secrets(secret_file))
 
 
-def test_a_key_and_its_certificate_are_taken_apart(stores: Stores) -> None:
+def test_a_key_and_its_certificate_are_separated(stores: Stores) -> None:
     files = read_tls_files(stores.keystore, stores.truststore, host=HOST)
     assert files.private_key.startswith(b"-----BEGIN PRIVATE KEY-----")
     assert files.certificates.count(b"BEGIN CERTIFICATE") == 1
@@ -264,7 +264,7 @@ def with_other_files(directory: Path, stores: Stores, other: TlsFiles) -> NodeCr
     return crafty
 
 
-def test_only_those_whom_the_same_authority_certified_get_through(
+def test_only_nodes_certified_by_the_same_authority_connect(
     stores: Stores, authority: Authority, tmp_path: Path
 ) -> None:
     def crafty(other: TlsFiles) -> NodeCredentials:
@@ -301,9 +301,7 @@ def test_certificates_alone_will_do_where_nodes_share_no_secret(stores: Stores, 
     assert answered(server, peer)
 
 
-def test_whoever_dials_is_told_what_the_handshake_failed_for(
-    stores: Stores, authority: Authority, tmp_path: Path
-) -> None:
+def test_the_caller_gets_the_reason_of_a_failed_handshake(stores: Stores, authority: Authority, tmp_path: Path) -> None:
     def told(server: NodeCredentials, client: NodeCredentials) -> str:
         found = client.handshake_failure(failure(server, client) or "")
         assert found is not None

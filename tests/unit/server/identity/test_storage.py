@@ -38,7 +38,7 @@ def _config_of(tmp_path: Path) -> MakeConfig:
     return config_of
 
 
-def test_a_formatted_directory_says_whose_it_is(config_of: MakeConfig) -> None:
+def test_a_formatted_directory_names_its_node_and_cluster(config_of: MakeConfig) -> None:
     config = config_of()
     (formatted,) = storage.format(config, CLUSTER)
     assert formatted.created
@@ -105,7 +105,7 @@ def test_data_of_unknown_origin_is_not_adopted(config_of: MakeConfig) -> None:
         storage.load(config)
 
 
-def test_a_disks_own_directory_is_not_taken_for_data(config_of: MakeConfig) -> None:
+def test_a_disks_own_directory_does_not_count_as_data(config_of: MakeConfig) -> None:
     config = config_of()
     (config.log_dir / "lost+found").mkdir(parents=True)
     assert storage.format(config, CLUSTER)[0].created
@@ -235,9 +235,7 @@ def test_a_node_alone_formats_all_its_directories_at_its_first_start(config_of: 
     assert len(storage.load(config).directories) == 2
 
 
-def test_an_empty_directory_among_formatted_ones_is_not_taken_for_what_belongs_there(
-    config_of: MakeConfig, tmp_path: Path
-) -> None:
+def test_an_empty_directory_among_formatted_ones_is_not_used(config_of: MakeConfig, tmp_path: Path) -> None:
     config = config_of(voters=1, log_dirs=f"{tmp_path / 'a'},{tmp_path / 'b'}")
     storage.load(config)
     shutil.rmtree(tmp_path / "b")

@@ -63,7 +63,7 @@ async def check(node: NodeConfig) -> None:
     await check_advertised(node, OWN, dial_openly)
 
 
-async def test_a_node_that_finds_itself_goes_on(tmp_path: Path) -> None:
+async def test_a_node_that_reaches_itself_starts(tmp_path: Path) -> None:
     async with answering(OWN) as address:
         await check(advertising(tmp_path, address))
 
@@ -85,9 +85,7 @@ async def test_a_name_of_this_machine_is_as_good_as_its_address(tmp_path: Path) 
         (replace(OWN, listener=CONTROLLER), "where its listener CONTROLLER answers instead of this node's GRPC"),
     ],
 )
-def test_an_address_of_somebody_else_is_refused_and_who_it_is_is_told(
-    tmp_path: Path, other: Identity, expected: str
-) -> None:
+def test_an_address_of_another_node_is_refused_with_who_answers(tmp_path: Path, other: Identity, expected: str) -> None:
     async def scenario() -> str:
         async with answering(other) as address:
             with pytest.raises(NotFoundThere) as refused:
@@ -116,7 +114,7 @@ async def test_a_service_that_is_no_node_is_refused(tmp_path: Path) -> None:
             await check(advertising(tmp_path, address))
 
 
-def test_an_address_that_works_a_moment_later_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_that_works_a_moment_later_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As with a proxy that has to notice first that the node listens."""
     outcomes: list[Identity | Unreachable] = [Unreachable("proxy:9094", "connection refused"), OWN]
 
@@ -137,7 +135,7 @@ def test_without_advertised_listeners_the_line_names_listeners(tmp_path: Path, s
         asyncio.run(check(node))
 
 
-def test_nobody_is_asked_when_the_file_says_so(tmp_path: Path, silent_port: int) -> None:
+def test_nothing_is_checked_when_the_check_is_disabled(tmp_path: Path, silent_port: int) -> None:
     asyncio.run(check(advertising(tmp_path, f"127.0.0.1:{silent_port}", "advertised.listeners.check.enable=false")))
 
 
