@@ -117,14 +117,14 @@ class TopicConfig:
     segment_ms: int = topic_key(
         "segment.ms",
         IntegerBetween(least=1, most=NEVER),
-        "Age in milliseconds at which a log begins a new segment file even if the last one is not full.",
+        "Age at which a log begins a new segment file even if the last one is not full.",
         default=604_800_000,
         server_keys=("log.roll.ms", "log.roll.hours"),
     )
     segment_jitter_ms: int = topic_key(
         "segment.jitter.ms",
         IntegerBetween(least=0, most=NEVER),
-        "Most milliseconds by which segment.ms is randomly shortened, so that logs do not begin segments together.",
+        "Most time by which segment.ms is randomly shortened, so that logs do not begin segments together.",
         default=0,
         server_keys=("log.roll.jitter.ms", "log.roll.jitter.hours"),
     )
@@ -247,14 +247,14 @@ class TopicConfig:
     retention_ms: int = topic_key(
         "retention.ms",
         IntegerBetween(least=UNLIMITED, most=NEVER),
-        "Age in milliseconds above which records are deleted, for cleanup.policy=delete; -1 means never.",
+        "Age above which records are deleted, for cleanup.policy=delete; -1 means never.",
         default=604_800_000,
         server_keys=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     )
     retention_bytes: int = topic_key(
         "retention.bytes",
         IntegerBetween(least=UNLIMITED, most=NEVER),
-        "Size in bytes of a partition above which old records are deleted, for cleanup.policy=delete; -1 means any.",
+        "Partition size in bytes above which old records are deleted, for cleanup.policy=delete; -1 means no limit.",
         default=UNLIMITED,
         server_keys=("log.retention.bytes",),
     )

@@ -42,7 +42,7 @@ class SecuritySettings:
     truststore_file: Path | None = key(
         "ssl.truststore.location",
         readers.file,
-        "PEM file with the CA certificates that sign the nodes of this cluster, and no others.",
+        "PEM file with the certificates of the CAs of this cluster's nodes, and no others.",
         default=None,
     )
 
@@ -231,13 +231,13 @@ class ReplicationConfig:
     fetch_bytes_max: int = key(
         "replica.fetch.max.bytes",
         readers.whole_number(1_024),
-        "Bytes that a follower fetches of one partition at a time.",
+        "Most bytes of one partition in a follower's fetch.",
         default=MIB,
     )
     fetch_response_bytes_max: int = key(
         "replica.fetch.response.max.bytes",
         readers.whole_number(1_024),
-        "Bytes that a follower fetches of all partitions at a time.",
+        "Most bytes of all partitions in a follower's fetch.",
         default=10 * MIB,
     )
     fetch_bytes_min: int = key(
@@ -327,7 +327,7 @@ class NetworkLimits:
     connections_max: int = key(
         "max.connections",
         readers.whole_number(1, INT32_MAX),
-        "Open connections of the Kafka listeners; further ones are closed at once.",
+        "Most open connections of the Kafka listeners together; further ones are closed at once.",
         default=INT32_MAX,
     )
     connection_idle_ms_max: int = key(

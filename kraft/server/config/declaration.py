@@ -3,7 +3,7 @@
     connections_max: int = key(
         "max.connections",
         whole_number(1, INT32_MAX),
-        "Open connections of the Kafka listeners; further ones are closed at once.",
+        "Most open connections of the Kafka listeners together; further ones are closed at once.",
         default=INT32_MAX,
     )
 
