@@ -1,6 +1,6 @@
 # `make demo` and `make test` work as the first command after a clone; both begin with `make setup`.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format protos lock clean java
+.PHONY: help setup demo check test soak lint format protos lock clean java
 
 BIN := .venv/bin
 
@@ -16,9 +16,15 @@ java:
 demo: java setup ## real data through three nodes into Spark, with a leader killed on the way
 	@$(BIN)/kraft demo
 
+check: lint ## within a minute, without Java: lint, and the unit tests of what differs from the main branch
+	@$(BIN)/python -m tests.changed $(ARGS)
+
 # A file's tests stay in one process, for they share a cluster; end_to_end, which takes longest, is begun first.
 test: java setup ## all tests on all cores; ARGS="-k name" passes arguments on to pytest, "-n 0" runs them in one process
 	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
+
+soak: setup ## long searches with fresh seeds, one after the other; SOAK_SECONDS=3600 for all, ARGS="--only kill --seed 7"
+	@$(BIN)/python -m tests.soak $(ARGS)
 
 lint: setup ## ruff, mypy, and the import rules of the architecture
 	$(BIN)/ruff check

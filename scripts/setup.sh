@@ -46,6 +46,8 @@ venv_is_ours() {
 
 make_venv() {
   venv_is_ours && return
+  # Emptying it would empty the directory that it leads to.
+  [ ! -L "$VENV" ] || fail "$VENV is a link to another environment: remove the link, and run make setup again"
   python=$(find_python)
   say "making .venv with $("$python" --version) ($python)"
   "$python" -m venv --clear "$VENV" || fail "$python could not make $VENV; its message stands above"
@@ -71,6 +73,35 @@ package_is_whole() {
 
 # --- dependencies --------------------------------------------------------------------------------------------------
 
+# Reads the output of uv or pip. On a terminal, one line is a bar of what is downloaded; elsewhere that is left out. What
+# says that something is wrong is passed on everywhere. The total is known before (pip), or grows as uv begins downloads.
+show_progress() {
+  prefix=$1 total=${2:-0} finished=0 is_known=${2:+yes}
+  while IFS= read -r line; do
+    case $line in
+      *Downloading\ * | *Building\ *) [ -n "$is_known" ] || total=$((total + 1)) ;;
+      *Downloaded\ * | *Built\ * | Collecting\ *) finished=$((finished + 1)) ;;
+      \ [-+~]\ * | \ \ * | Installing\ * | Looking\ * | Using\ * | Uninstalled\ * | Requirement\ already* | Successfully\ *) continue ;;
+      *)
+        clear_bar
+        say "$prefix$line"
+        continue
+        ;;
+    esac
+    draw_bar
+  done
+  clear_bar
+}
+
+draw_bar() {
+  [ -t 1 ] && [ "$total" -gt 0 ] || return 0
+  filled=$((finished * 30 / total))
+  bar=$(printf '%*s' "$filled" '' | tr ' ' '#')$(printf '%*s' $((30 - filled)) '' | tr ' ' '.')
+  printf '\rsetup: [%s] %s of %s packages' "$bar" "$finished" "$total"
+}
+
+clear_bar() { [ ! -t 1 ] || printf '\r\033[K'; }
+
 # uv is many times faster than pip, and takes the same file of hashes. It is installed as the lock pins it.
 install_uv() {
   pin=$VENV/uv.lock
@@ -88,9 +119,9 @@ uv_sync() {
   # Without a home directory to write to there is no place for a cache; uv then works in a temporary folder.
   cache=${UV_CACHE_DIR:-${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}}
   if ! mkdir -p "$cache" 2>/dev/null || ! [ -w "$cache" ]; then export UV_NO_CACHE=1; fi
-  # The list of everything installed is left out; downloads are named while they run.
   # Compiled once here, a node imports in a third of a second instead of two wherever Python may not write its cache.
-  "$VENV/bin/uv" pip sync --python "$PYTHON_IN_VENV" --compile-bytecode --require-hashes requirements.lock 2>&1 | sed '/^ [-+~] /d; s/^/setup: uv: /'
+  "$VENV/bin/uv" pip sync --python "$PYTHON_IN_VENV" --compile-bytecode --require-hashes requirements.lock 2>&1 |
+    show_progress "uv: "
 }
 
 install_dependencies() {
@@ -99,7 +130,8 @@ install_dependencies() {
   say "installing the dependencies of requirements.lock (several hundred megabytes when they are not cached)"
   if ! { install_uv && uv_sync; }; then
     say "uv did not manage; installing with pip, which takes a few minutes"
-    "$PYTHON_IN_VENV" -m pip install --disable-pip-version-check --require-hashes -r requirements.lock ||
+    "$PYTHON_IN_VENV" -m pip install --disable-pip-version-check --progress-bar off --require-hashes -r requirements.lock 2>&1 |
+      show_progress "pip: " "$(grep -c '^[a-z0-9].*==' requirements.lock)" ||
       fail "the dependencies could not be installed; pip's message above names what is missing"
   fi
   mark_done dependencies "$checksum"

@@ -1,14 +1,28 @@
-"""Settings of every test: `async def test_...` runs on virtual time, and nothing is left in the home directory."""
+"""Settings of every test: `async def test_...` runs on virtual time, Hypothesis tries the same examples in every run
+(`--hypothesis-profile=fresh` tries others), and nothing is left in the home directory."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+from tests.support.durations import Durations
 from tests.support.virtual_time import run_virtually
+
+# An example may take any time, because the machine may be busy.
+_AT_LEISURE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fixed", _AT_LEISURE, derandomize=True, database=None)
+settings.register_profile("fresh", _AT_LEISURE, derandomize=False, print_blob=True)
+settings.load_profile("fixed")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Durations(os.environ))
 
 
 @pytest.hookimpl(tryfirst=True)

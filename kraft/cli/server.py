@@ -55,7 +55,8 @@ def start(
     lifeline.follow_launcher()
     with one_line_errors():
         node_config = load(config)
-    logging_setup.configure(node_config.log_level)
+    with one_line_errors():
+        logging_setup.configure(node_config.logging)
     log = structlog.get_logger()
     for warning in node_config.warnings:
         log.warning("configuration warning", file=str(config), key=warning.key, reason=warning.message)

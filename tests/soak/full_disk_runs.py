@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -101,6 +102,12 @@ def verify(directory: Path) -> None:
     command = [sys.executable, "-m", "kraft", "log", "verify", str(directory)]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_DEADLINE_S, check=False)
     assert finished.returncode == 0, finished.stdout + finished.stderr
+
+
+def check_mount() -> None:
+    """Raises CannotMount."""
+    with tempfile.TemporaryDirectory() as directory, _small_disk(Path(directory) / "disk"):
+        pass
 
 
 @contextmanager

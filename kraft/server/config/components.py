@@ -213,6 +213,36 @@ class LogMaintenance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoggingSettings:
+    """Where the node writes what happens to it. Standard error always gets it, too."""
+
+    level: str = key(
+        "log.level",
+        readers.one_of("DEBUG", "INFO", "WARNING", "ERROR"),
+        "Ours: least severe level of the events that the node logs.",
+        default="INFO",
+    )
+    file: Path | None = key(
+        "log.file",
+        readers.file,
+        "Ours: file that the node logs to, as JSON lines, beside standard error; each node needs its own.",
+        default=None,
+    )
+    file_bytes_max: int = key(
+        "log.file.max.bytes",
+        readers.whole_number(64 * 1024, INT64_MAX),
+        "Ours: size at which log.file is renamed to log.file.1 and begun again.",
+        default=64 * MIB,
+    )
+    file_backups_max: int = key(
+        "log.file.max.backups",
+        readers.whole_number(1, 1_000),
+        "Ours: number of renamed log files that are kept.",
+        default=10,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationConfig:
     """How this broker follows partition leaders, and when it drops a follower of its own from the ISR."""
 

@@ -12,6 +12,7 @@ from kraft.server.config import readers
 from kraft.server.config.components import (
     BrokerTimings,
     LeaderElections,
+    LoggingSettings,
     LogMaintenance,
     LogSettings,
     NetworkLimits,
@@ -84,12 +85,7 @@ class NodeConfig:
     broker: BrokerTimings
     elections: LeaderElections
     network: NetworkLimits
-    log_level: str = key(
-        "log.level",
-        readers.one_of("DEBUG", "INFO", "WARNING", "ERROR"),
-        "Ours: of the node's own messages.",
-        default="INFO",
-    )
+    logging: LoggingSettings
     settings: Mapping[str, str] = field(default_factory=dict)
     """What the file says of the keys that have an effect, by their proper names."""
     warnings: tuple[ConfigWarning, ...] = ()

@@ -68,7 +68,7 @@ class ClusterCalls:
             return RegistrationResult(error_code=refusal.error_code, error_message=refusal.message)
         self._watch.registered(request.broker_id, result.broker_epoch)
         log.info(
-            "broker registered",
+            "broker registration committed",
             broker=request.broker_id,
             broker_epoch=result.broker_epoch,
             advertised=[str(endpoint) for endpoint in request.endpoints],

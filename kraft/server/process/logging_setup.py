@@ -1,7 +1,7 @@
-"""What the node writes about itself: one event a line, its facts as fields, on standard error.
+"""Log output of a node: one event a line, its facts as fields, on standard error and, if set, in `log.file`.
 
-JSON lines for programs; on a terminal, coloured columns for people. Libraries that use the standard logging module
-come out the same way.
+JSON lines for programs; on a terminal, coloured columns for people. Events of libraries that use the standard logging
+module look the same.
 """
 
 from __future__ import annotations
@@ -13,26 +13,32 @@ from typing import Any, TextIO
 import structlog
 from structlog.types import EventDict, Processor, WrappedLogger
 
+from kraft.server.config.components import LoggingSettings
+from kraft.server.process.log_file import LogFile
+
 # Their messages are about their own insides; ours say what happened to the cluster.
 _LIBRARIES = ("asyncio", "grpc", "pysyncobj")
 
 
-def configure(level: str, stream: TextIO | None = None, json_lines: bool | None = None) -> None:
+def configure(settings: LoggingSettings, stream: TextIO | None = None, json_lines: bool | None = None) -> None:
     """Set up once, before the first event. Without `json_lines`, a terminal decides.
 
-    The level holds for our own events; libraries are heard from WARNING on, and in full at DEBUG.
+    The level applies to the node's own events; libraries log from WARNING on, and everything at DEBUG. Raises
+    ConfigError when `log.file` cannot be written to.
     """
     stream = stream if stream is not None else sys.stderr
     as_json = json_lines if json_lines is not None else not stream.isatty()
-    number = logging.getLevelNamesMapping()[level]
-    renderer = _json_renderer() if as_json else _console_renderer()
+    level = logging.getLevelNamesMapping()[settings.level]
+    handlers = [_rendering(logging.StreamHandler(stream), _json_renderer() if as_json else _console_renderer())]
+    if settings.file is not None:
+        handlers.append(_rendering(LogFile(settings, stream), _json_renderer()))
     structlog.configure(
-        processors=[*_common(), *renderer],
-        wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(stream),
+        processors=[*_common(), structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=lambda *_: logging.getLogger("kraft"),
         cache_logger_on_first_use=True,
     )
-    _route_standard_logging(number, stream, renderer)
+    _route_standard_logging(level, handlers)
 
 
 def _common() -> list[Processor]:
@@ -65,19 +71,23 @@ def _as_text(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def _route_standard_logging(level: int, stream: TextIO, renderer: list[Processor]) -> None:
-    handler = logging.StreamHandler(stream)
-    if level > logging.DEBUG:
-        handler.addFilter(_is_not_of_a_gone_caller)
+def _rendering(handler: logging.Handler, renderer: list[Processor]) -> logging.Handler:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*_common(), structlog.stdlib.add_logger_name],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
         )
     )
+    return handler
+
+
+def _route_standard_logging(level: int, handlers: list[logging.Handler]) -> None:
     root = logging.getLogger()
-    root.handlers[:] = [handler]
+    root.handlers[:] = handlers
     root.setLevel(level)
+    if level > logging.DEBUG:
+        for handler in handlers:
+            handler.addFilter(_is_not_of_a_gone_caller)
     for name in _LIBRARIES:
         logging.getLogger(name).setLevel(level if level <= logging.DEBUG else max(level, logging.WARNING))
     logging.captureWarnings(True)

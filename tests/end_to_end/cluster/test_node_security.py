@@ -232,6 +232,7 @@ def test_a_second_process_with_a_voters_id_does_not_get_in(cluster: Cluster, tmp
         assert_unhurt(cluster, "second-process")
 
 
+@pytest.mark.slow
 def test_a_cluster_with_certificates_works_and_keeps_those_without_out(tmp_path: Path) -> None:
     stores = Authority(tmp_path / "own").certify("node")
     with Cluster(3, overrides=stores.settings) as running:

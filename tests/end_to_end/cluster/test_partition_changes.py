@@ -237,6 +237,7 @@ def test_an_unclean_election_gives_a_partition_back_that_lost_its_last_replica(c
     assert consume(cluster, topic, 1) == Counter([b"after"])
 
 
+@pytest.mark.slow
 def test_brokers_killed_while_replicas_move_lose_nothing(cluster: Cluster, admin: Admin) -> None:
     topic = "shaken"
     admin.create_topic(topic, partitions=3, replication_factor=3)

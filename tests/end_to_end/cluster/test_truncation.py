@@ -105,6 +105,7 @@ async def test_the_asynchronous_face_does_the_same(cluster: Cluster, admin: Admi
             await read_async(raises, 1)
 
 
+@pytest.mark.slow
 def test_a_clean_election_repeats_nothing_and_skips_nothing(cluster: Cluster, admin: Admin) -> None:
     """Also of a leader that had written nothing when the next one took over."""
     topic = LosingTopic(cluster, admin, "clean", (1, 2))

@@ -28,6 +28,7 @@ UNREAD_BYTES = 8 << 20
 SMALL_BUFFER_BYTES = 16 * 1024
 
 
+@pytest.mark.slow
 def test_idempotent_producers_notice_nothing_of_restarts_kills_and_moves_but_pauses() -> None:
     faults = (Fault.RESTART, Fault.MOVE_REPLICA, Fault.KILL_LEADER, Fault.KILL_ALL)
     verdict = kafka_restart_runs.run(faults=faults, seed=1)

@@ -37,6 +37,7 @@ def test_after_kill_9_of_the_active_controller_another_goes_on_and_no_produce_fa
     assert found.contents.is_exact
 
 
+@pytest.mark.slow
 def test_the_death_of_a_controller_that_is_no_broker_costs_no_record() -> None:
     found = voter_kill_runs.kill_controller(times=1, seed=1, separate=True, tell=print)
     # Controllers have the first ids, so the one that was killed serves no producer.

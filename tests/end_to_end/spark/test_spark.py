@@ -87,6 +87,7 @@ def run_available(frame: DataFrame, checkpoint: Path, numbers: Numbers) -> None:
     assert query.awaitTermination(TIMEOUT_S), "the query did not end in time"
 
 
+@pytest.mark.slow
 def test_a_batch_read_is_what_was_produced(spark: SparkSession, cluster: Cluster) -> None:
     create_topic(cluster, "batch")
     produce(cluster, "batch", range(10_000))
@@ -112,6 +113,7 @@ def test_headers_nulls_and_times_arrive_as_they_were_sent(spark: SparkSession, c
     assert [header.asDict() for header in row.headers] == [{"key": "h", "value": b"1"}, {"key": "h", "value": None}]
 
 
+@pytest.mark.slow
 def test_a_stream_goes_on_from_its_checkpoint_in_bounded_batches(
     spark: SparkSession, cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -127,6 +129,7 @@ def test_a_stream_goes_on_from_its_checkpoint_in_bounded_batches(
     second.assert_once_each(range(5_000, 8_000))
 
 
+@pytest.mark.slow
 def test_a_running_stream_outlives_the_leader_it_reads_from(spark: SparkSession, tmp_path: Path) -> None:
     with Cluster(nodes=3) as cluster:
         create_topic(cluster, "orders")
@@ -161,6 +164,7 @@ def test_a_missing_topic_is_named(spark: SparkSession, cluster: Cluster) -> None
         frame.option("subscribe", "absent").load().count()
 
 
+@pytest.mark.slow
 def test_an_unreachable_cluster_is_named_by_its_addresses_within_seconds(spark: SparkSession) -> None:
     # Port 1 is reserved and nobody listens there.
     frame = spark.read.format("kraft").option("bootstrap.servers", "127.0.0.1:1,localhost:1")

@@ -88,6 +88,7 @@ def expected(first: range, second: range) -> list[str]:
     return sorted([f"a0-{number}" for number in first] + [f"a1-{number}" for number in second])
 
 
+@pytest.mark.slow
 def test_a_batch_read_holds_every_record_with_kafkas_columns(spark: SparkSession, cluster: FileCluster) -> None:
     cluster.create_topic("typed", partitions=1)
     cluster.append("typed", 0, ["v"], key="k", timestamp_ms=1_700_000_000_123, headers=[("h", "1"), ("h", None)])
@@ -157,6 +158,7 @@ def test_a_restarted_query_goes_on_where_it_stopped(spark: SparkSession, cluster
     assert second.all == ["a0-30", "a0-31", "a2-0"]
 
 
+@pytest.mark.slow
 def test_a_batch_that_failed_is_read_again_record_for_record(
     spark: SparkSession, cluster: FileCluster, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ def test_what_was_acknowledged_is_there_exactly_once_after_kill_9_under_load(nod
         assert made.contents.acknowledged > 0
 
 
+@pytest.mark.slow
 def test_a_node_whose_syncs_failed_has_acknowledged_nothing_that_a_later_loss_of_power_takes(tmp_path: Path) -> None:
     try:
         errors = sync_error_runs.run(times=2, seed=1, directory=tmp_path, tell=print)

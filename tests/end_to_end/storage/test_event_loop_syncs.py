@@ -112,6 +112,7 @@ def logged(cluster: Cluster, event: str) -> bool:
     return any(event in cluster.node(broker).log_path.read_text() for broker in BROKERS)
 
 
+@pytest.mark.slow
 def test_no_sync_runs_on_the_event_loops_thread(cluster: Cluster, notes: Path) -> None:
     with Admin(cluster.bootstrap_servers) as admin:
         appends_epochs_and_retention(cluster, admin)

@@ -165,6 +165,7 @@ def test_records_go_by_size_on_every_replica_when_the_topic_is_told_so_while_it_
 # --- deleted records -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_deleted_records_stay_deleted_on_every_replica_and_through_every_restart(cluster: Cluster) -> None:
     place = create(cluster, "deleted", segment_bytes="20000")
     publish(cluster, "deleted", numbered(1_000), batches=20)
@@ -230,6 +231,7 @@ def test_a_compacted_topic_keeps_the_newest_of_each_key_on_every_replica(cluster
     assert {key: value for _, key, value in read(cluster, place)}[keys[0]] == b"at last"
 
 
+@pytest.mark.slow
 def test_a_compacted_topic_is_compacted_soon_after_the_append_that_finds_it_waiting_too_long() -> None:
     # How often brokers look at retention and compaction is left as it is by default: 5 minutes and 15 seconds.
     with Cluster(1) as cluster:

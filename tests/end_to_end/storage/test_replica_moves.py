@@ -175,6 +175,7 @@ def test_a_broker_that_is_killed_amid_moves_comes_back_with_all_and_moves_on(sit
     until(lambda: site.files(1, "large") == site.files(2, "large"), "the replicas are alike")
 
 
+@pytest.mark.slow
 def test_a_lone_replica_that_moves_loses_nothing_whenever_its_broker_is_killed() -> None:
     verdict = replica_move_runs.run(times=3, seed=1)
     assert verdict.is_exact, str(verdict)

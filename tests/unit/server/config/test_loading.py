@@ -39,7 +39,7 @@ def test_what_is_not_said_is_kafkas_default(load_text: Load) -> None:
     )
     assert config.log.durability is Durability.FSYNC
     assert config.replication.lag_time_max_ms == 30_000
-    assert (config.cluster_id, config.rack, config.log_level, config.warnings) == (None, "", "INFO", ())
+    assert (config.cluster_id, config.rack, config.logging.level, config.warnings) == (None, "", "INFO", ())
 
 
 def test_a_value_replaces_its_default(load_text: Load) -> None:
@@ -49,7 +49,7 @@ def test_a_value_replaces_its_default(load_text: Load) -> None:
     assert config.topics.partitions == 6
     assert config.topics.auto_create_enabled is False
     assert config.log.durability is Durability.PAGE_CACHE
-    assert config.log_level == "DEBUG"
+    assert config.logging.level == "DEBUG"
 
 
 OTHER_THAN_DEFAULT: list[tuple[str, str, object]] = [
@@ -131,7 +131,9 @@ OTHER_THAN_DEFAULT: list[tuple[str, str, object]] = [
     ("controlled.shutdown.enable=false", "broker.controlled_shutdown_enabled", False),
     ("socket.request.max.bytes=2000000", "network.request_bytes_max", 2_000_000),
     ("advertised.listeners.check.enable=false", "network.advertised_check_enabled", False),
-    ("log.level=warning", "log_level", "WARNING"),
+    ("log.level=warning", "logging.level", "WARNING"),
+    ("log.file.max.bytes=65536", "logging.file_bytes_max", 65_536),
+    ("log.file.max.backups=1", "logging.file_backups_max", 1),
 ]
 
 

@@ -1,0 +1,190 @@
+"""`python -m tests.soak`, or `make soak`: every long search after the other, each with an equal share of the time.
+
+A search runs in rounds, each with a fresh seed that is printed, until its share is used; a round that has begun is
+finished. One line for each says how it went; what its last round printed is in build/soak/NAME.log. Exit code 1 when a
+search failed. A search that needs what this machine does not have is "not run", with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from chaos.nemesis.power_loss import CannotMount, PowerLossDisk
+from chaos.toxiproxy import ToxiproxyMissing, find_or_build
+from tests.soak import full_disk_runs
+from tests.soak.rounds import Program, Rounds, run_rounds
+
+SECONDS_VARIABLE: Final = "SOAK_SECONDS"
+SECONDS: Final = 3_600.0
+LOGS: Final = Path("build", "soak")
+LAST_LINES: Final = 15
+
+
+def _without_fuse() -> str:
+    try:
+        with TemporaryDirectory() as directory, PowerLossDisk(Path(directory, "disk"), Path(directory, "mounted")):
+            return ""
+    except CannotMount as reason:
+        return str(reason)
+
+
+def _without_tmpfs() -> str:
+    try:
+        full_disk_runs.check_mount()
+    except full_disk_runs.CannotMount as reason:
+        return str(reason)
+    return ""
+
+
+def _without_toxiproxy() -> str:
+    try:
+        find_or_build()
+    except ToxiproxyMissing as reason:
+        return str(reason)
+    return ""
+
+
+def _without_jars() -> str:
+    # It imports pytest, which only this one needs.
+    import pytest
+
+    from tests.support.kafka.kafka_jars import kafka_jars
+
+    try:
+        kafka_jars()
+    except pytest.skip.Exception as reason:
+        return str(reason)
+    return ""
+
+
+_DISK: Final = "tests.soak.disk_fault_runs"
+_QUORUM: Final = "tests.soak.quorum_fault_runs"
+_EXAMPLES: Final = (
+    "pytest -q -x -m hypothesis --hypothesis-profile=fresh -p no:cacheprovider tests/unit tests/simulation"
+)
+
+PROGRAMS: Final = (
+    # In memory.
+    Program(name="quorum", command="tests.soak.quorum_seeds --seeds 40 --first-seed {seed}"),
+    Program(name="replication", command="tests.soak.replication_seeds --seeds 500 --first-seed {seed}"),
+    Program(name="crash-points", command="tests.soak.crash_points --seeds 1 --first-seed {seed}"),
+    Program(name="bit-flips", command="tests.soak.bit_flips --bits 1000 --seed {seed}"),
+    Program(name="kio", command="tests.soak.kio_agreement --messages 20000 --seed {seed}"),
+    Program(name="hypothesis", command=f"{_EXAMPLES} --hypothesis-seed={{seed}}"),
+    Program(name="fuzz", command="tests.fuzz --seconds 5 --seed {seed}"),
+    # Real nodes.
+    Program(name="kill", command=f"{_DISK} kill --times 10 --seed {{seed}}"),
+    Program(name="kill-of-three", command=f"{_DISK} kill --times 5 --nodes 3 --seed {{seed}}"),
+    Program(name="leader-kill", command="tests.soak.leader_kill_runs --times 10 --seed {seed}"),
+    Program(name="deletion-kill", command="tests.soak.deletion_kill_runs --times 1 --partitions 300"),
+    Program(name="kill-all", command=f"{_QUORUM} kill-all --times 10 --seed {{seed}}"),
+    Program(name="kill-controller", command=f"{_QUORUM} kill-controller --times 10 --seed {{seed}}"),
+    Program(name="kill-separate", command=f"{_QUORUM} kill-controller --separate --times 10 --seed {{seed}}"),
+    Program(name="pause-leader", command=f"{_QUORUM} pause-leader --times 5 --seed {{seed}}"),
+    Program(
+        name="isolate-leader",
+        command=f"{_QUORUM} isolate-leader --times 5 --seed {{seed}}",
+        missing=_without_toxiproxy,
+    ),
+    Program(name="chaos", command="chaos --cycles 1000 --duration {seconds} --seed {seed}", missing=_without_toxiproxy),
+    Program(name="replica-moves", command="tests.soak.replica_move_runs --times 10 --seed {seed}"),
+    Program(name="sync-error", command=f"{_DISK} sync-error --times 5 --seed {{seed}}", missing=_without_fuse),
+    Program(name="power-loss", command="tests.soak.power_loss_runs --times 5 --seed {seed}", missing=_without_fuse),
+    Program(name="full-disk", command=f"{_DISK} full-disk --times 10", missing=_without_tmpfs),
+    # Clients of Kafka, and what nobody should send.
+    Program(name="kafka-kill", command="tests.soak.kafka_kill_runs --times 5 --seed {seed}"),
+    Program(name="kafka-restarts", command="tests.soak.kafka_restart_runs --times 1 --seed {seed}"),
+    Program(
+        name="kafka-restarts-java",
+        command="tests.soak.kafka_restart_runs --times 1 --java --seed {seed}",
+        missing=_without_jars,
+    ),
+    Program(name="garbage", command="tests.soak.garbage_runs --frames 20000 --seed {seed}"),
+    Program(name="kafka-garbage", command="tests.soak.kafka_garbage_runs --frames 20000 --idle 1000 --seed {seed}"),
+    Program(name="slow-requests", command="tests.soak.slow_request_runs --seconds 10"),
+)
+
+
+# --- the command ---------------------------------------------------------------------------------------------------
+
+
+def run_all(
+    programs: list[Program], seconds: float, *, seed: int | None = None, logs: Path, console: Console
+) -> list[Rounds]:
+    """Runs each program for its share of `seconds`, with a line for each that is over."""
+    share_s = seconds / len(programs)
+    logs.mkdir(parents=True, exist_ok=True)
+    found = []
+    for program in programs:
+        log = logs / f"{program.name}.log"
+        with _progress(program, share_s, console) as tell:
+            rounds = run_rounds(program, share_s, log, seed=seed, tell=tell)
+        found.append(rounds)
+        print(f"{program.name:<20} {rounds}", flush=True)
+        if rounds.failure:
+            _print_failure(rounds, log)
+    return found
+
+
+def _print_failure(rounds: Rounds, log: Path) -> None:
+    for line in log.read_text(errors="replace").splitlines()[-LAST_LINES:]:
+        print(f"  {line}")
+    seed = f" --seed {rounds.seeds[-1]}" if rounds.program.has_seed else ""
+    print(f"  to repeat it: python -m tests.soak --only {rounds.program.name}{seed}", flush=True)
+    print(f"  its whole output: {log}", flush=True)
+
+
+@contextmanager
+def _progress(program: Program, share_s: float, console: Console) -> Iterator[Callable[[Rounds], None]]:
+    """On a terminal, a bar of the share that is used, with the round's seed."""
+    columns = (TextColumn("{task.description:<20}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.fields[now]}"))
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(program.name, total=share_s, now="")
+
+        def tell(rounds: Rounds) -> None:
+            now = f"round {len(rounds.seeds)}, seed {rounds.seeds[-1]}"
+            progress.update(task, completed=min(rounds.seconds, share_s), now=now)
+
+        yield tell
+
+
+def main(arguments: list[str]) -> int:
+    names = [program.name for program in PROGRAMS]
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=f"again and again: {names}")
+    parser.add_argument("--seed", type=int, help="one round with this seed, to repeat it")
+    default_s = float(os.environ.get(SECONDS_VARIABLE) or SECONDS)
+    parser.add_argument(
+        "--seconds", type=float, default=default_s, help=f"for all together (${SECONDS_VARIABLE}, or {SECONDS:g})"
+    )
+    parser.add_argument("--logs", type=Path, default=LOGS, help=f"folder for what rounds print ({LOGS})")
+    options = parser.parse_args(arguments)
+    for name in (signal.SIGINT, signal.SIGTERM):
+        # A shell may have started this with interrupts ignored, which children inherit.
+        signal.signal(name, signal.default_int_handler)
+    console = Console()
+    programs = [program for program in PROGRAMS if options.only is None or program.name in options.only]
+    try:
+        found = run_all(programs, options.seconds, seed=options.seed, logs=options.logs, console=console)
+    except KeyboardInterrupt:
+        print("interrupted")
+        return 130
+    failed = sum(bool(rounds.failure) for rounds in found)
+    not_run = sum(bool(rounds.not_run) for rounds in found)
+    print(f"{len(found)} searches: {len(found) - failed - not_run} ok, {failed} failed, {not_run} not run")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
