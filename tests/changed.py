@@ -25,7 +25,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 MAIN_BRANCHES: Final = ("main", "origin/main")
-FILES_MAX: Final = 40
+FILES_MAX: Final = 30
 FILES_OF_A_WORKER: Final = 8
 HOUSE: Final = tuple(f"tests/unit/test_{name}.py" for name in ("checklist", "house", "tidy"))
 

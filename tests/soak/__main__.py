@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
 from chaos.nemesis.power_loss import CannotMount, PowerLossDisk
 from chaos.toxiproxy import ToxiproxyMissing, find_or_build
@@ -148,12 +148,12 @@ def _print_failure(rounds: Rounds, log: Path) -> None:
 @contextmanager
 def _progress(program: Program, share_s: float, console: Console) -> Iterator[Callable[[Rounds], None]]:
     """On a terminal, a bar of the share that is used, with the round's seed."""
-    columns = (TextColumn("{task.description:<20}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.fields[now]}"))
+    columns = (TextColumn("{task.description:<20}"), BarColumn(), TextColumn("{task.fields[now]}"))
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(program.name, total=share_s, now="")
 
         def tell(rounds: Rounds) -> None:
-            now = f"round {len(rounds.seeds)}, seed {rounds.seeds[-1]}"
+            now = f"{rounds.seconds:.0f} of {share_s:.0f} s, round {len(rounds.seeds)}, seed {rounds.seeds[-1]}"
             progress.update(task, completed=min(rounds.seconds, share_s), now=now)
 
         yield tell
