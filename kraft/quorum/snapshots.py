@@ -189,7 +189,7 @@ class SnapshotStore:
                 damaged[snapshot_id] = corruption
                 continue
             for other, damage in damaged.items():
-                log.error("snapshot damaged, previous snapshot used", reason=str(damage))
+                log.error("snapshot corrupt, previous snapshot used", reason=str(damage))
                 self._set_aside(other)
             return snapshot
         if damaged:

@@ -182,7 +182,7 @@ class _Node:
 
     async def _hand_on_leaderships(self, broker: BrokerNode) -> None:
         try:
-            await broker.hand_on_leaderships()
+            await broker.move_leaderships_away()
         except BrokerRefused as refused:
             log.warning("controlled shutdown skipped", reason=str(refused))
 

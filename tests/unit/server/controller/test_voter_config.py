@@ -57,7 +57,7 @@ def test_each_time_of_the_quorum_has_its_key(tmp_path: Path) -> None:
     }
 
 
-def test_with_the_shortest_timeouts_a_leader_is_heard_often_enough(tmp_path: Path) -> None:
+def test_with_the_shortest_timeouts_a_leader_sends_often_enough(tmp_path: Path) -> None:
     settings = settings_of(
         tmp_path, "controller.quorum.election.timeout.ms=100", "controller.quorum.fetch.timeout.ms=100"
     )
