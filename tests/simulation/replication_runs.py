@@ -10,7 +10,6 @@ from kraft.model.ids import BrokerId
 from tests.simulation.replication_model import BROKERS
 from tests.simulation.replication_world import CORRECT, Message, Variant, Violation, World
 
-
 STEPS: Final = 600
 """Random events in a run of a seed."""
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.simulation.replication_runs import run_seed
-from tests.simulation.replication_world import CORRECT, Variant, Violation
+from tests.simulation.replication_world import CORRECT, Violation
 from tests.simulation.weakened_machines import (
     BelievesOldStates,
     CommitsBelowMinimumIsr,
