@@ -161,8 +161,9 @@ def _progress(program: Program, share_s: float, console: Console) -> Iterator[Ca
 
 def main(arguments: list[str]) -> int:
     names = [program.name for program in PROGRAMS]
+    listed = ", ".join(names)
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
-    parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=f"again and again: {names}")
+    parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=f"may be given again: {listed}")
     parser.add_argument("--seed", type=int, help="one round with this seed, to repeat it")
     default_s = float(os.environ.get(SECONDS_VARIABLE) or SECONDS)
     parser.add_argument(
