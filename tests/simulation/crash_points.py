@@ -10,7 +10,9 @@ on, and survive a second loss of power anywhere in its recovery.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
+from itertools import product
 from random import Random
 from typing import Final
 from unittest.mock import patch
@@ -158,11 +160,19 @@ def crash_twice(moment: Moment, crashed: SimDisk, random: Random) -> int:
     return 1 + min(SECOND_CRASHES, len(clones))
 
 
-def try_moment(moment: Moment, mode: CrashMode, seed: int, twice: bool, goes_on_too: bool = True) -> int:
-    """Crashes and recovers; raises AssertionError with all that is needed to do it again."""
-    random = Random(f"{moment.point} {mode.value} {seed}")
+def crash_at(moment: Moment, mode: CrashMode, seed: int) -> SimDisk:
     crashed = moment.disk.clone()
-    crashed.crash(mode, random)
+    crashed.crash(mode, _chance(moment, mode, seed))
+    return crashed
+
+
+def _chance(moment: Moment, mode: CrashMode, seed: int) -> Random:
+    return Random(f"{moment.point} {mode.value} {seed}")
+
+
+def try_crash(crashed: SimDisk, moment: Moment, mode: CrashMode, seed: int, *, twice: bool, goes_on_too: bool) -> int:
+    """Recovers; returns how many second crashes. Raises AssertionError with all that is needed to do it again."""
+    random = _chance(moment, mode, seed)
     second = 0
     try:
         if twice:
@@ -188,7 +198,9 @@ class Tally:
     """What was tried."""
 
     points: int = 0
+    crashes: int = 0
     recoveries: int = 0
+    """Fewer than crashes: what left the same disk, of which the same is expected, is recovered once."""
     second_crashes: int = 0
     steps: Counter[str] = field(default_factory=Counter)
 
@@ -196,30 +208,37 @@ class Tally:
         steps = ", ".join(f"{count} {name}" for name, count in sorted(self.steps.items()))
         modes = ", ".join(mode.value for mode in CRASHES)
         return (
-            f"{self.points} points x {{{modes}}}: {self.recoveries} recoveries, "
+            f"{self.points} points x {{{modes}}}: {self.crashes} crashes, {self.recoveries} recoveries, "
             f"{self.second_crashes} second crashes in or behind one; {steps}"
         )
 
 
-def crash_everywhere(workload_seed: int) -> Tally:
+def crash_everywhere(workload_seed: int, steps: int = STEPS) -> Tally:
     """Raises AssertionError for the first crash that a log did not recover from.
 
     Every 18 seeds have all tempers, with all configurations, with both intervals.
     """
     interval_bytes = CHECKPOINT_INTERVAL_BYTES[workload_seed // 9 % len(CHECKPOINT_INTERVAL_BYTES)]
     with patch.object(group_commit, "CHECKPOINT_INTERVAL_BYTES", interval_bytes):
-        return _crash_everywhere(workload_seed)
+        return _crash_everywhere(workload_seed, steps)
 
 
-def _crash_everywhere(workload_seed: int) -> Tally:
+def _crash_everywhere(workload_seed: int, steps: int) -> Tally:
     workload = WatchedWorkload(workload_seed, CONFIGS[workload_seed // 3 % len(CONFIGS)])
-    workload.run_all_kinds(STEPS)
+    workload.run_all_kinds(steps)
     tally = Tally(points=len(workload.moments), steps=workload.steps)
-    for moment in workload.moments:
-        for mode, seeds in CRASHES.items():
-            for seed in seeds:
-                # Every recovery is looked at; these take longer, and not every point is new to them.
-                twice, goes_on_too = (moment.point + seed) % 5 == 0, (moment.point + seed) % 3 == 0
-                tally.second_crashes += try_moment(moment, mode, seed, twice, goes_on_too)
-                tally.recoveries += 1
+    recovered: set[Hashable] = set()
+    for moment, mode in product(workload.moments, CRASHES):
+        for seed in CRASHES[mode]:
+            tally.crashes += 1
+            crashed = crash_at(moment, mode, seed)
+            # The workload keeps the moments, so each of their expectations has an id of its own.
+            state = crashed.state(), id(moment.expectations)
+            if state in recovered:
+                continue
+            recovered.add(state)
+            # Every recovery is looked at; these take longer, and not every one is new to them.
+            twice, goes_on_too = tally.recoveries % 5 == 0, tally.recoveries % 3 == 0
+            tally.second_crashes += try_crash(crashed, moment, mode, seed, twice=twice, goes_on_too=goes_on_too)
+            tally.recoveries += 1
     return tally

@@ -15,10 +15,13 @@ from tests.support.disks.sim_disk import SimDisk
 from tests.support.log.log_building import append, read_all, stored
 from tests.support.log.modelled_log import new_disk, open_log
 
+STEPS = 100
+"""Of every kind some; `tests.soak.crash_points` takes longer ones, of more seeds."""
+
 
 @pytest.mark.parametrize("workload_seed", [0, 4, 17])
 def test_every_crash_point_recovers_to_a_prefix_that_holds_everything_synced(workload_seed: int) -> None:
-    tally = crash_everywhere(workload_seed)
+    tally = crash_everywhere(workload_seed, STEPS)
     print(f"workload {workload_seed}: {tally}")
     assert tally.points >= 500
 

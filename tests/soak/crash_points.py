@@ -27,6 +27,7 @@ def main(arguments: list[str]) -> int:
             print(f"workload {seed}: {failure}", flush=True)
             continue
         total.points += tally.points
+        total.crashes += tally.crashes
         total.recoveries += tally.recoveries
         total.second_crashes += tally.second_crashes
         total.steps += tally.steps

@@ -141,7 +141,7 @@ class MetadataSnapshots:
                 return await self.load()
             except Corruption as corruption:
                 log.error("metadata snapshots corrupt, metadata fetched from the controller", reason=str(corruption))
-                await in_thread(self._thread, self._store.set_all_aside)
+                await in_thread(self._thread, self._store.mark_all_damaged)
         except OSError as error:
             self._is_offline = True
             self._failed(f"the metadata snapshot cannot be read from {self._store.directory}: {error}")

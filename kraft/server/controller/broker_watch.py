@@ -11,7 +11,7 @@ import structlog
 
 from kraft.metadata import broker_decisions
 from kraft.metadata.broker_configs import TopicDefaultsInEffect
-from kraft.metadata.broker_presence import Absentee, BrokerPresence
+from kraft.metadata.broker_presence import BrokerPresence, BrokerToDial
 from kraft.metadata.broker_sessions import BrokerSessions
 from kraft.model.endpoint import Endpoint
 from kraft.model.errors import ErrorCode, Refusal
@@ -51,7 +51,7 @@ class BrokerWatch:
     def leadership_changed(self, active: bool) -> None:
         self._term_over.set()
         self._term_over = asyncio.Event()
-        self._presence.begin_anew()
+        self._presence.reset()
         if active:
             # Sessions begin again: heartbeats of the previous term went to another controller.
             self._sessions.activate(self._host.image, self._clock.monotonic_ms())
@@ -63,7 +63,7 @@ class BrokerWatch:
             while True:
                 if self._host.active:
                     now_ms = self._clock.monotonic_ms()
-                    self._sessions.listened(now_ms)
+                    self._sessions.tick(now_ms)
                     for absentee in self._presence.to_dial(self._host.image, now_ms):
                         tasks.create_task(self._dial(absentee))
                 self._stream_ended.clear()
@@ -76,11 +76,11 @@ class BrokerWatch:
         """Fence brokers whose session expired. Raises Refusal unless this controller is the active one."""
         now_ms = self._clock.monotonic_ms()
         # Called in both loops: the first to run after a pause of this process must notice the pause.
-        self._sessions.listened(now_ms)
+        self._sessions.tick(now_ms)
         for broker_id in self._sessions.expired(now_ms):
             await self._fence(broker_id, "no heartbeat within broker.session.timeout.ms")
 
-    async def _dial(self, absentee: Absentee) -> None:
+    async def _dial(self, absentee: BrokerToDial) -> None:
         is_refused = await self._nobody_listens(absentee.endpoints)
         if not self._presence.dialled(absentee, nobody_listens=is_refused, now_ms=self._clock.monotonic_ms()):
             return
@@ -137,5 +137,5 @@ class BrokerWatch:
             await term_over.wait()
         finally:
             if not term_over.is_set():
-                self._presence.left(request.broker_id, request.broker_epoch)
+                self._presence.liveness_stream_closed(request.broker_id, request.broker_epoch)
                 self._stream_ended.set()

@@ -95,7 +95,7 @@ class LeaderBalance:
             self._cleared_for_configs = configs
 
     def _clear_eligible_replicas(self, image: MetadataImage) -> Decision[int]:
-        return election_decisions.settle_eligible_replicas(image, defaults=self._topic_defaults(image))
+        return election_decisions.clear_stale_elrs(image, defaults=self._topic_defaults(image))
 
     def _elect_preferred(self, image: MetadataImage) -> Decision[int]:
         return election_decisions.balance_leaders(

@@ -59,11 +59,11 @@ class QuorumView:
         self._caught_up.keep_only({*voters, *self._observers})
         leader_end = _leader_end(status)
         for voter in status.voters:
-            self._caught_up.look(voter.node_id, voter.match_index, leader_end, now_ms)
+            self._caught_up.observe(voter.node_id, voter.match_index, leader_end, now_ms)
         for broker_id, observer in self._observers.items():
             if broker_id not in voters:
                 end = _observer_end(observer, status, committed_index)
-                self._caught_up.look(broker_id, end, status.commit_index, now_ms)
+                self._caught_up.observe(broker_id, end, status.commit_index, now_ms)
 
     def describe(
         self, status: QuorumStatus, committed_index: int, registered: Container[BrokerId]

@@ -142,7 +142,7 @@ async def _looked_up(
         failure = error
     if partition.leader is not leader or partition.log is not log:
         return None
-    if not log.has_still(lookup.segments):
+    if not log.still_has(lookup.segments):
         await _wait_for_file_change(partition, reads)
         return None
     if failure is not None:

@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from kraft.rpc.refusal_log import RefusalLog
-from kraft.runtime.allocator import give_back_freed_memory
+from kraft.runtime.allocator import release_freed_memory
 from kraft.server.kafka_listener.connection import ConnectionLimits, KafkaConnection, Requests
 from kraft.server.kafka_listener.memory import ListenerMemory
 from kraft.server.kafka_listener.receive_buffer import ReceiveBuffer
@@ -122,7 +122,7 @@ class KafkaListener:
 
     def _return_memory(self) -> None:
         self._returning_memory = None
-        give_back_freed_memory()
+        release_freed_memory()
 
     # --- called by connections -----------------------------------------------------------------------------------
 

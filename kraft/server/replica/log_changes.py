@@ -223,7 +223,7 @@ class LogChanges:
         if self._current is None or ticket.cancelled:
             return
         request, under_way = self._current
-        _, refusal = self._watched(under_way.go_on)
+        _, refusal = self._watched(under_way.resume)
         if not self.is_changing:
             # The disk has failed, and the replica is closed.
             return
@@ -243,7 +243,7 @@ class LogChanges:
             # A step that was run, but not completed, is not run again.
             ticket = self._ticket or self.prepare_step()
             assert ticket is not None, "the current change has a step"
-            if not ticket.step.is_run:
+            if not ticket.step.has_run:
                 yield ticket.run
             self.complete_step(ticket)
 
@@ -255,7 +255,7 @@ class LogChanges:
         if self._current is not None:
             request, under_way = self._current
             self._current = None
-            under_way.give_up()
+            under_way.cancel()
             waiting.insert(0, request)
         for request in waiting:
             request.outcome.end(None, _closed())

@@ -202,7 +202,7 @@ class ReplicaPublisher:
             closing = ChangeUnderWay(partition.closing())
             while closing.step is not None:
                 await self._storage.in_thread(closing.step.run)
-                closing.go_on()
+                closing.resume()
         await self.log_preloading.close()
 
     # --- partitions ------------------------------------------------------------------------------------------

@@ -228,7 +228,7 @@ def without_secret(config: Path) -> None:
 def test_a_second_process_with_a_voters_id_does_not_get_in(cluster: Cluster, tmp_path: Path) -> None:
     known = secret_file(tmp_path)
     with intruder(cluster, tmp_path, 3, cluster_secret_file=str(known)):
-        wait_for_refusal(cluster, "node.id 3 belongs to another process that runs: give each node its own node.id")
+        wait_for_refusal(cluster, "node.id 3 is in use by another running process: give each node its own node.id")
         assert_unhurt(cluster, "second-process")
 
 

@@ -91,8 +91,9 @@ class FakeAdmin:
         return configs.IncrementalAlterConfigsResponse(results=results)
 
     def describe_brokers(self, request: DescribeBrokersRequest) -> DescribeBrokersResponse:
-        wanted = request.broker_ids or list(self._cluster.brokers)
-        if missing := set(wanted) - set(self._cluster.brokers):
+        registered = set(self._cluster.brokers) - self._cluster.unregistered
+        wanted = request.broker_ids or list(registered)
+        if missing := set(wanted) - registered:
             raise Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {missing.pop()}")
         return DescribeBrokersResponse(brokers=[self._broker(broker_id) for broker_id in sorted(wanted)])
 
@@ -125,7 +126,9 @@ class FakeAdmin:
         return BrokerActionResult(changed=changed, leaderless=[])
 
     def unregister_broker(self, request: UnregisterBrokerRequest) -> BrokerActionResult:
-        return BrokerActionResult(changed=True, leaderless=[])
+        changed = request.broker_id not in self._cluster.unregistered
+        self._cluster.unregistered.add(request.broker_id)
+        return BrokerActionResult(changed=changed, leaderless=[])
 
     def describe_features(self, _: features.DescribeFeaturesRequest) -> features.DescribeFeaturesResponse:
         described = features.FeatureDescription(

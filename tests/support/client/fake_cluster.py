@@ -69,6 +69,7 @@ class FakeCluster:
         self.closed = 0
         self.broker_configs: dict[str, dict[str, str]] = {}
         self.fenced: set[int] = set()
+        self.unregistered: set[int] = set()
         self.metadata_version = 1
         self.image = cluster_images.cluster(*self.brokers)
         """Knows only the topics that were placed, with their replicas; of the others every broker holds all."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import Enum
+from hashlib import blake2b
 from random import Random
 from typing import Final
 
@@ -106,6 +108,10 @@ class Content:
         copied.pending = list(self.pending)
         copied.reserved = self.reserved
         return copied
+
+    def state(self) -> Hashable:
+        """Equal for contents that read alike, now and after a further crash, whatever that one keeps."""
+        return blake2b(self.cache).digest(), blake2b(self.durable).digest(), tuple(self.pending), self.reserved
 
     def crash(self, mode: CrashMode, random: Random) -> None:
         """One of the contents that the mode allows becomes the only one."""

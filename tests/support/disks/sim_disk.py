@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -251,6 +251,27 @@ class SimDisk:
                     assert content is not None
                     clone._pending_names.append(_Rename(operation.source, operation.target, content))
         return clone
+
+    def state(self) -> Hashable:
+        """Equal for disks that read alike, now and after a further crash, whatever that one keeps."""
+        numbers: dict[int, int] = {}
+        states: list[Hashable] = []
+
+        def numbered(content: Content | None) -> int:
+            if content is None:
+                return -1
+            if id(content) not in numbers:
+                numbers[id(content)] = len(states)
+                states.append(content.state())
+            return numbers[id(content)]
+
+        names, durable_names = (
+            tuple((path, numbered(each[path])) for path in sorted(each)) for each in (self._names, self._durable_names)
+        )
+        pending = tuple(
+            (type(each), each.paths(), numbered(getattr(each, "content", None))) for each in self._pending_names
+        )
+        return names, durable_names, pending, tuple(states), self.capacity_bytes
 
     # --- faults ----------------------------------------------------------------------------------------------
 

@@ -266,7 +266,7 @@ def test_quotas_are_set_and_described_in_kafkas_words(kraft: Shell) -> None:
     kraft.succeed("configs", "alter", *both, "--delete-config", "consumer_byte_rate")
     described = json.loads(kraft.succeed("configs", "describe", *both, "--output", "json"))
     assert described == [{"entity": {"client-id": "loader", "user": "anna"}, "quotas": {"request_percentage": 12.5}}]
-    assert "there is no quota 'retention.ms' here" in kraft.fail(
+    assert "there is no quota 'retention.ms' for such an entity" in kraft.fail(
         "configs", "alter", "--user", "anna", "--add-config", "retention.ms=1"
     )
 

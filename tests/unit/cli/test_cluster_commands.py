@@ -72,17 +72,22 @@ def test_one_broker_is_described(kraft: Shell) -> None:
 
 def test_a_broker_is_fenced_unfenced_and_unregistered(kraft: Shell, cluster: FakeCluster) -> None:
     assert kraft.succeed("brokers", "fence", "1") == "Broker 1 is fenced.\n"
+    assert cluster.fenced == {1}
     assert kraft.succeed("brokers", "fence", "1") == "Broker 1 is fenced already.\n"
     assert kraft.succeed("brokers", "unfence", "1") == "Broker 1 is no longer fenced by an operator.\n"
+    assert cluster.fenced == set()
     assert kraft.succeed("brokers", "unfence", "1") == "Broker 1 was not fenced by an operator.\n"
     assert kraft.succeed("brokers", "unregister", "1") == "Broker 1 is no longer registered.\n"
-    assert cluster.fenced == set()
+    assert cluster.unregistered == {1}
+    assert "there is no broker 1" in kraft.fail("brokers", "describe", "1")
 
 
-def test_fencing_that_costs_a_leader_has_to_be_insisted_on(kraft: Shell) -> None:
+def test_fencing_that_costs_a_leader_has_to_be_insisted_on(kraft: Shell, cluster: FakeCluster) -> None:
     assert "without a leader" in kraft.fail("brokers", "fence", "2")
+    assert cluster.fenced == set()
     forced = json.loads(kraft.succeed("brokers", "fence", "2", "--force", "--output", "json"))
     assert forced == {"broker_id": 2, "fenced": True, "leaderless": ["orders-0"]}
+    assert cluster.fenced == {2}
 
 
 def test_feature_levels_are_described_and_raised(kraft: Shell) -> None:

@@ -5,8 +5,10 @@ import pytest
 from kraft.client.any_broker import NoBrokerReachable
 from kraft.client.errors import ClientClosed
 from kraft.model.client_quotas import QuotaEntity, QuotaFilter, QuotaMatch
+from kraft.model.describe_quorum import DescribeQuorumRequest
 from kraft.model.errors import ErrorCode, Refusal
 from kraft.model.topics import NewTopic
+from tests.support.client.fake_admin import FakeAdmin
 from tests.support.client.fake_cluster import FakeCluster
 from tests.unit.client.clients import admin_of
 
@@ -86,9 +88,20 @@ async def test_the_quorum_and_the_cluster_are_described() -> None:
     cluster = FakeCluster()
     async with admin_of(cluster) as admin:
         quorum = await admin.describe_quorum()
-        assert (quorum.leader_id, quorum.leader_epoch, len(quorum.voters)) == (2, 5, 3)
+        assert quorum == FakeAdmin(cluster, 1).describe_quorum(DescribeQuorumRequest())
+        assert (quorum.leader_id, quorum.leader_epoch, quorum.high_watermark) == (2, 5, 41)
+        assert [(each.node_id, each.log_end_offset, each.lag) for each in quorum.voters] == [
+            (1, 40, 1),
+            (2, 41, 0),
+            (3, -1, -1),
+        ]
+        assert [(each.node_id, each.log_end_offset) for each in quorum.observers] == [(7, 41)]
         described = await admin.describe_cluster()
-        assert [broker.broker_id for broker in described.brokers] == [1, 2, 3]
+        assert [(broker.broker_id, broker.host, broker.port) for broker in described.brokers] == [
+            (1, "broker-1", 9094),
+            (2, "broker-2", 9094),
+            (3, "broker-3", 9094),
+        ]
 
 
 async def test_another_node_is_asked_when_the_first_is_down() -> None:
@@ -124,9 +137,16 @@ async def test_brokers_features_and_quotas_are_described_and_changed() -> None:
         assert [each.fenced for each in await admin.describe_brokers([1])] == [True]
         with pytest.raises(Refusal, match="without a leader"):
             await admin.fence_broker(2)
+        assert cluster.fenced == {1}
         assert (await admin.fence_broker(2, force=True)).leaderless == ["orders-0"]
+        assert cluster.fenced == {1, 2}
         assert (await admin.unfence_broker(1)).changed
+        assert not (await admin.unfence_broker(1)).changed
+        assert cluster.fenced == {2}
         assert (await admin.unregister_broker(1)).changed
+        assert [each.broker_id for each in await admin.describe_brokers()] == [2, 3]
+        assert await admin.update_features({"metadata.version": 2}, validate_only=True) == {"metadata.version": 2}
+        assert [each.finalized_level for each in (await admin.describe_features()).features] == [1]
         assert await admin.update_features({"metadata.version": 2}) == {"metadata.version": 2}
         assert [each.finalized_level for each in (await admin.describe_features()).features] == [2]
         anna = [QuotaEntity(entity_type="user", name="anna")]

@@ -1,4 +1,4 @@
-"""The log against a plain list: whatever is done in whatever order, both hold the same records.
+"""The log compared with a plain list: after any operations in any order both hold the same records.
 
 The list, and what may be left of it by a loss of power, are those of the simulation: `tests.support.log.modelled_log`.
 """

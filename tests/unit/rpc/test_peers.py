@@ -35,11 +35,19 @@ async def silent(_: object) -> MetadataResponse:
 @asynccontextmanager
 async def waiting_stream() -> AsyncIterator[tuple[Any, asyncio.Task[FetchResponse]]]:
     """A stream whose request is never answered, and the task that waits for the answer. The server stops at the end."""
-    async with served(public_service(fetch=silent)) as (connections, address):
+    begun = asyncio.Event()
+
+    async def begin(request: FetchRequest) -> MetadataResponse:
+        begun.set()
+        return await silent(request)
+
+    async with served(public_service(fetch=begin)) as (connections, address):
         stream = connections.peer(address).open(FETCH)
         await stream.send(FETCH_NOTHING)
         receiving = asyncio.create_task(stream.receive())
-        await asyncio.sleep(0.05)
+        async with asyncio.timeout(CALL_S):
+            await begun.wait()
+        assert not receiving.done()
         yield stream, receiving
 
 

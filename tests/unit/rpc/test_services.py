@@ -35,6 +35,7 @@ from kraft.model.plain_records import FetchRecordsRequest, FetchRecordsResponse,
 from kraft.model.produce import ProduceRequest, ProduceResponse
 from kraft.model.replica_fetch import ReplicaFetchRequest, ReplicaFetchResponse
 from kraft.model.topics import CreateTopicsRequest, TopicResults
+from kraft.rpc import services
 from kraft.rpc.calls import (
     ALTER_PARTITION_REASSIGNMENTS,
     CREATE_PARTITIONS,
@@ -204,7 +205,11 @@ def test_a_client_that_does_not_wait_for_answers_is_not_read_from_without_end() 
 
         gates = Gates()
         serving = asyncio.create_task(gathered(ordered(endless(), gates.answer, Context())))
-        await asyncio.sleep(0.01)
+        async with asyncio.timeout(CALL_S):
+            while read < STREAM_REQUESTS_IN_FLIGHT_MAX:
+                await settle()
+        for _ in range(STREAM_REQUESTS_IN_FLIGHT_MAX):
+            await settle()
         assert read <= STREAM_REQUESTS_IN_FLIGHT_MAX + 2
         serving.cancel()
         await asyncio.wait([serving])
@@ -235,10 +240,11 @@ async def test_a_produce_stream_answers_in_order_over_a_real_connection() -> Non
 
 
 async def test_a_long_poll_is_cancelled_when_its_client_disconnects() -> None:
-    given_up = asyncio.Event()
+    begun, given_up = asyncio.Event(), asyncio.Event()
 
     async def long_poll(_: FetchRequest) -> FetchResponse:
         try:
+            begun.set()
             await asyncio.sleep(600)
         finally:
             given_up.set()
@@ -247,9 +253,10 @@ async def test_a_long_poll_is_cancelled_when_its_client_disconnects() -> None:
     async with served(public_service(fetch=long_poll)) as (connections, address):
         stream = connections.peer(address).open(FETCH)
         await stream.send(fetch(1))
-        await asyncio.sleep(0.05)
-        await stream.close()
         async with asyncio.timeout(CALL_S):
+            await begun.wait()
+            assert not given_up.is_set()
+            await stream.close()
             await given_up.wait()
 
 
@@ -316,8 +323,17 @@ async def test_a_call_that_a_broker_holds_open_ends_with_its_connection() -> Non
         await responses.aclose()
 
 
-async def test_an_invalid_message_ends_its_stream_after_the_responses_to_earlier_ones() -> None:
-    gate = asyncio.Event()
+async def test_an_invalid_message_ends_its_stream_after_the_responses_to_earlier_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gate, bad_is_read = asyncio.Event(), asyncio.Event()
+
+    class Noticed(services._BadMessage):
+        def __init__(self, *arguments: object) -> None:
+            super().__init__(*arguments)
+            bad_is_read.set()
+
+    monkeypatch.setattr(services, "_BadMessage", Noticed)
 
     async def answer(request: ReplicaFetchRequest) -> ReplicaFetchResponse:
         await gate.wait()
@@ -329,7 +345,8 @@ async def test_an_invalid_message_ends_its_stream_after_the_responses_to_earlier
         bad = replication_pb2.ReplicaFetchPartition(topic_id=b"short")
         await call.write(replication_pb2.ReplicaFetchRequest(partitions=[good]))
         await call.write(replication_pb2.ReplicaFetchRequest(partitions=[bad]))
-        await asyncio.sleep(0.05)
+        async with asyncio.timeout(CALL_S):
+            await bad_is_read.wait()
         gate.set()
         assert await call.read() == replication_pb2.ReplicaFetchResponse()
         with pytest.raises(grpc.aio.AioRpcError) as ended:

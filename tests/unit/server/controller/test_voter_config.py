@@ -20,7 +20,7 @@ def settings_of(tmp_path: Path, *lines: str) -> dict[str, object]:
     config = voter_config(load(file), "cluster")
     return {
         "election": (config.election_timeout_ms_min, config.election_timeout_ms_max),
-        "fetch": config.silence_ms,
+        "fetch": config.fetch_timeout_range_ms,
         "backoff": config.round_ms_max,
         "request": config.request_timeout_ms,
         "linger": config.append_linger_ms,

@@ -175,7 +175,7 @@ def test_what_was_set_while_brokers_run_comes_before_what_their_files_say(direct
     ("kind", "name", "code", "message"),
     [
         (TOPIC, "ordres", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic 'ordres'"),
-        (TOPIC, "", ErrorCode.INVALID_TOPIC_EXCEPTION, "a topic name is empty"),
+        (TOPIC, "", ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic name is empty"),
         (BROKER, "8", ErrorCode.INVALID_REQUEST, "this is broker 7, which has only its own configs: ask broker '8'"),
         (ConfigResourceType.CLIENT_METRICS, "x", ErrorCode.INVALID_REQUEST, "(client metrics) are not supported yet"),
         (ConfigResourceType.UNKNOWN, "x", ErrorCode.INVALID_REQUEST, "(unknown) are not supported yet"),

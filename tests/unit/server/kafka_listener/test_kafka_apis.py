@@ -11,13 +11,15 @@ from typing import Any, cast
 
 import pytest
 
+from kraft.model.errors import ErrorCode
 from kraft.server.broker.broker_node import BrokerNode
 from kraft.server.cluster.controller_client import ControllerClient, NoController
 from kraft.server.kafka_listener.connection import CloseConnection
 from kraft.server.kafka_listener.requests import Api, KafkaRequests
 from kraft.wire.api_keys import ApiKey, request_type, response_type
 from kraft.wire.api_versions import advertised_versions
-from kraft.wire.frame import decode_response, encode_request
+from kraft.wire.declaration import Struct
+from kraft.wire.frame import decode_response, encode_request, encode_response
 from kraft.wire.schema import WITHOUT_HANDLER
 from kraft.wire.schema.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraft.wire.schema.produce import ProduceRequest
@@ -33,6 +35,18 @@ DEADLINE_S = 20.0
 
 REFUSED = {(ApiKey.PRODUCE, version) for version in range(3)}
 """Advertised for librdkafka's sake, and refused: the connection closes."""
+
+ANSWERED_BY_NAME = {
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.DELETE_RECORDS,
+    ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.DESCRIBE_PRODUCERS,
+    ApiKey.LIST_OFFSETS,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    ApiKey.PRODUCE,
+}
+"""Each answers for everything that a request names, whether it is there or not."""
 
 
 class _NobodyActs:
@@ -89,9 +103,29 @@ async def test_every_advertised_version_of_every_api_is_answered(key: ApiKey, ve
         frame = memoryview(b"".join(encode_request(request, version, number, "tester")))[4:]
         begun = KafkaRequests(apis, "10.0.0.7:5100").begin(frame)
         async with asyncio.timeout(DEADLINE_S):
-            answer = await begun if isinstance(begun, Awaitable) else begun
-        correlation_id, _ = decode_response(response_type(key), version, memoryview(b"".join(answer))[4:])
+            answer = b"".join(await begun if isinstance(begun, Awaitable) else begun)
+        correlation_id, response = decode_response(response_type(key), version, memoryview(answer)[4:])
         assert correlation_id == number
+        # Nothing stands behind the message, and nothing in it was passed over.
+        assert b"".join(encode_response(response, version, number)) == answer
+        assert ("error_code", ErrorCode.UNKNOWN_SERVER_ERROR) not in fields_of(response)
+        if key in ANSWERED_BY_NAME:
+            assert names_in(response) == names_in(request)
+
+
+def names_in(message: Struct) -> set[object]:
+    return {value for name, value in fields_of(message) if name in ("name", "topic", "resource_name")}
+
+
+def fields_of(message: Struct) -> Iterator[tuple[str, object]]:
+    """Name and value of every field of the message and of all that is in it."""
+    for field in type(message).fields:
+        value = getattr(message, field.name)
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, Struct):
+                yield from fields_of(item)
+            else:
+                yield field.name, item
 
 
 async def check_refused(apis: Mapping[ApiKey, Api], version: int) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from kraft.server.kafka_listener import listener as listener_module
+from kraft.server.kafka_listener.connection import KafkaConnection
 from tests.unit.server.kafka_listener.served import Served, run
 
 LARGE = bytes(5_000)
@@ -68,16 +69,25 @@ def test_a_request_that_hardly_goes_on_has_to_go_when_others_want_its_memory(mon
 
 def test_memory_of_a_very_large_request_is_returned_to_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     given_back = asyncio.Event()
+    checks: list[KafkaConnection] = []
+    check = KafkaConnection.check
+
+    def noticed(connection: KafkaConnection) -> None:
+        checks.append(connection)
+        check(connection)
+
+    monkeypatch.setattr(KafkaConnection, "check", noticed)
     monkeypatch.setattr(listener_module, "CHECK_PERIOD_S", 0.01)
     monkeypatch.setattr(listener_module, "RETURN_MEMORY_AFTER_S", 0)
-    monkeypatch.setattr(listener_module, "give_back_freed_memory", given_back.set)
+    monkeypatch.setattr(listener_module, "release_freed_memory", given_back.set)
 
     async def test(served: Served) -> None:
         client = await served.client()
         client.send(b"now, small")
         await client.answer()
-        await asyncio.sleep(0.05)  # Several checks: after a small one, no memory is returned.
-        assert not given_back.is_set()
+        checks.clear()
+        await served.until(lambda: len(checks) > 3)
+        assert not given_back.is_set(), "after a small request"
         client.send(b"now, " + bytes(listener_module.VERY_LARGE_BYTES))
         await client.answer()
         await given_back.wait()

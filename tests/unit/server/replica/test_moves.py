@@ -118,7 +118,7 @@ def test_a_produce_that_waits_for_a_sync_is_answered_by_the_swap(mover: Mover, p
         await mover.moved(partition, paths[1])
         assert outcome(produced) is ErrorCode.NONE
         # What the sync of the log that is gone says, and be it that it failed, is of no interest any more.
-        ticket.error, ticket.is_run = OSError(EIO, "input/output error"), True
+        ticket.error, ticket.has_run = OSError(EIO, "input/output error"), True
         partition.complete_sync(ticket)
         assert mover.failed == []
         partition.append(batch("c"), -1)

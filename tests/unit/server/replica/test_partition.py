@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from kraft.model.ids import NO_BROKER, BrokerId, LeaderEpoch, Offset, PartitionE
 from kraft.model.replica_fetch import ReplicaFetchResult
 from kraft.replication.effects import TruncateTo
 from kraft.server.loop.purgatory import Watch
+from kraft.server.replica.log_configs import log_config
 from tests.support.server.replicas import (
+    DEFAULTS,
     ORDERS_0,
     Broker,
     batch,
@@ -112,19 +115,23 @@ async def test_a_shrunken_isr_answers_the_parked_produces_that_it_is_too_small_f
     assert partition.high_watermark == 0
 
 
-async def test_a_lowered_minimum_admits_acks_all(broker: Broker) -> None:
-    from dataclasses import replace
-
-    from kraft.server.replica.log_configs import log_config
-    from tests.support.server.replicas import DEFAULTS
-
+async def test_a_lower_minimum_commits_waiting_records_and_admits_acks_all(broker: Broker) -> None:
     partition = broker.open(min_insync_replicas=2)
     lead(partition, isr=(1,))
+    partition.append(batch("a"), 1)
+    broker.sync()
     with pytest.raises(Refusal, match="NOT_ENOUGH_REPLICAS"):
-        partition.append(batch("a"), -1)
+        partition.append(batch("b"), -1)
+    assert (partition.high_watermark, partition.log.log_end_offset) == (0, 1)
     lower = replace(DEFAULTS, min_insync_replicas=1)
     partition.reconfigure(lower, log_config(lower))
-    partition.append(batch("a"), -1)
+    assert partition.high_watermark == 1
+    partition.append(batch("b"), -1)
+    parked = partition.park_produce(Offset(2))
+    assert outcome(parked) is None
+    broker.sync()
+    assert outcome(parked) is ErrorCode.NONE
+    assert partition.high_watermark == 2
 
 
 def test_epochs_of_clients_are_fenced(broker: Broker) -> None:
